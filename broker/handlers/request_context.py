@@ -1,0 +1,180 @@
+"""What a handler is told about a request, and how it answers one later.
+
+A handler is a plain function `handle(request, context)`. It
+
+  (a) returns a response: it is encoded at once and answered when its turn on the connection comes;
+  (b) returns a `PendingResponse`: the request is parked. Whoever parked it completes it, once;
+  (c) returns None: the request has no answer (Produce with acks=0);
+  (d) raises `ProtocolError`: the dispatcher answers with the API's own error response;
+  (e) raises `CloseConnection`: nothing is answered and the connection ends (as Kafka does for a failed acks=0 produce);
+  (f) is an `async def`: it runs as a task of the broker's background, with (a), (c), (d) and (e) as its endings. It is
+      not cancelled when the client goes away, so that a half-done change of metadata always ends.
+
+A parked request does not stop later ones of its connection from being handled; only answers wait for their turn. Where
+that would be wrong, the pending response says what it holds back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.network.socket_server import Endpoint
+    from broker.server import Broker
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class CloseConnection(Exception):
+    """The connection ends without an answer. The reason (a short phrase) and the details go into one log line."""
+
+    def __init__(self, reason: str, **details: Any) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.details = details
+
+
+class Holds(IntEnum):
+    """Which later requests of the same connection wait until a parked one has been answered."""
+
+    NOTHING = 0
+    SAME_API = 1
+    """Later requests of the same API: a parked fetch of a session holds the session's next fetch back (KIP-227)."""
+    EVERYTHING = 2
+
+
+class PendingResponse:
+    """The answer to a parked request: settled once, by its owner (complete, fail) or by the end of the connection (abandon)."""
+
+    __slots__ = ("_abandoned", "_failure", "_on_abandoned", "_on_settled", "_response", "_settled", "holds")
+
+    def __init__(self, *, holds: Holds = Holds.NOTHING) -> None:
+        self.holds = holds
+        self._settled = False
+        self._abandoned = False
+        self._response: Any = None
+        self._failure: BaseException | None = None
+        self._on_settled: Callable[[], None] | None = None
+        self._on_abandoned: Callable[[], None] | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    def complete(self, response: Any) -> bool:
+        """Answers with this response; None answers nothing. False, and no effect, when it was settled before."""
+        return self._settle(response, None)
+
+    def fail(self, failure: BaseException) -> bool:
+        """As if the handler had raised it: ProtocolError, CloseConnection, or anything else (an UNKNOWN_SERVER_ERROR answer)."""
+        return self._settle(None, failure)
+
+    def when_abandoned(self, callback: Callable[[], None]) -> None:
+        """Called if the connection ends first: take the operation out of its purgatory here. At once if it ended already."""
+        if self._abandoned:
+            callback()
+        elif not self._settled:
+            self._on_abandoned = callback
+
+    # --- the dispatcher's and the connection's side -------------------------------------------------------------
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Called when an answer or a failure is there (at once if it is), never after abandon()."""
+        if not self._settled:
+            self._on_settled = callback
+        elif not self._abandoned:
+            callback()
+
+    def result(self) -> Any:
+        """The response; raises the failure."""
+        if self._failure is not None:
+            raise self._failure
+        return self._response
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more."""
+        if self._settled:
+            return
+        self._settled = self._abandoned = True
+        self._on_settled = None
+        callback, self._on_abandoned = self._on_abandoned, None
+        if callback is not None:
+            callback()
+
+    def _settle(self, response: Any, failure: BaseException | None) -> bool:
+        if self._settled:
+            return False
+        self._settled = True
+        self._response = response
+        self._failure = failure
+        self._on_abandoned = None
+        callback, self._on_settled = self._on_settled, None
+        if callback is not None:
+            callback()
+        return True
+
+
+class ConnectionInfo:
+    """What all requests of one connection share. `principal` changes when the client authenticates."""
+
+    __slots__ = ("broker", "client_host", "client_port", "client_software", "connection_id", "listener", "principal")
+
+    def __init__(
+        self, broker: Broker, listener: Endpoint, client_host: str, client_port: int, connection_id: str
+    ) -> None:
+        self.broker = broker
+        self.listener = listener
+        self.client_host = client_host
+        self.client_port = client_port
+        self.connection_id = connection_id
+        self.principal = ANONYMOUS
+        self.client_software: tuple[str, str] | None = None
+        """Name and version as ApiVersions v3 and above tell them (KIP-511)."""
+
+
+class RequestContext:
+    """One request: its header, when it came, and the connection and broker it came to."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms", "throttle_ms")
+
+    def __init__(
+        self,
+        connection: ConnectionInfo,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        received_ms: int,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.received_ms = received_ms
+        """Monotonic, of broker.clock."""
+        self.throttle_ms = 0
+        """Set by the handler: the answer goes out at once and the connection is muted that long afterwards (KIP-219)."""
+
+    @property
+    def broker(self) -> Broker:
+        return self.connection.broker
+
+    @property
+    def listener(self) -> Endpoint:
+        """name, host, port, advertised_host, advertised_port, security_protocol."""
+        return self.connection.listener
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    @property
+    def connection_id(self) -> str:
+        return self.connection.connection_id
