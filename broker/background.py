@@ -1,6 +1,6 @@
 """Everything that runs beside the requests, with one owner that stops it: threads, tasks and periodic work.
 
-(a) `run_in_thread`: for what releases the GIL (fsync, deleting files, cold reads). The threads are made at the first use.
+(a) `run_in_thread`: for what releases the GIL (fsync, deleting files, cold reads). Threads are made at the first use.
 (b) `spawn`: a task. An exception that leaves it is logged, never lost; cancelling is silent.
 (c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
     that slow work never piles up. A run that fails is logged and does not end the series.
@@ -98,7 +98,7 @@ class Background:
         return task
 
     def every(self, interval_ms: float, function: Callable[[], Any], name: str) -> Periodic:
-        """Calls function() (plain, or returning a coroutine) every interval_ms, for the first time after one interval."""
+        """Calls function() (plain, or returning a coroutine) every interval_ms, first after one interval."""
         if interval_ms <= 0:
             raise ValueError(f"the interval of {name!r} must be positive")
         periodic = Periodic(self, interval_ms, function, name)

@@ -46,7 +46,7 @@ class Holds(IntEnum):
 
 
 class PendingResponse:
-    """The answer to a parked request: settled once, by its owner (complete, fail) or by the end of the connection (abandon)."""
+    """The answer to a parked request: settled once, by its owner (complete, fail) or the connection's end (abandon)."""
 
     __slots__ = ("_abandoned", "_failure", "_on_abandoned", "_on_settled", "_response", "_settled", "holds")
 
@@ -68,11 +68,11 @@ class PendingResponse:
         return self._settle(response, None)
 
     def fail(self, failure: BaseException) -> bool:
-        """As if the handler had raised it: ProtocolError, CloseConnection, or anything else (an UNKNOWN_SERVER_ERROR answer)."""
+        """As if the handler had raised it: cases (d) and (e); anything else is answered with UNKNOWN_SERVER_ERROR."""
         return self._settle(None, failure)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Called if the connection ends first: take the operation out of its purgatory here. At once if it ended already."""
+        """Called if the connection ends first (at once if it has): take the operation out of its purgatory here."""
         if self._abandoned:
             callback()
         elif not self._settled:
@@ -156,7 +156,7 @@ class RequestContext:
         self.received_ms = received_ms
         """Monotonic, of broker.clock."""
         self.throttle_ms = 0
-        """Set by the handler: the answer goes out at once and the connection is muted that long afterwards (KIP-219)."""
+        """Set by the handler: the answer goes out at once, then the connection is muted that long (KIP-219)."""
 
     @property
     def broker(self) -> Broker:

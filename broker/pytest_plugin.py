@@ -1,0 +1,27 @@
+"""A pytest plugin: the fixture `odradek_broker` is a running broker for tests with blocking clients.
+
+    def test_my_service(odradek_broker):
+        producer = KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)
+
+The broker has a free port on 127.0.0.1, a temporary data directory and a thread with an event loop of its own. Each
+test that asks for it gets a new one, which is gone afterwards. Asynchronous tests use `broker.testing` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from broker.testing import BrokerThread
+
+
+@pytest.fixture
+def odradek_broker() -> Iterator[BrokerThread]:
+    """A broker in a thread of its own: `.bootstrap` is its HOST:PORT, `.data_dir` its directory."""
+    from broker.testing import BrokerThread
+
+    with BrokerThread() as running:
+        yield running
