@@ -1,0 +1,84 @@
+"""A broker of its own process for other people's clients.
+
+ODRADEK_CLIENTS_AGAINST=HOST:PORT=DATA_DIR runs the same tests against a broker that is already there, Apache Kafka for one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.clients import program_clients
+from tests.spawned_broker import spawned_broker
+
+REQUIRED = os.environ.get("ODRADEK_REQUIRE_CLIENTS") == "1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBroker:
+    bootstrap: str
+    data_dir: Path
+    metrics_url: str | None
+
+
+@pytest.fixture(scope="session")
+def client_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientBroker]:
+    against = os.environ.get("ODRADEK_CLIENTS_AGAINST")
+    if against:
+        bootstrap, data_dir = against.split("=", 1)
+        yield ClientBroker(bootstrap, Path(data_dir), None)
+        return
+    data_dir = tmp_path_factory.mktemp("clients") / "data"
+    with spawned_broker(data_dir, with_metrics=True) as broker:
+        yield ClientBroker(broker.bootstrap, data_dir, broker.metrics_url)
+
+
+@pytest.fixture
+def new_topic(client_broker: ClientBroker, request: pytest.FixtureRequest) -> Iterator[Callable[[int], str]]:
+    """Makes a topic with so many partitions, named after the test; deletes it afterwards."""
+    admin = KafkaAdminClient(bootstrap_servers=client_broker.bootstrap)
+    made: list[str] = []
+
+    def create(partitions: int) -> str:
+        name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+        admin.create_topics([NewTopic(name=name, num_partitions=partitions, replication_factor=1)])
+        made.append(name)
+        return name
+
+    yield create
+    admin.delete_topics(made)
+    admin.close()
+
+
+def _missing(what: str) -> None:
+    if REQUIRED:
+        pytest.fail(f"{what} is missing, and ODRADEK_REQUIRE_CLIENTS=1 asks for it")
+    pytest.skip(f"{what} is not on this machine")
+
+
+@pytest.fixture
+def kcat() -> None:
+    if shutil.which("kcat") is None:
+        _missing("kcat")
+
+
+@pytest.fixture
+def java_tools() -> list[str]:
+    tools = program_clients.kafka_tools()
+    if tools is None:
+        _missing("$KAFKA_TOOLS")
+        raise AssertionError
+    return tools
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("go") is None:
+        _missing("go")
+    return program_clients.build_franz_go(tmp_path_factory.mktemp("franz_go"))

@@ -1,0 +1,138 @@
+"""kcat, franz-go and Kafka's Java console tools writing and reading ``Sent`` records, by assignment, as subprocesses."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.clients.workload import PARTITIONS, Sent, by_partition
+
+FRANZ_GO = Path(__file__).parent / "franz_go"
+NULL = "\N{EMPTY SET}null"
+
+
+def run(command: Sequence[str], stdin: bytes = b"") -> bytes:
+    """What ``command`` prints; it must end with 0 within five minutes."""
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr.decode(errors='replace')[-2000:]}"
+    return done.stdout
+
+
+def kafka_tools() -> list[str] | None:
+    """The command before a Java class of Kafka's tools, from $KAFKA_TOOLS; None where it is not set."""
+    tools = os.environ.get("KAFKA_TOOLS")
+    return shlex.split(tools) if tools else None
+
+
+def kcat_produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
+    """kcat puts one set of headers on all that it reads, so records go by (partition, headers); the order is theirs."""
+    for partition, chosen in by_partition(records).items():
+        assert len({record.headers for record in chosen}) == 1
+        headers = [f"{name}={value.decode()}" for name, value in chosen[0].headers if value is not None]
+        lines = b"".join((r.key or b"") + b"\t" + (r.value or b"") + b"\n" for r in chosen)
+        command = ["kcat", "-P", "-b", bootstrap, "-t", topic, "-p", str(partition), "-K", "\t", "-Z", "-z", codec]
+        run([*command, "-X", "linger.ms=20", *(part for header in headers for part in ("-H", header))], lines)
+
+
+def kcat_consume(bootstrap: str, topic: str, count: int) -> list[Sent]:
+    read: list[Sent] = []
+    for partition in range(PARTITIONS):
+        out = run(
+            ["kcat", "-C", "-b", bootstrap, "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q", "-J"]
+        )
+        read += [_from_kcat(json.loads(line)) for line in out.splitlines()]
+    assert len(read) == count
+    return read
+
+
+def _from_kcat(line: dict[str, object]) -> Sent:
+    def encoded(text: object) -> bytes | None:
+        return None if text is None else str(text).encode()
+
+    flat = line.get("headers") or []
+    assert isinstance(flat, list)
+    headers = tuple((str(name), encoded(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
+    return Sent(int(str(line["partition"])), 0, encoded(line["key"]), encoded(line["payload"]), headers)
+
+
+def build_franz_go(directory: Path) -> Path:
+    """Builds the Go program into ``directory``."""
+    program = directory / "franz_go"
+    go = shutil.which("go")
+    assert go is not None
+    subprocess.run([go, "build", "-o", str(program), "."], cwd=FRANZ_GO, check=True, timeout=600)
+    return program
+
+
+def franz_go_produce(program: Path, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
+    lines = "\n".join(json.dumps(_to_go(record)) for record in records)
+    run([str(program), "produce", bootstrap, topic, codec], lines.encode())
+
+
+def franz_go_consume(program: Path, bootstrap: str, topic: str, count: int) -> list[Sent]:
+    out = run([str(program), "consume", bootstrap, topic, str(PARTITIONS), str(count)])
+    return [_from_go(json.loads(line)) for line in out.splitlines()]
+
+
+def _to_go(record: Sent) -> dict[str, object]:
+    def text(value: bytes | None) -> str | None:
+        return None if value is None else base64.b64encode(value).decode()
+
+    return {
+        "partition": record.partition,
+        "timestamp": record.timestamp_ms,
+        "key": text(record.key),
+        "value": text(record.value),
+        "headers": [{"key": name, "value": text(value)} for name, value in record.headers],
+    }
+
+
+def _from_go(line: dict[str, object]) -> Sent:
+    def decoded(text: object) -> bytes | None:
+        return None if text is None else base64.b64decode(str(text))
+
+    headers = line["headers"] or []
+    assert isinstance(headers, list)
+    return Sent(
+        int(str(line["partition"])),
+        int(str(line["timestamp"])),
+        decoded(line["key"]),
+        decoded(line["value"]),
+        tuple((h["key"], decoded(h["value"])) for h in headers),
+    )
+
+
+def java_produce(tools: list[str], bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
+    def text(value: bytes | None) -> str:
+        return NULL if value is None else value.decode()
+
+    lines = "\n".join(
+        "\t".join([",".join(f"{n}:{text(v)}" for n, v in r.headers), text(r.key), text(r.value)]) for r in records
+    )
+    properties = ["parse.headers=true", "parse.key=true", f"null.marker={NULL}"]
+    command = [*tools, "kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic]
+    command += ["--compression-codec", codec, "--producer-property", "linger.ms=20"]
+    run([*command, *(part for p in properties for part in ("--property", p))], lines.encode() + b"\n")
+
+
+def java_consume(tools: list[str], bootstrap: str, topic: str, count: int) -> list[Sent]:
+    properties = ["print.headers=true", "print.key=true", f"null.literal={NULL}"]
+    command = [*tools, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap]
+    command += ["--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", str(count)]
+    out = run([*command, *(part for p in properties for part in ("--property", p))])
+    return [_from_console(line) for line in out.decode().splitlines()]
+
+
+def _from_console(line: str) -> Sent:
+    def encoded(text: str) -> bytes | None:
+        return None if text == NULL else text.encode()
+
+    headers, key, value = line.split("\t")
+    pairs = () if headers == "NO_HEADERS" else tuple(h.split(":", 1) for h in headers.split(","))
+    return Sent(0, 0, encoded(key), encoded(value), tuple((name, encoded(text)) for name, text in pairs))

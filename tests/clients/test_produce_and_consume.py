@@ -1,0 +1,126 @@
+"""Other people's clients write records with every codec and read them back, byte for byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.clients import program_clients, python_clients
+from tests.clients.conftest import ClientBroker
+from tests.clients.workload import (
+    CODECS,
+    PARTITIONS,
+    Sent,
+    assert_same,
+    binary_records,
+    record_count,
+    stored_codecs,
+    text_records,
+)
+
+NewTopicName = Callable[[int], str]
+pytestmark = pytest.mark.timeout(600)
+
+
+def assert_stored_with(broker: ClientBroker, topic: str, codec: str, partitions: int = PARTITIONS) -> None:
+    """Clients fall back to no compression silently; the stored batches do not lie."""
+    assert set(stored_codecs(broker.data_dir, topic, range(partitions))) == {codec}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_kafka_python(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+    topic, count = new_topic(PARTITIONS), record_count()
+    python_clients.kafka_python_produce(
+        client_broker.bootstrap, topic, binary_records(count, null_headers=False), codec
+    )
+    assert_stored_with(client_broker, topic, codec)
+    read = python_clients.kafka_python_consume(client_broker.bootstrap, topic, count)
+    assert_same(read, binary_records(count, null_headers=False))
+
+
+def test_kafka_python_as_a_client_of_2_0_speaks_produce_v6_and_fetch_v8(
+    client_broker: ClientBroker, new_topic: NewTopicName
+) -> None:
+    topic, count = new_topic(PARTITIONS), record_count()
+    before = _requests_by_version(client_broker)
+    python_clients.kafka_python_produce(
+        client_broker.bootstrap, topic, binary_records(count, null_headers=False), "lz4", (2, 0)
+    )
+    assert_stored_with(client_broker, topic, "lz4")
+    read = python_clients.kafka_python_consume(client_broker.bootstrap, topic, count, (2, 0))
+    assert_same(read, binary_records(count, null_headers=False))
+    if client_broker.metrics_url is not None:
+        after = _requests_by_version(client_broker)
+        spoken = {who for who, requests in after.items() if requests > before.get(who, 0)}
+        assert {who for who in spoken if who[0] in ("Produce", "Fetch")} == {("Produce", 6), ("Fetch", 8)}
+
+
+def _requests_by_version(broker: ClientBroker) -> dict[tuple[str, int], float]:
+    if broker.metrics_url is None:
+        return {}
+    with urllib.request.urlopen(broker.metrics_url, timeout=10) as answer:
+        text = answer.read().decode()
+    pattern = re.compile(r"^kafka_network_requestmetrics_requests_total\{(.*)\} (\S+)$", re.MULTILINE)
+    found = {}
+    for labels, value in pattern.findall(text):
+        label = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        found[label["request"], int(label["version"])] = float(value)
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_aiokafka(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+    topic, count = new_topic(PARTITIONS), record_count()
+    python_clients.aiokafka_produce(client_broker.bootstrap, topic, binary_records(count), codec)
+    assert_stored_with(client_broker, topic, codec)
+    assert_same(python_clients.aiokafka_consume(client_broker.bootstrap, topic, count), binary_records(count))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_confluent_kafka(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+    topic, count = new_topic(PARTITIONS), record_count()
+    python_clients.confluent_produce(client_broker.bootstrap, topic, binary_records(count), codec)
+    assert_stored_with(client_broker, topic, codec)
+    assert_same(python_clients.confluent_consume(client_broker.bootstrap, topic, count), binary_records(count))
+
+
+def kcat_records(count: int) -> list[Sent]:
+    """Text records over the partitions, with one set of headers in each (kcat's limit); empty becomes null (-Z)."""
+    return [
+        dataclasses.replace(r, partition=i % PARTITIONS, headers=(("partition", b"%d" % (i % PARTITIONS)), ("k", b"v")))
+        for i, r in enumerate(text_records(count))
+    ]
+
+
+@pytest.mark.usefixtures("kcat")
+@pytest.mark.parametrize("codec", CODECS)
+def test_kcat(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+    topic, count = new_topic(PARTITIONS), record_count()
+    program_clients.kcat_produce(client_broker.bootstrap, topic, kcat_records(count), codec)
+    assert_stored_with(client_broker, topic, codec)
+    assert_same(program_clients.kcat_consume(client_broker.bootstrap, topic, count), kcat_records(count))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_franz_go(client_broker: ClientBroker, new_topic: NewTopicName, franz_go: Path, codec: str) -> None:
+    topic, count = new_topic(PARTITIONS), record_count()
+    program_clients.franz_go_produce(franz_go, client_broker.bootstrap, topic, binary_records(count), codec)
+    assert_stored_with(client_broker, topic, codec)
+    read = program_clients.franz_go_consume(franz_go, client_broker.bootstrap, topic, count)
+    assert_same(read, binary_records(count))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_java_console_tools(
+    client_broker: ClientBroker, new_topic: NewTopicName, java_tools: list[str], codec: str
+) -> None:
+    topic, count = new_topic(1), record_count()
+    program_clients.java_produce(java_tools, client_broker.bootstrap, topic, text_records(count), codec)
+    assert_stored_with(client_broker, topic, codec, partitions=1)
+    read = program_clients.java_consume(java_tools, client_broker.bootstrap, topic, count)
+    assert_same(read, text_records(count))

@@ -1,0 +1,87 @@
+"""``odradek serve`` as a process of its own, for tests that need real sockets, signals and kill -9."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+
+@dataclass(slots=True)
+class SpawnedBroker:
+    process: subprocess.Popen[str]
+    bootstrap: str
+    metrics_url: str | None
+    log: IO[str]
+
+    def kill(self) -> None:
+        """kill -9 of the broker and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    def terminate(self, timeout: float = 15) -> int:
+        """SIGTERM to its process group; the exit status."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def log_text(self) -> str:
+        """All that it has written to stderr so far."""
+        self.log.flush()
+        return Path(self.log.name).read_text()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_broker(
+    data_dir: Path, settings: Mapping[str, str] | None = None, *, port: int = 0, with_metrics: bool = False
+) -> SpawnedBroker:
+    """Starts a broker on ``data_dir`` and returns when it has printed its ready line; its log goes to a file."""
+    command = [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(data_dir)]
+    metrics_port = free_port() if with_metrics else None
+    if metrics_port is not None:
+        command += ["--metrics-port", str(metrics_port)]
+    for name, value in (settings or {}).items():
+        command += ["--set", f"{name}={value}"]
+    log = tempfile.NamedTemporaryFile("w+", prefix="odradek-", suffix=".jsonl", delete=False)  # noqa: SIM115 - outlives this call
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    assert process.stdout is not None
+    ready = process.stdout.readline().split()
+    if len(ready) != 2 or ready[0] != "ready":
+        process.kill()
+        process.wait()
+        raise RuntimeError(f"the broker did not start: {Path(log.name).read_text()[-3000:]}")
+    url = None if metrics_port is None else f"http://127.0.0.1:{metrics_port}/metrics"
+    return SpawnedBroker(process, ready[1], url, log)
+
+
+@contextlib.contextmanager
+def spawned_broker(
+    data_dir: Path, settings: Mapping[str, str] | None = None, *, port: int = 0, with_metrics: bool = False
+) -> Iterator[SpawnedBroker]:
+    """``start_broker`` that stops the broker at the end and removes its log."""
+    broker = start_broker(data_dir, settings, port=port, with_metrics=with_metrics)
+    try:
+        yield broker
+        if broker.process.poll() is None:
+            assert broker.terminate() == 0, broker.log_text()[-3000:]
+    finally:
+        if broker.process.poll() is None:
+            broker.kill()
+        if broker.process.stdout is not None:
+            broker.process.stdout.close()
+        broker.log.close()
+        Path(broker.log.name).unlink()
