@@ -1,0 +1,288 @@
+"""The disk, as the log needs it: a `Files` that opens `File`s, renames, lists, syncs and locks.
+
+Everything in `storage/` reaches the disk through these two protocols, so that a test can hand in a disk that is full after n
+bytes, that forgets what was not synced, or that lives in memory. All calls are synchronous and raise OSError.
+
+What `OsFiles` promises about durability (and any other implementation has to keep):
+(A) bytes written to a file are durable after `File.sync()`;
+(B) a created, renamed or removed name is durable after `Files.sync_directory()` of its directory;
+(C) `Files.replace_file` leaves either the old or the new content under the name, never a mixture.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+_RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_PREADV_MAX = 0x7FFFF000  # the most that Linux reads or writes in one call
+
+
+class File(Protocol):
+    """One open file, read and written at positions in bytes. `path` is the name it was opened under."""
+
+    path: str
+
+    def read(self, position: int, length: int) -> Buffer:
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+
+    def read_cached(self, position: int, length: int) -> Buffer | None:
+        """As `read`, or None when some of it would have to come from the disk (or when that cannot be told for this file)."""
+
+    def write(self, parts: Sequence[Buffer], position: int) -> int:
+        """Writes all parts one after the other from `position` on; returns their total. On OSError any part may be on the disk."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Reserves `size` bytes of room; the file then has at least that size, zeros at its end."""
+
+    def size(self) -> int: ...
+
+    def modified_ms(self) -> int: ...
+
+    def sync(self) -> None: ...
+
+    def duplicate(self) -> "File":
+        """The same open file under a handle of its own, which a thread may use and close while this one is closed."""
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile; raises OSError where there is none."""
+
+    def close(self) -> None: ...
+
+
+class DirectoryLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
+        """For reading and writing. `create` makes a missing file, `exclusive` refuses one that is there (FileExistsError)."""
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """The file has exactly this content afterwards, or, on OSError and after a crash, still the one that it had."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def make_directories(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Removes a file; one that is gone already is no error."""
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_file(self, path: str) -> None:
+        """Makes a closed file's content durable; one that is gone already is no error."""
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> DirectoryLock | None:
+        """Takes the lock that the file stands for (made if missing), or None when somebody holds it."""
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that holds `path`."""
+
+
+class OsFile:
+    """A File on the operating system's disk."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def read(self, position: int, length: int) -> Buffer:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        return self._read_on(data, position, length)
+
+    def _read_on(self, data: bytes, position: int, length: int) -> bytes:
+        parts = [data]
+        received = len(data)
+        while received < length and (data := os.pread(self._descriptor, length - received, position + received)):
+            parts.append(data)
+            received += len(data)
+        return b"".join(parts)
+
+    def read_cached(self, position: int, length: int) -> Buffer | None:
+        if _RWF_NOWAIT is None:
+            return None
+        data = bytearray(length)
+        try:
+            received = os.preadv(self._descriptor, (data,), position, _RWF_NOWAIT)
+        except OSError:  # EAGAIN: nothing of it is cached; EOPNOTSUPP: a file system that knows no such flag
+            return None
+        return data if received == length else None
+
+    def write(self, parts: Sequence[Buffer], position: int) -> int:
+        total = 0
+        for part in parts:
+            total += len(part)
+        written = os.pwritev(self._descriptor, parts, position)
+        if written != total:
+            self._write_on(parts, position, written)
+        return total
+
+    def _write_on(self, parts: Sequence[Buffer], position: int, done: int) -> None:
+        """The rest after a short write: a full disk takes what fits, and says so only the next time."""
+        for part in parts:
+            length = len(part)
+            if done >= length:
+                done -= length
+                position += length
+                continue
+            view = memoryview(part)
+            while done < length:
+                done += os.pwrite(self._descriptor, view[done : done + _PREADV_MAX], position + done)
+            position += length
+            done = 0
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._descriptor, 0, size)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def modified_ms(self) -> int:
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def duplicate(self) -> "OsFile":
+        return OsFile(self.path, os.dup(self._descriptor))
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _OsLock:
+    """Two locks on one file: the record lock is the one that the JVM takes, the other also excludes this very process."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class OsFiles:
+    """The operating system's file system."""
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT
+        if exclusive:
+            flags |= os.O_CREAT | os.O_EXCL
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            self.remove(temporary)
+            raise
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_file(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        self.sync_file(path or ".")
+
+    def lock(self, path: str) -> DirectoryLock | None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            return _OsLock(descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except PermissionError:  # EACCES is the other answer that POSIX allows for a lock that is held
+            os.close(descriptor)
+            return None
+
+    def space(self, path: str) -> tuple[int, int]:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
