@@ -26,3 +26,6 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+image-test: setup
+	tests/image/image-test
