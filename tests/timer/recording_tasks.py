@@ -1,0 +1,76 @@
+"""What the timer's tests share: tasks that note when they run, and a look at the wheels."""
+
+from timer import ManualClock, SystemTimer, TimerTask, TimingWheel
+
+
+class RecordingTask(TimerTask):
+    """Appends its name to `ran`, and to `ran_at` what the clock showed."""
+
+    def __init__(self, name: str, delay_ms: int, ran: list[str], ran_at: dict[str, int], clock: ManualClock) -> None:
+        super().__init__(delay_ms)
+        self.name = name
+        self.ran = ran
+        self.ran_at = ran_at
+        self.clock = clock
+
+    def run(self) -> None:
+        self.ran.append(self.name)
+        self.ran_at[self.name] = self.clock.now_ms()
+
+
+class WheelRoom:
+    """A timer on a manual clock, started at `start_ms`, and a notebook."""
+
+    def __init__(self, tick_ms: int = 1, wheel_size: int = 20, start_ms: int = 0) -> None:
+        self.clock = ManualClock(start_ms)
+        self.timer = SystemTimer(self.clock, tick_ms, wheel_size)
+        self.ran: list[str] = []
+        self.ran_at: dict[str, int] = {}
+        self.buckets: list[int] = []
+
+    def task(self, name: str, delay_ms: int) -> RecordingTask:
+        return RecordingTask(name, delay_ms, self.ran, self.ran_at, self.clock)
+
+    def add(self, name: str, delay_ms: int) -> RecordingTask:
+        task = self.task(name, delay_ms)
+        self.timer.add(task)
+        return task
+
+    def move_to(self, now_ms: int) -> None:
+        """Set the clock, and advance the timer bucket by bucket, noting each one's expiration."""
+        self.clock.advance(now_ms - self.clock.now_ms())
+        while True:
+            expiration_ms = self.timer.next_expiration_ms
+            if not self.timer.expire_bucket(now_ms):
+                return
+            assert expiration_ms is not None
+            self.buckets.append(expiration_ms)
+
+    def run_until(self, end_ms: int) -> list[int]:
+        """Go from one expiring bucket to the next, as the reaper does, and return those moments."""
+        moments = []
+        while (moment := self.timer.next_expiration_ms) is not None and moment <= end_ms:
+            moments.append(moment)
+            self.move_to(moment)
+        return moments
+
+    def levels(self) -> list[TimingWheel]:
+        found = []
+        wheel: TimingWheel | None = self.timer.wheel
+        while wheel is not None:
+            found.append(wheel)
+            wheel = wheel.overflow_wheel
+        return found
+
+    def place_of(self, name: str) -> tuple[int, int] | None:
+        """(level, bucket) in which the task waits, levels counted from 1; None when it waits nowhere."""
+        for level, wheel in enumerate(self.levels(), start=1):
+            for index, bucket in enumerate(wheel.buckets):
+                if any(isinstance(task, RecordingTask) and task.name == name for task in bucket.tasks()):
+                    return level, index
+        return None
+
+    def expiration_of(self, place: tuple[int, int] | None) -> int:
+        assert place is not None
+        level, index = place
+        return self.levels()[level - 1].buckets[index].expiration_ms

@@ -1,0 +1,177 @@
+"""The reaper sleeps until the next bucket expires, and never spins."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.timer.recording_tasks import WheelRoom
+from tests.timer.virtual_time import VirtualTimeLoop
+from timer import ExpirationReaper, ManualClock, SystemTimer, TimerTask
+
+
+@pytest.fixture
+def loop() -> Iterator[VirtualTimeLoop]:
+    loop = VirtualTimeLoop()
+    yield loop
+    loop.close()
+
+
+class Waking(TimerTask):
+    """Notes when it ran."""
+
+    def __init__(self, loop: VirtualTimeLoop, delay_ms: int, ran: list[int]) -> None:
+        super().__init__(delay_ms)
+        self.loop = loop
+        self.ran = ran
+
+    def run(self) -> None:
+        self.ran.append(self.loop.clock.now_ms())
+
+
+def started(loop: VirtualTimeLoop) -> tuple[SystemTimer, ExpirationReaper]:
+    timer = SystemTimer(loop.clock)
+    reaper = ExpirationReaper(timer)
+    reaper.start(loop)
+    return timer, reaper
+
+
+def test_the_loop_sleeps_200_600_and_40_ms_for_tasks_at_200_and_840(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    ran: list[int] = []
+    timer.add(Waking(loop, 200, ran))
+    timer.add(Waking(loop, 840, ran))
+    loop.run_for(2)
+    assert ran == [200, 840]
+    assert reaper.wakeups == 3
+    assert [round(seconds * 1000) for seconds in loop.sleeps] == [200, 600, 40, 1160]
+
+
+def test_a_timer_that_holds_nothing_never_wakes_anybody(loop: VirtualTimeLoop) -> None:
+    _, reaper = started(loop)
+    loop.run_for(3600)
+    assert reaper.wakeups == 0
+    assert loop.sleeps == [3600]
+
+
+def test_an_earlier_task_moves_the_alarm_forward(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    ran: list[int] = []
+    timer.add(Waking(loop, 300, ran))
+    timer.add(Waking(loop, 15, ran))
+    loop.run_for(1)
+    assert ran == [15, 300]
+    assert reaper.wakeups == 2
+
+
+def test_a_later_task_leaves_the_alarm_alone(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    ran: list[int] = []
+    timer.add(Waking(loop, 10, ran))
+    for delay_ms in range(11, 20):
+        timer.add(Waking(loop, delay_ms, ran))
+    loop.run_for(0.0105)
+    assert (ran, reaper.wakeups) == ([10], 1)
+    loop.run_for(1)
+    assert ran == list(range(10, 20))
+
+
+def test_a_task_that_adds_a_task_is_seen_to(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    ran: list[int] = []
+
+    class Again(Waking):
+        def run(self) -> None:
+            super().run()
+            if len(ran) < 3:
+                timer.add(self)
+
+    timer.add(Again(loop, 7, ran))
+    loop.run_for(1)
+    assert ran == [7, 14, 21]
+    assert reaper.wakeups == 3
+
+
+def test_twelve_thousand_time_outs_of_ten_seconds_each_return_at_their_own(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    due: list[int] = []
+    ran: list[int] = []
+    for number in range(12_000):
+        due.append(number % 10_000 + 1)
+        timer.add(Waking(loop, due[-1], ran))
+    loop.run_for(11)
+    assert ran == sorted(due)
+    assert reaper.wakeups <= 10_000
+    assert timer.size == 0
+
+
+def test_one_long_wait_costs_a_wake_up_per_wheel_and_no_more(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    ran: list[int] = []
+    timer.add(Waking(loop, 29_999, ran))
+    loop.run_for(60)
+    assert ran == [29_999]
+    assert reaper.wakeups == 4
+
+
+def test_a_stopped_reaper_leaves_the_tasks_waiting(loop: VirtualTimeLoop) -> None:
+    timer, reaper = started(loop)
+    ran: list[int] = []
+    timer.add(Waking(loop, 10, ran))
+    reaper.stop()
+    reaper.stop()
+    timer.add(Waking(loop, 5, ran))
+    loop.run_for(1)
+    assert (ran, timer.size, reaper.wakeups) == ([], 2, 0)
+    reaper.start(loop)
+    loop.run_for(1)
+    assert len(ran) == 2
+
+
+def test_starting_twice_is_an_error(loop: VirtualTimeLoop) -> None:
+    _, reaper = started(loop)
+    with pytest.raises(RuntimeError, match="runs already"):
+        reaper.start(loop)
+
+
+def test_a_failing_task_does_not_stop_the_reaper(loop: VirtualTimeLoop, capsys: pytest.CaptureFixture[str]) -> None:
+    timer, _ = started(loop)
+    ran: list[int] = []
+
+    class Failing(Waking):
+        def run(self) -> None:
+            raise ValueError("no")
+
+    timer.add(Failing(loop, 10, ran))
+    timer.add(Waking(loop, 10, ran))
+    timer.add(Waking(loop, 30, ran))
+    loop.run_for(1)
+    assert ran == [10, 30]
+    assert "timer_task_failed" in capsys.readouterr().out
+
+
+def test_a_loop_that_calls_too_early_is_asked_again_for_a_whole_millisecond() -> None:
+    clock = ManualClock()
+    asked: list[float] = []
+
+    class EarlyLoop:
+        def call_later(self, delay: float, callback: object) -> "EarlyLoop":
+            asked.append(delay)
+            self.callback = callback
+            return self
+
+        def cancel(self) -> None:
+            raise AssertionError("nothing is moved forward here")
+
+    early = EarlyLoop()
+    timer = SystemTimer(clock)
+    reaper = ExpirationReaper(timer)
+    room = WheelRoom()
+    timer.add(room.task("task", 10))
+    reaper.start(early)  # type: ignore[arg-type]
+    clock.advance(9)
+    early.callback()  # type: ignore[operator]
+    assert room.ran == []
+    clock.advance(1)
+    early.callback()  # type: ignore[operator]
+    assert room.ran == ["task"]
+    assert asked == [0.01, 0.001]

@@ -1,0 +1,165 @@
+"""The timer's own promises, beyond what the vectors show."""
+
+import gc
+import random
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from tests.timer.recording_tasks import WheelRoom
+from timer import ManualClock, SystemTimer, TaskCounter, TimerTask, TimerTaskList, TimingWheel
+from timer.bucket_queue import BucketQueue
+
+
+def test_tasks_of_one_bucket_run_in_the_order_in_which_they_were_added(room: WheelRoom) -> None:
+    for name in "abc":
+        room.add(name, 5)
+    room.move_to(5)
+    assert room.ran == ["a", "b", "c"]
+
+
+def test_a_task_may_cancel_another_of_its_bucket(room: WheelRoom) -> None:
+    victim = room.task("victim", 5)
+
+    class Cancelling(TimerTask):
+        def run(self) -> None:
+            victim.cancel()
+
+    room.timer.add(Cancelling(5))
+    room.timer.add(victim)
+    room.add("other", 5)
+    room.move_to(5)
+    assert room.ran == ["other"]
+    assert room.timer.size == 0
+
+
+def test_a_task_that_adds_itself_again_runs_once_per_round(room: WheelRoom) -> None:
+    class Periodic(TimerTask):
+        def run(self) -> None:
+            room.ran.append(str(room.clock.now_ms()))
+            room.timer.add(self)
+
+    room.timer.add(Periodic(20))
+    assert room.run_until(100) == [20, 40, 60, 80, 100]
+    assert room.ran == ["20", "40", "60", "80", "100"]
+
+
+def test_a_task_without_run_is_logged_and_the_next_one_runs(
+    room: WheelRoom, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room.timer.add(TimerTask(3))
+    room.add("next", 3)
+    room.move_to(3)
+    assert room.ran == ["next"]
+    assert "NotImplementedError" in capsys.readouterr().out
+
+
+def test_is_scheduled_tells_whether_a_task_waits(room: WheelRoom) -> None:
+    task = room.task("task", 4)
+    assert not task.is_scheduled
+    room.timer.add(task)
+    assert task.is_scheduled
+    room.move_to(4)
+    assert not task.is_scheduled
+
+
+def test_a_cancelled_task_is_kept_alive_by_nobody(room: WheelRoom) -> None:
+    class Traceable(TimerTask):
+        pass
+
+    neighbours = [room.add("before", 5), Traceable(5), room.add("after", 5)]
+    room.timer.add(neighbours[1])
+    gone = weakref.ref(neighbours[1])
+    gc.disable()
+    try:
+        neighbours.pop(1).cancel()
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_on_earlier_is_called_when_the_next_expiration_becomes_earlier_and_only_then(room: WheelRoom) -> None:
+    seen: list[int | None] = []
+    room.timer.on_earlier(lambda: seen.append(room.timer.next_expiration_ms))
+    for delay_ms in (300, 350, 15, 15, 16, 3):
+        room.add(str(delay_ms), delay_ms)
+    assert seen == [300, 15, 3]
+
+
+def test_a_timer_that_is_shut_down_holds_nothing_and_takes_nothing(room: WheelRoom) -> None:
+    tasks = [room.add(str(delay_ms), delay_ms) for delay_ms in (5, 50, 500, 50_000)]
+    room.timer.shutdown()
+    assert (room.timer.size, room.timer.next_expiration_ms) == (0, None)
+    assert not any(task.is_scheduled for task in tasks)
+    with pytest.raises(RuntimeError, match="shut down"):
+        room.timer.add(tasks[0])
+    room.clock.advance(100_000)
+    assert not room.timer.advance_clock()
+    assert room.ran == []
+
+
+@pytest.mark.parametrize(("tick_ms", "wheel_size"), [(0, 20), (-1, 20), (1, 1), (1, 0)])
+def test_a_wheel_that_could_not_turn_is_refused(tick_ms: int, wheel_size: int) -> None:
+    with pytest.raises(ValueError, match="2 buckets or more"):
+        SystemTimer(ManualClock(), tick_ms, wheel_size)
+
+
+@pytest.mark.parametrize(("tick_ms", "wheel_size"), [(1, 20), (5, 4), (10, 3), (1, 512), (200, 10)])
+def test_every_task_runs_at_its_time_and_less_than_a_tick_early(
+    make_room: Callable[..., WheelRoom], tick_ms: int, wheel_size: int
+) -> None:
+    """Against the plainest timer there is: a table of what is due when."""
+    chance = random.Random(tick_ms * 1000 + wheel_size)
+    room = make_room(tick_ms, wheel_size, chance.randrange(10_000_000))
+    due: dict[str, int] = {}
+    for number in range(2_000):
+        delay_ms = int(chance.expovariate(1 / 3_000)) + tick_ms
+        task = room.add(str(number), delay_ms)
+        if chance.random() < 0.3:
+            task.cancel()
+        else:
+            due[str(number)] = room.clock.now_ms() + delay_ms
+        if chance.random() < 0.2:
+            room.run_until(room.clock.now_ms() + chance.randrange(50))
+    room.run_until(10_000_000 + 1_000_000)
+    assert room.ran_at.keys() == due.keys()
+    assert all(0 <= due[name] - room.ran_at[name] < tick_ms for name in due)
+    assert room.timer.size == 0
+
+
+def test_a_list_counts_what_is_added_and_unlinked_over_several_lists() -> None:
+    counter = TaskCounter()
+    lists = [TimerTaskList(counter), TimerTaskList(counter)]
+    tasks = [TimerTask(0) for _ in range(10)]
+    for number, task in enumerate(tasks):
+        lists[number % 2].add(task)
+    assert counter.tasks == 10
+    for task in tasks[:5]:
+        task.cancel()
+        task.cancel()
+    assert counter.tasks == 5
+    assert [list(bucket.tasks()) for bucket in lists] == [[tasks[6], tasks[8]], [tasks[5], tasks[7], tasks[9]]]
+    assert lists[0].pop_first() is tasks[6]
+    assert [list(bucket.tasks()) for bucket in lists] == [[tasks[8]], [tasks[5], tasks[7], tasks[9]]]
+    assert counter.tasks == 4
+
+
+def test_setting_the_same_expiration_again_is_no_news() -> None:
+    bucket = TimerTaskList(TaskCounter())
+    assert bucket.set_expiration(40)
+    assert not bucket.set_expiration(40)
+    assert bucket.set_expiration(60)
+
+
+def test_overflow_wheels_are_made_on_demand_and_each_as_wide_as_all_below() -> None:
+    wheel = TimingWheel(1, 20, 0, TaskCounter(), BucketQueue())
+    assert wheel.overflow_wheel is None
+    entry = TimerTask(0)
+    entry.expiration_ms = 400
+    assert wheel.add(entry)
+    second = wheel.overflow_wheel
+    assert second is not None
+    assert second.overflow_wheel is not None
+    assert (second.tick_ms, second.interval_ms, second.overflow_wheel.tick_ms) == (20, 400, 400)
+    assert second.overflow_wheel.overflow_wheel is None

@@ -1,0 +1,97 @@
+"""What Apache Kafka's SystemTimer and TimingWheel did, step by step, replayed on ours
+(tests/vectors/timing_wheel.json).
+
+Where buckets of two levels expire in the same millisecond (`ties`) their order is that of Java's heap, and from there
+to the end of the script tasks are compared as sets.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.timer.recording_tasks import RecordingTask, WheelRoom
+
+SCRIPTS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent.parent / "vectors" / "timing_wheel.json").read_text(encoding="utf-8")
+)
+
+
+class Replay:
+    """One script on one timer."""
+
+    def __init__(self, script: dict[str, Any], by_bucket: bool) -> None:
+        self.room = WheelRoom(script["tickMs"], script["wheelSize"], script["startMs"])
+        self.tasks: dict[str, RecordingTask] = {}
+        self.by_bucket = by_bucket
+
+    def take(self, step: dict[str, Any]) -> bool | None:
+        """Do the step; for an advance return whether the timer says that it advanced."""
+        self.room.ran.clear()
+        self.room.buckets.clear()
+        match step["op"]:
+            case "add":
+                task = self.tasks.setdefault(step["task"], self.room.task(step["task"], 0))
+                task.delay_ms = step["delayMs"]
+                self.room.timer.add(task)
+            case "cancel":
+                self.tasks[step["task"]].cancel()
+            case "advance" if self.by_bucket:
+                self.room.move_to(step["toMs"])
+                return bool(self.room.buckets)
+            case "advance":
+                self.room.clock.advance(step["toMs"] - self.room.clock.now_ms())
+                return self.room.timer.advance_clock()
+        return None
+
+    def layout(self) -> list[dict[str, Any]]:
+        """Each level's clock and its buckets with tasks, in the words of the vectors."""
+        return [
+            {
+                "tickMs": wheel.tick_ms,
+                "currentTimeMs": wheel.current_time_ms,
+                "buckets": [
+                    {"index": index, "expiration": bucket.expiration_ms, "tasks": names}
+                    for index, bucket in enumerate(wheel.buckets)
+                    if (names := [task.name for task in bucket.tasks() if isinstance(task, RecordingTask)])
+                ],
+            }
+            for wheel in self.room.levels()
+        ]
+
+
+def replay(script: dict[str, Any], by_bucket: bool) -> int:
+    """Compare every step; returns how many there were."""
+    state = Replay(script, by_bucket)
+    ordered = True
+    for number, step in enumerate(script["steps"]):
+        at = f"{script['name']}, step {number}: {step['op']}"
+        advanced = state.take(step)
+        ordered = ordered and not step.get("ties", False)
+        ran = list(state.room.ran)
+        timer = state.room.timer
+        assert (ran if ordered else sorted(ran)) == (step["ran"] if ordered else sorted(step["ran"])), at
+        assert (timer.size, timer.queued_buckets) == (step["size"], step["queued"]), at
+        assert timer.next_expiration_ms == step["nextExpiration"], at
+        if step["op"] == "advance":
+            assert advanced == step["advanced"], at
+            assert not by_bucket or state.room.buckets == step["buckets"], at
+        if "wheels" in step:
+            assert state.layout() == step["wheels"], at
+    return len(script["steps"])
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script["name"])
+def test_the_wheel_does_what_kafkas_does_bucket_by_bucket(script: dict[str, Any]) -> None:
+    assert replay(script, by_bucket=True) == len(script["steps"]) > 0
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script["name"])
+def test_advance_clock_does_what_kafkas_does(script: dict[str, Any]) -> None:
+    assert replay(script, by_bucket=False) == len(script["steps"]) > 0
+
+
+def test_all_scripts_are_there() -> None:
+    assert len(SCRIPTS) == 52
+    assert sum(script["layout"] for script in SCRIPTS) == 22

@@ -1,0 +1,117 @@
+"""SystemTimer: the wheels, their queue of buckets and a clock, behind four verbs: add, advance_clock, size, shutdown.
+
+It never waits and starts nothing: somebody (the reaper, or a test with a manual clock) calls `advance_clock` when the
+clock has passed `next_expiration_ms`. Tasks run in the caller, one after another. One that raises is logged and does
+not keep the others from running.
+
+Several purgatories may share one timer; each counts what is its own. Kafka: SystemTimer.
+"""
+
+from collections.abc import Callable
+
+import structlog
+from mypy_extensions import i64
+
+from timer.bucket_queue import BucketQueue
+from timer.clock import Clock
+from timer.task import TaskCounter, TimerTask, unlink
+from timer.timing_wheel import TimingWheel
+
+DEFAULT_TICK_MS = 1
+DEFAULT_WHEEL_SIZE = 20
+
+
+class SystemTimer:
+    """A timer over hierarchical timing wheels of `wheel_size` buckets, the finest of `tick_ms`."""
+
+    __slots__ = ("_closed", "_counter", "_queue", "_wheel", "clock")
+
+    def __init__(self, clock: Clock, tick_ms: int = DEFAULT_TICK_MS, wheel_size: int = DEFAULT_WHEEL_SIZE) -> None:
+        self.clock = clock
+        self._counter = TaskCounter()
+        self._queue = BucketQueue()
+        self._wheel = TimingWheel(tick_ms, wheel_size, clock.now_ms(), self._counter, self._queue)
+        self._closed = False
+
+    def add(self, task: TimerTask) -> None:
+        """Run the task `task.delay_ms` from now, or here and now if that is not later. A task that waits is moved.
+
+        Raises RuntimeError after `shutdown`.
+        """
+        if self._closed:
+            raise RuntimeError("the timer is shut down")
+        unlink(task)
+        task.expiration_ms = task.delay_ms + self.clock.now_ms()
+        if not self._wheel.add(task):
+            run_task(task)
+
+    def advance_clock(self) -> bool:
+        """Expire all buckets whose time has come by the clock. True if there was one."""
+        now_ms = self.clock.now_ms()
+        advanced = False
+        while self.expire_bucket(now_ms):
+            advanced = True
+        return advanced
+
+    def expire_bucket(self, now_ms: i64) -> bool:
+        """Empty the earliest bucket if it has expired at `now_ms`: run what is due, put the rest into finer wheels.
+
+        False if it has not.
+        """
+        bucket = self._queue.poll(now_ms)
+        if bucket is None:
+            return False
+        wheel = self._wheel
+        wheel.advance_clock(bucket.expiration_ms)
+        bucket.expiration_ms = -1
+        task = bucket.pop_first()
+        while task is not None:
+            if not wheel.add(task):
+                run_task(task)
+            task = bucket.pop_first()
+        return True
+
+    @property
+    def size(self) -> int:
+        """How many tasks wait."""
+        return self._counter.tasks
+
+    @property
+    def queued_buckets(self) -> int:
+        """How many buckets are in the queue, empty ones included."""
+        return len(self._queue)
+
+    @property
+    def next_expiration_ms(self) -> int | None:
+        """When the earliest bucket expires, on the timer's clock; None when there is none."""
+        return self._queue.next_expiration_ms
+
+    @property
+    def wheel(self) -> TimingWheel:
+        """The finest wheel, for looking at."""
+        return self._wheel
+
+    def on_earlier(self, callback: Callable[[], None] | None) -> None:
+        """Have `callback` called whenever `next_expiration_ms` becomes earlier (or there is one at last)."""
+        self._queue.on_earlier = callback
+
+    def shutdown(self) -> None:
+        """Drop all tasks without running them, and take no more."""
+        self._closed = True
+        self._queue.clear()
+        self._queue.on_earlier = None
+        wheel: TimingWheel | None = self._wheel
+        while wheel is not None:
+            for bucket in wheel.buckets:
+                bucket.expiration_ms = -1
+                while bucket.pop_first() is not None:
+                    pass
+            wheel = wheel.overflow_wheel
+
+
+def run_task(task: TimerTask) -> None:
+    """Run one task; what it raises is logged, since those that are due after it cannot wait for it."""
+    try:
+        task.run()
+    except Exception:
+        structlog.get_logger("timer").exception("timer_task_failed", task=repr(task))
