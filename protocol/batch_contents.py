@@ -1,0 +1,190 @@
+"""What is in a record batch of message format 2: reading its records, and building a batch of them."""
+
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from protocol.batch_header import (
+    BATCH_OVERHEAD,
+    CHECKED_PART,
+    CONTROL_MASK,
+    CURRENT_MAGIC,
+    DELETE_HORIZON_MASK,
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    Compression,
+    CorruptBatch,
+    TimestampType,
+)
+from protocol.compression import CompressionFailed, TooLarge, compress, decompress
+from protocol.control_records import ControlType, control_key, end_transaction_value
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.record import MalformedRecord, Record, read_all, record_bytes
+
+# What one batch may inflate to.
+MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+
+
+def read_records(
+    data: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> list[Record]:
+    """All records of the batch at `position`, whose header this is.
+
+    Of a control batch too: `read_control_type(record.key)` tells what it says. Does not look at the checksum.
+    Raises ProtocolError: CORRUPT_MESSAGE for a batch that is not all there, INVALID_RECORD for records that disagree with
+    their lengths, counts or codec, MESSAGE_TOO_LARGE when the batch inflates beyond `max_decompressed_bytes`.
+    """
+    end = position + header.size_in_bytes
+    if end > len(data):
+        raise CorruptBatch(f"a batch of {header.size_in_bytes} bytes is cut after {len(data) - position}")
+    if header.record_count < 0:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, f"a batch of {header.record_count} records")
+    body = memoryview(data)[position + BATCH_OVERHEAD : end]
+    records = inflate(body, header.compression, max_decompressed_bytes)
+    log_append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    try:
+        return read_all(
+            records,
+            0,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            header.base_sequence,
+            log_append_time,
+        )
+    except MalformedRecord as error:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def inflate(body: memoryview, codec: int, max_decompressed_bytes: int) -> bytes:
+    """A batch's records as they were before compression. Raises INVALID_RECORD, or MESSAGE_TOO_LARGE beyond the limit."""
+    if codec == Compression.NONE:
+        return bytes(body)
+    try:
+        return decompress(codec, body, max_decompressed_bytes)
+    except TooLarge as error:
+        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch is refused: {error}") from error
+    except CompressionFailed as error:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: int = Compression.NONE,
+    compression_level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    log_append_time: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    delete_horizon_ms: int | None = None,
+    base_timestamp: int | None = None,
+    max_timestamp: int | None = None,
+    last_offset_delta: int | None = None,
+    attributes: int = 0,
+) -> bytes:
+    """One batch of these records, as Kafka's builder makes it.
+
+    The records' offsets are absolute, at or above `base_offset`. The header's maximum timestamp is the largest of the
+    records, or `log_append_time` with LOG_APPEND_TIME; its base timestamp the first record's, or `delete_horizon_ms`.
+    `base_timestamp`, `max_timestamp` and `last_offset_delta` override what follows from the records: batches that
+    compaction has emptied or thinned keep their old ones. `attributes` adds raw bits.
+    """
+    first_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if base_timestamp is None:
+        base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
+    body = b"".join(
+        [
+            record_bytes(record, record.offset - base_offset, _wrap_int64(record.timestamp - base_timestamp))
+            for record in records
+        ]
+    )
+    if compression != Compression.NONE and records:
+        body = compress(compression, body, compression_level)
+    if last_offset_delta is None:
+        last_offset_delta = records[-1].offset - base_offset if records else -1
+    if max_timestamp is None:
+        if timestamp_type is TimestampType.LOG_APPEND_TIME:
+            max_timestamp = log_append_time
+        else:
+            max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+            max_timestamp = max(max_timestamp, NO_TIMESTAMP)
+    attributes |= (
+        compression
+        | (TIMESTAMP_TYPE_MASK if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_MASK if is_transactional else 0)
+        | (CONTROL_MASK if is_control else 0)
+        | (DELETE_HORIZON_MASK if delete_horizon_ms is not None else 0)
+    )
+    checked = CHECKED_PART.pack(
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    header = BatchHeader(
+        base_offset,
+        BATCH_OVERHEAD - LOG_OVERHEAD + len(body),
+        partition_leader_epoch,
+        CURRENT_MAGIC,
+        crc32c(body, crc32c(checked)),
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    return header.pack() + body
+
+
+def _wrap_int64(value: int) -> int:
+    """Deltas between times that are more than 63 bits apart wrap around, as they do for their readers."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def build_end_transaction_marker(
+    control_type: ControlType,
+    *,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytes:
+    """The control batch that ends a transaction: COMMIT or ABORT (Kafka's EndTransactionMarker, KIP-98)."""
+    record = Record(
+        offset=base_offset,
+        timestamp=timestamp,
+        key=control_key(control_type),
+        value=end_transaction_value(coordinator_epoch),
+    )
+    return build_batch(
+        [record],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        partition_leader_epoch=partition_leader_epoch,
+        is_transactional=True,
+        is_control=True,
+    )

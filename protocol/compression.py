@@ -1,0 +1,249 @@
+"""The five codecs of a record batch, as Apache Kafka reads and writes them, with the output capped.
+
+gzip     zlib's; several members in a row are one stream, bytes that begin no member are passed over; a wrong trailer fails.
+snappy   xerial's framing (16 bytes of header, then chunks with an int32 length) or one raw block; not the framing format.
+lz4      one frame; a skippable frame or a missing end mark fails, and what follows the frame is passed over.
+         Blocks must not refer to earlier ones: Kafka's reader decodes each for itself.
+zstd     everything the library reads: several frames, skippable frames, windows to 128 MiB.
+
+Decompression never holds more than the limit and one chunk: what inflates beyond it raises TooLarge at the limit.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from io import BytesIO
+
+import cramjam
+import lz4.block
+import lz4.frame
+import zstandard
+
+from protocol.batch_header import Compression
+
+# What one step of decompression may put out.
+CHUNK = 1 << 18
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_CHUNK = 32 * 1024
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_INT32 = struct.Struct(">i")
+_LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+
+
+class CompressionFailed(ValueError):
+    """A stream that its codec cannot inflate, or a codec that does not exist."""
+
+
+class TooLarge(ValueError):
+    """A stream that inflates to more than the caller allows."""
+
+
+def decompress(codec: int, data: memoryview, limit: int) -> bytes:
+    """What `data` inflates to.
+
+    Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is cut, damaged or of another codec.
+    """
+    chunks_of = _DECOMPRESSORS.get(codec)
+    if chunks_of is None:
+        raise CompressionFailed(f"codec {codec} is unknown")
+    try:
+        return _collect(chunks_of(data, limit), limit)
+    except (
+        zlib.error,
+        zstandard.ZstdError,
+        lz4.block.LZ4BlockError,
+        cramjam.DecompressionError,
+        RuntimeError,
+    ) as error:
+        raise CompressionFailed(
+            f"the {Compression(codec).name.lower()} stream cannot be decompressed: {error}"
+        ) from error
+
+
+def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
+    """`data` as one stream of the codec; `level` None is the codec's default (Kafka's compression.*.level)."""
+    try:
+        return _COMPRESSORS[codec](data, level)
+    except KeyError:
+        raise CompressionFailed(f"codec {codec} is unknown") from None
+
+
+def _collect(chunks: Iterator[bytes], limit: int) -> bytes:
+    """The chunks as one. BytesIO grows in place, and hands its memory out, so that nothing is held twice."""
+    first = next(chunks, b"")
+    if len(first) > limit:
+        raise TooLarge(f"the stream inflates to more than {limit} bytes")
+    whole: BytesIO | None = None
+    total = len(first)
+    for chunk in chunks:
+        total += len(chunk)
+        if total > limit:
+            raise TooLarge(f"the stream inflates to more than {limit} bytes")
+        if whole is None:
+            whole = BytesIO()
+            whole.write(first)
+        whole.write(chunk)
+    return first if whole is None else whole.getvalue()
+
+
+def _gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    rest: bytes | memoryview = data
+    while True:
+        member = zlib.decompressobj(wbits=31)
+        chunk = member.decompress(rest, CHUNK)
+        yield chunk
+        while not member.eof:
+            chunk = member.decompress(member.unconsumed_tail, CHUNK)
+            if not chunk and not member.eof:
+                raise CompressionFailed("the gzip stream is cut")
+            yield chunk
+        rest = member.unused_data
+        if rest[:3] != _GZIP_MAGIC:
+            return
+
+
+def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _snappy_block(data, limit)
+        return
+    position = 16
+    if len(data) < position:
+        raise CompressionFailed("the header of the snappy stream is cut")
+    total = 0
+    while position < len(data):
+        if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += 16
+            continue
+        if len(data) - position < 4:
+            raise CompressionFailed("the snappy stream is cut")
+        size = _INT32.unpack_from(data, position)[0]
+        position += 4
+        if size < 0 or size > len(data) - position:
+            raise CompressionFailed(f"a snappy chunk of {size} bytes is cut")
+        chunk = _snappy_block(data[position : position + size], limit - total) if size else b""
+        total += len(chunk)
+        position += size
+        yield chunk
+
+
+def _snappy_block(block: memoryview, limit: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    # Three bytes can copy 64: a block that promises more than that is damaged, and not worth the memory.
+    if size > 22 * len(block):
+        raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
+    if size > limit:
+        raise TooLarge(f"the stream inflates to more than {limit} bytes")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    if data[:4] != _LZ4_MAGIC:
+        raise CompressionFailed("the stream is no lz4 frame")
+    if len(data) > 6 and not data[4] & 0x20:
+        _require_independent_blocks(data, limit)
+    frame = lz4.frame.LZ4FrameDecompressor()
+    chunk = frame.decompress(data, CHUNK)
+    yield chunk
+    while not frame.eof:
+        chunk = frame.decompress(b"", CHUNK)
+        if not chunk and not frame.eof:
+            raise CompressionFailed("the lz4 frame has no end mark")
+        yield chunk
+
+
+def _require_independent_blocks(data: memoryview, limit: int) -> None:
+    """Of a frame whose flags allow references between blocks: make sure that there are none."""
+    flags, block_size = data[4], _LZ4_BLOCK_SIZES.get(data[5] >> 4 & 7, 0)
+    position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    total = 0
+    while len(data) - position >= 4 and total <= limit:
+        size = int.from_bytes(data[position : position + 4], "little")
+        position += 4
+        if size == 0:
+            return
+        stored, size = size >> 31, size & 0x7FFFFFFF
+        block = data[position : position + size]
+        total += len(block) if stored else len(lz4.block.decompress(block, uncompressed_size=block_size))
+        position += size + (4 if flags & 0x10 else 0)
+
+
+def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    _require_whole_zstd_frames(data)
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    while chunk := reader.read(CHUNK):
+        yield chunk
+
+
+def _require_whole_zstd_frames(data: memoryview) -> None:
+    """The reader ends silently with its input: see by the lengths of the frames' blocks that the last frame is whole (RFC 8878)."""
+    position, end = 0, len(data)
+    while position < end:
+        if end - position >= 8 and data[position] >> 4 == 5 and bytes(data[position + 1 : position + 4]) == b"\x2a\x4d\x18":
+            position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+        else:
+            position = _end_of_zstd_frame(data, position)
+    if position > end:
+        raise CompressionFailed("the zstd stream is cut")
+
+
+def _end_of_zstd_frame(data: memoryview, position: int) -> int:
+    frame = zstandard.get_frame_parameters(data[position : position + 18])
+    position += zstandard.frame_header_size(data[position : position + 18])
+    last = False
+    while not last:
+        header = data[position : position + 3]
+        if len(header) < 3:
+            raise CompressionFailed("the zstd stream is cut")
+        value = int.from_bytes(header, "little")
+        last = bool(value & 1)
+        position += 3 + (1 if value >> 1 & 3 == 1 else value >> 3)
+    return position + (4 if frame.has_checksum else 0)
+
+
+def _gzip(data: bytes, level: int | None) -> bytes:
+    stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+    return stream.compress(data) + stream.flush()
+
+
+def _snappy(data: bytes, level: int | None) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_CHUNK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _lz4(data: bytes, level: int | None) -> bytes:
+    return lz4.frame.compress(  # type: ignore[no-any-return]
+        data,
+        compression_level=0 if level is None else level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+
+
+def _zstd(data: bytes, level: int | None) -> bytes:
+    return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=True).compress(data)
+
+
+def _none(data: bytes, level: int | None) -> bytes:
+    return data
+
+
+_DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
+    Compression.GZIP: _gzip_chunks,
+    Compression.SNAPPY: _snappy_chunks,
+    Compression.LZ4: _lz4_chunks,
+    Compression.ZSTD: _zstd_chunks,
+}
+_COMPRESSORS: dict[int, Callable[[bytes, int | None], bytes]] = {
+    Compression.NONE: _none,
+    Compression.GZIP: _gzip,
+    Compression.SNAPPY: _snappy,
+    Compression.LZ4: _lz4,
+    Compression.ZSTD: _zstd,
+}

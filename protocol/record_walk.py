@@ -1,0 +1,237 @@
+"""The walk over a batch's records: the one loop that runs for every record a client sends.
+
+A record (KIP-98, Kafka's DefaultRecord) is::
+
+    length           varint   bytes of the record behind this field
+    attributes       int8     unused
+    timestamp delta  varlong  against the batch's base timestamp
+    offset delta     varint   against the batch's base offset
+    key length       varint   below 0: null; then that many bytes
+    value length     varint   below 0: null; then that many bytes
+    header count     varint   not below 0, not above the bytes left
+    each header      varint   key length, not below 0; the key; varint value length, below 0: null; the value
+
+Varints are ZigZag; overlong forms pass, a sixth byte (eleventh of a varlong) does not, bits beyond the width are dropped.
+
+This module is written for two lives: as it stands under CPython, and compiled (see COMPILED in setup.py), where `i64` is a
+machine integer and `data[position]` a memory access. So: `bytes` and nothing else, no exceptions inside the loop, and no
+arithmetic that leaves 64 bits, where the two would differ.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+# What is wrong with the record at the index that the walk returns.
+WHOLE: Final = 0
+BAD_LENGTH: Final = 1
+BAD_VARINT: Final = 2
+FIELD_BEYOND_RECORD: Final = 3
+BAD_HEADER_COUNT: Final = 4
+BAD_HEADER_KEY: Final = 5
+BYTES_LEFT_IN_RECORD: Final = 6
+BYTES_LEFT_IN_BATCH: Final = 7
+TOO_FEW_RECORDS: Final = 8
+
+# Attributes, both deltas, two lengths and a count take at least a byte each.
+_SMALLEST_RECORD: Final = 6
+_BIT_62: Final = 1 << 62
+
+
+def walk_records(data: bytes, start: int, end: int, count: int) -> tuple[int, int, int, int, int, int]:
+    """Walk exactly `count` records in `data[start:end]` and say what a leader must know of them.
+
+    Returns (outcome, index, smallest timestamp delta, largest timestamp delta, records without a key,
+    records whose offset delta is not their index). `outcome` is WHOLE, or one of the numbers above for the record `index`,
+    at which the walk ended. Of no records both deltas are 0. `end` must not lie beyond the data.
+    """
+    return _walk(data, start, min(end, len(data)), count)
+
+
+def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int, int, int, int]:
+    position: i64 = start
+    index: i64 = 0
+    outcome: i64 = WHOLE
+    least: i64 = 0
+    most: i64 = 0
+    without_key: i64 = 0
+    out_of_sequence: i64 = 0
+    byte: i64
+    length: i64
+    packed: i64
+    delta: i64
+    while index < count:
+        if position >= end:
+            outcome = TOO_FEW_RECORDS
+            break
+        byte = data[position]
+        if byte < 0x80:
+            position += 1
+            length = (byte >> 1) ^ -(byte & 1)
+        else:
+            packed = _varint(data, position, end)
+            if packed < 0:
+                outcome = BAD_VARINT
+                break
+            position += packed & 7
+            length = _value(packed)
+        if length < _SMALLEST_RECORD or length > end - position:
+            outcome = BAD_LENGTH
+            break
+        record_end: i64 = position + length
+
+        # The attributes are passed over: no release gives them a meaning.
+        position += 1
+        byte = data[position]
+        if byte < 0x80:
+            position += 1
+            delta = (byte >> 1) ^ -(byte & 1)
+        else:
+            packed = _varlong_size(data, position, record_end)
+            if packed < 0:
+                outcome = BAD_VARINT
+                break
+            delta = _varlong(data, position, packed)
+            position += packed
+        if index == 0:
+            least = delta
+            most = delta
+        elif delta < least:
+            least = delta
+        elif delta > most:
+            most = delta
+
+        packed = _varint(data, position, record_end)
+        if packed < 0:
+            outcome = BAD_VARINT
+            break
+        position += packed & 7
+        if _value(packed) != index:
+            out_of_sequence += 1
+
+        packed = _varint(data, position, record_end)
+        if packed < 0:
+            outcome = BAD_VARINT
+            break
+        position += packed & 7
+        length = _value(packed)
+        if length < 0:
+            without_key += 1
+        else:
+            position += length
+
+        packed = _varint(data, position, record_end)
+        if packed < 0:
+            outcome = BAD_VARINT if position < record_end else FIELD_BEYOND_RECORD
+            break
+        position += packed & 7
+        length = _value(packed)
+        if length > 0:
+            position += length
+
+        if position >= record_end:
+            outcome = FIELD_BEYOND_RECORD
+            break
+        byte = data[position]
+        if byte == 0:
+            position += 1
+        else:
+            position = _walk_headers(data, position, record_end)
+            if position < 0:
+                outcome = -position
+                break
+        if position != record_end:
+            outcome = BYTES_LEFT_IN_RECORD
+            break
+        index += 1
+    if outcome == WHOLE and position != end:
+        outcome = BYTES_LEFT_IN_BATCH
+    return int(outcome), int(index), int(least), int(most), int(without_key), int(out_of_sequence)
+
+
+def _walk_headers(data: bytes, position: i64, record_end: i64) -> i64:
+    """The position behind the headers that begin at `position`; below 0: the outcome, negated."""
+    packed: i64 = _varint(data, position, record_end)
+    if packed < 0:
+        return -BAD_VARINT
+    position += packed & 7
+    count: i64 = _value(packed)
+    if count < 0 or count > record_end - position:
+        return -BAD_HEADER_COUNT
+    length: i64
+    while count > 0:
+        packed = _varint(data, position, record_end)
+        if packed < 0:
+            return -BAD_VARINT if position < record_end else -FIELD_BEYOND_RECORD
+        length = _value(packed)
+        if length < 0:
+            return -BAD_HEADER_KEY
+        position += (packed & 7) + length
+        packed = _varint(data, position, record_end)
+        if packed < 0:
+            return -BAD_VARINT if position < record_end else -FIELD_BEYOND_RECORD
+        position += packed & 7
+        length = _value(packed)
+        if length > 0:
+            position += length
+        if position > record_end:
+            return -FIELD_BEYOND_RECORD
+        count -= 1
+    return position
+
+
+def _varint(data: bytes, position: i64, end: i64) -> i64:
+    """The varint at `position`: its 32 raw bits times 8, plus the number of its bytes; -1 where it is cut or too long."""
+    if position >= end:
+        return -1
+    byte: i64 = data[position]
+    if byte < 0x80:
+        return byte << 3 | 1
+    raw: i64 = byte & 0x7F
+    size: i64 = 1
+    while size < 5:
+        if position + size >= end:
+            return -1
+        byte = data[position + size]
+        raw |= (byte & 0x7F) << (7 * size)
+        size += 1
+        if byte < 0x80:
+            return (raw & 0xFFFFFFFF) << 3 | size
+    return -1
+
+
+def _value(packed: i64) -> i64:
+    """The signed number in what `_varint` returned."""
+    return (packed >> 4) ^ -((packed >> 3) & 1)
+
+
+def _varlong_size(data: bytes, position: i64, end: i64) -> i64:
+    """How many bytes the varlong at `position` has; -1 where it is cut or longer than ten."""
+    size: i64 = 0
+    while size < 10:
+        if position + size >= end:
+            return -1
+        size += 1
+        if data[position + size - 1] < 0x80:
+            return size
+    return -1
+
+
+def _varlong(data: bytes, position: i64, size: i64) -> i64:
+    """The signed number in the varlong of `size` bytes at `position`.
+
+    The last of 64 bits comes with the tenth byte and is put in after halving, so that nothing needs more than 63 bits.
+    """
+    raw: i64 = 0
+    index: i64 = 0
+    byte: i64
+    while index < size and index < 9:
+        byte = data[position + index]
+        raw |= (byte & 0x7F) << (7 * index)
+        index += 1
+    half: i64 = raw >> 1
+    if size == 10:
+        byte = data[position + 9]
+        if byte & 1 != 0:
+            half += _BIT_62
+    return half ^ -(raw & 1)

@@ -1,0 +1,84 @@
+"""Record batches of message format 2. The parts live in files of their own; other rooms take them from here.
+
+* `batch_header`: the 61 bytes in front of a batch, the way batches follow each other, checksums
+* `record`, `batch_contents`: the records in a batch, read and written
+* `control_records`: what brokers write among them
+* `record_validation`: what a leader does with a client's batch before it reaches the log
+"""
+
+from protocol.batch_contents import MAX_DECOMPRESSED_BYTES, build_batch, build_end_transaction_marker, read_records
+from protocol.batch_header import (
+    BATCH_OVERHEAD,
+    CURRENT_MAGIC,
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    Compression,
+    CorruptBatch,
+    TimestampType,
+    UnsupportedMessageFormat,
+    check_crc,
+    compute_crc,
+    increment_sequence,
+    iter_batches,
+    next_batch_size,
+    read_batch_header,
+)
+from protocol.control_records import (
+    ControlType,
+    control_key,
+    end_transaction_value,
+    read_control_type,
+    read_coordinator_epoch,
+)
+from protocol.record import Record
+from protocol.record_validation import (
+    AppendOrigin,
+    InvalidRecord,
+    ValidatedBatch,
+    has_transactional_batch,
+    validate_for_append,
+)
+
+__all__ = [
+    "BATCH_OVERHEAD",
+    "CURRENT_MAGIC",
+    "LOG_OVERHEAD",
+    "MAX_DECOMPRESSED_BYTES",
+    "NO_PARTITION_LEADER_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "AppendOrigin",
+    "BatchHeader",
+    "Buffer",
+    "Compression",
+    "ControlType",
+    "CorruptBatch",
+    "InvalidRecord",
+    "Record",
+    "TimestampType",
+    "UnsupportedMessageFormat",
+    "ValidatedBatch",
+    "build_batch",
+    "build_end_transaction_marker",
+    "check_crc",
+    "compute_crc",
+    "control_key",
+    "end_transaction_value",
+    "has_transactional_batch",
+    "increment_sequence",
+    "iter_batches",
+    "next_batch_size",
+    "read_batch_header",
+    "read_control_type",
+    "read_coordinator_epoch",
+    "read_records",
+    "validate_for_append",
+]
