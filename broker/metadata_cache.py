@@ -1,7 +1,8 @@
-"""What this broker knows of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written by the controller alone.
+"""What this broker knows of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written
+by the controller alone.
 
-Plain objects in plain dictionaries; nothing here waits or fails. Readers must not change what they get. Partition states are replaced whole,
-never changed in place, so that a reader that keeps one keeps a consistent one.
+Plain objects in plain dictionaries; nothing here waits or fails. Readers must not change what they get. Partition
+states are replaced whole, never changed in place, so that a reader that keeps one keeps a consistent one.
 
 Source: Kafka's `MetadataCache` / `ZkMetadataCache`.
 """

@@ -1,16 +1,20 @@
-"""The metadata store of a node that stands alone: a tree in memory, a journal and a snapshot under the first log directory.
+"""The metadata store of a node that stands alone: a tree in memory, a journal and a snapshot under the first log
+directory.
 
-Opening reads the snapshot and then the journal (`metadata_journal.py` has the format), and ends the last session: ephemeral entries
-that it left behind go. Every change is checked, appended to the journal, synced, and only then applied and answered.
+Opening reads the snapshot and then the journal (`metadata_journal.py` has the format), and ends the last session:
+ephemeral entries that it left behind go. Every change is checked, appended to the journal, synced, and only then
+applied and answered.
 
-    (A) One change is written at a time; others wait their turn. `run_blocking` is where the writing runs: inline by default, in a
-        thread when the broker hands in `Background.run_in_thread`.
-    (B) A write that fails (disk full) is taken back by cutting the journal to its length before, and raises StoreUnavailable; the next
-        one may succeed. Where cutting or syncing fails, too, nobody knows what is on the disk: every change is refused from then on,
-        until the store is opened again.
-    (C) A journal larger than the snapshot and than `compact_bytes` is replaced: a new snapshot is written beside the old one, synced and renamed,
-        then an empty journal likewise. A crash between the two renames leaves transactions that the snapshot has already: they are skipped.
-    (D) A torn tail (the journal's cases A and B) is named in the log and gone after opening, since opening compacts then.
+    (A) One change is written at a time; others wait their turn. `run_blocking` is where the writing runs: inline by
+        default, in a thread when the broker hands in `Background.run_in_thread`.
+    (B) A write that fails (disk full) is taken back by cutting the journal to its length before, and raises
+        StoreUnavailable; the next one may succeed. Where cutting or syncing fails, too, nobody knows what is on the
+        disk: every change is refused from then on, until the store is opened again.
+    (C) A journal larger than the snapshot and than `compact_bytes` is replaced: a new snapshot is written beside the
+        old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
+        transactions that the snapshot has already: they are skipped.
+    (D) A torn tail (the journal's cases A and B) is named in the log and gone after opening, since opening compacts
+        then.
 """
 
 from __future__ import annotations
@@ -65,7 +69,8 @@ async def run_inline(work: Callable[[], None]) -> None:
 class EmbeddedMetadataStore:
     """A MetadataStore on two files in `directory`. One process at a time: the log directory's lock guards it.
 
-    `run_blocking` runs writes and syncs (A); `compact_bytes` is the least journal size, in bytes, that is compacted (C).
+    `run_blocking` runs writes and syncs (A); `compact_bytes` is the least journal size, in bytes, that is compacted
+    (C).
     """
 
     def __init__(
@@ -109,7 +114,12 @@ class EmbeddedMetadataStore:
         left_behind = self._tree.ephemeral_paths()
         if left_behind:
             await self.multi([Delete(path) for path in left_behind])
-        log.info("metadata store opened", directory=self._disk.directory, entries=len(self._tree), transaction=self._tree.number)
+        log.info(
+            "metadata store opened",
+            directory=self._disk.directory,
+            entries=len(self._tree),
+            transaction=self._tree.number,
+        )
         self._tell_listeners(SessionState.CONNECTED)
 
     async def close(self) -> None:
@@ -155,7 +165,9 @@ class EmbeddedMetadataStore:
             self._children_watches[path].append(watch)
         return names
 
-    async def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
         """See MetadataStore."""
         result = (await self.multi([Create(path, data, ephemeral, sequential)]))[0]
         assert isinstance(result, str)
@@ -198,10 +210,17 @@ class EmbeddedMetadataStore:
             await self._run_blocking(self._disk.take_back)
         except OSError as error:
             self._refusal = f"a failed write ({cause}) could not be taken back: {error}"
-        log.error("metadata change not written", directory=self._disk.directory, error=str(cause), refusing=self._refusal is not None)
+        log.error(
+            "metadata change not written",
+            directory=self._disk.directory,
+            error=str(cause),
+            refusing=self._refusal is not None,
+        )
 
     async def _compact_if_possible(self) -> None:
-        """Case (C). A failure is no failure of the change that is written already: the journal goes on growing, and the next change tries again."""
+        """Case (C). A failure is no failure of the change that is written already: the journal goes on growing, and
+        the next change tries again.
+        """
         try:
             await self._run_blocking(self._compact)
         except OSError as error:
@@ -223,12 +242,17 @@ class EmbeddedMetadataStore:
             self._snapshot_bytes = len(snapshot)
         if journal is None:
             if snapshot is not None:
-                raise StoreDamaged("", f"metadata store damaged: {JOURNAL_NAME} is missing beside {SNAPSHOT_NAME} in {self._disk.directory}")
+                raise StoreDamaged(
+                    "",
+                    f"metadata store damaged: {JOURNAL_NAME} is missing, {SNAPSHOT_NAME} is not, in {self._disk.directory}",
+                )
             self._disk.replace_journal(encode_journal_header())
             return
         content = read_journal(JOURNAL_NAME, journal, self._tree)
         if content.torn:
-            log.warning("metadata journal ended in an unfinished change, which was dropped", directory=self._disk.directory)
+            log.warning(
+                "metadata journal ended in an unfinished change, which was dropped", directory=self._disk.directory
+            )
             self._compact()
         else:
             self._disk.open_journal(len(journal))

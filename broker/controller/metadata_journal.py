@@ -5,17 +5,19 @@ Both are text, one record a line, so that they can be read with `less`:
     crc SP json LF          crc: CRC-32C of the JSON's bytes, eight hexadecimal digits; the JSON holds no line end
 
     metadata.snapshot       {"format": "odradek-metadata-snapshot", "version": 1, "number": N, "entries": K}
-                            [path, data, version, children_version, created, ephemeral]         K of these, parents first
+                            [path, data, version, children_version, created, ephemeral]     K of these, parents first
     metadata.journal        {"format": "odradek-metadata-journal", "version": 1}
-                            {"number": N+1, "entries": [[path, data, ...], [path], ...]}        a path alone: the entry goes
+                            {"number": N+1, "entries": [[path, data, ...], [path], ...]}    a path alone: the entry goes
 
-Data is null or a string; bytes that are not UTF-8 stand in it as lone surrogates. Transactions are numbered without gaps. The journal may
-begin before the snapshot's number (the crash came between the two renames): what the snapshot contains already is skipped.
+Data is null or a string; bytes that are not UTF-8 stand in it as lone surrogates. Transactions are numbered without
+gaps. The journal may begin before the snapshot's number (the crash came between the two renames): what the snapshot
+contains already is skipped.
 
-    (A) A line end is written last. What stands behind the journal's last line end was being written when the power went, was never
-        acknowledged, and is dropped. If it is whole but for its line end it is kept. A file's first line is there before its name is:
-        without it the file is damaged.
-    (B) A file system may keep a torn write's length and lose a page of it, which then reads as zeros: a last line with zero bytes is dropped, too.
+    (A) A line end is written last. What stands behind the journal's last line end was being written when the power
+        went, was never acknowledged, and is dropped. If it is whole but for its line end it is kept. A file's first
+        line is there before its name is: without it the file is damaged.
+    (B) A file system may keep a torn write's length and lose a page of it, which then reads as zeros: a last line
+        with zero bytes is dropped, too.
     (C) Anything else that does not fit is damage: StoreDamaged names file, line and byte, and nothing is changed.
     (D) A snapshot is renamed into place when it is whole: it has no torn tail, and must have its K entries.
 """
@@ -40,7 +42,9 @@ _CRC_DIGITS = 8
 
 
 class JournalContent(NamedTuple):
-    """What a journal held: how many transactions were applied, and whether its tail was torn: then it must not be appended to."""
+    """What a journal held: how many transactions were applied, and whether its tail was torn: then it must not be
+    appended to.
+    """
 
     applied: int
     torn: bool
@@ -98,7 +102,9 @@ def read_journal(name: str, content: bytes, tree: MetadataTree) -> JournalConten
         if number <= tree.number:
             continue
         if number != tree.number + 1:
-            raise lines.damage(f"begins with transaction {number}, but transactions up to {tree.number} are known: is {SNAPSHOT_NAME} missing?")
+            raise lines.damage(
+                f"begins with transaction {number}, but only those up to {tree.number} are known: is {SNAPSHOT_NAME} missing?"
+            )
         lines.apply(tree, number, record.get("entries"))
         applied += 1
     return JournalContent(applied, lines.torn)
@@ -163,7 +169,9 @@ class _Lines:
 
     def damage(self, reason: str) -> StoreDamaged:
         """The error for the line read last."""
-        return StoreDamaged("", f"metadata store damaged: {self._name}, line {self._line_number}, byte {self._position}: {reason}")
+        return StoreDamaged(
+            "", f"metadata store damaged: {self._name}, line {self._line_number}, byte {self._position}: {reason}"
+        )
 
     def _read(self, lines: list[bytes], torn_tail_allowed: bool) -> Iterator[Any]:
         position = 0
@@ -181,7 +189,9 @@ class _Lines:
             yield record
 
     def _parse_tail(self, line: bytes) -> Any | None:
-        """The record of a last line that does not fit as it is, None if it is torn. Raises StoreDamaged if it is neither."""
+        """The record of a last line that does not fit as it is, None if it is torn. Raises StoreDamaged if it is
+        neither.
+        """
         if line.endswith(b"\n") and b"\0" not in line:
             raise self.damage("checksum does not fit")
         self.torn = True

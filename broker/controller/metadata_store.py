@@ -1,19 +1,22 @@
 """Where topics, settings and ids are kept: the asynchronous interface, its operations and its errors.
 
-The model is ZooKeeper's, so that ZooKeeper can stand behind it: a tree of entries under slash-separated paths, each with data
-(bytes or None), a version that grows with every `set`, and a children version that grows with every child created or deleted.
+The model is ZooKeeper's, so that ZooKeeper can stand behind it: a tree of entries under slash-separated paths, each
+with data (bytes or None), a version that grows with every `set`, and a children version that grows with every child
+created or deleted.
 
     A   Changes are compare-and-set: `Set`, `Delete` and `Check` name the version they expect, or `ANY_VERSION`.
-    B   `multi` applies all of its operations or none. It fails with the first operation's error, whose `index` says which.
+    B   `multi` applies all of its operations or none. It fails with the first operation's error, whose `index` says
+        which.
     C   A call that returned is durable. A call that raised `StoreUnavailable` may or may not have been applied.
     D   An ephemeral entry lives as long as the session that made it and has no children.
     E   A sequential entry gets the parent's children version, ten digits, behind its name.
-    F   A watch is called once, after the first change that concerns it: of the entry (created, changed, deleted) when it was left
-        by `get` or `exists`, of the set of children when it was left by `children`.
-    G   `session_epoch` counts the sessions. When it has changed, ephemeral entries of before are gone and all watches are lost:
-        whoever depends on them registers with `add_session_listener` and starts over.
+    F   A watch is called once, after the first change that concerns it: of the entry (created, changed, deleted) when
+        it was left by `get` or `exists`, of the set of children when it was left by `children`.
+    G   `session_epoch` counts the sessions. When it has changed, ephemeral entries of before are gone and all watches
+        are lost: whoever depends on them registers with `add_session_listener` and starts over.
 
-Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's programmer's guide; Kafka's `KafkaZkClient`.
+Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's programmer's guide; Kafka's
+`KafkaZkClient`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ ANY_VERSION = -1
 
 
 class Create(NamedTuple):
-    """Makes an entry; its parent must exist. `sequential` appends the parent's counter (E), `ephemeral` binds it to the session (D)."""
+    """Makes an entry; its parent must exist. `sequential` appends the parent's counter (E), `ephemeral` binds it to
+    the session (D).
+    """
 
     path: str
     data: bytes | None = None
@@ -60,7 +65,9 @@ Operation = Create | Set | Delete | Check
 
 
 class Entry(NamedTuple):
-    """One entry as read. `created` is the number of the transaction that made it: it grows over the store's whole life (czxid)."""
+    """One entry as read. `created` is the number of the transaction that made it: it grows over the store's whole
+    life (czxid).
+    """
 
     data: bytes | None
     version: int
@@ -86,7 +93,9 @@ class WatchEvent(NamedTuple):
 
 
 class SessionState(Enum):
-    """What a session listener is called with: a session began, answers are missing, the session and its ephemerals are gone."""
+    """What a session listener is called with: a session began, answers are missing, the session and its ephemerals
+    are gone.
+    """
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -98,7 +107,9 @@ SessionListener = Callable[[SessionState], None]
 
 
 class MetadataStoreError(Exception):
-    """Anything a store refuses. `path` is the entry concerned; `index` the operation's place in its `multi` (0 outside of one)."""
+    """Anything a store refuses. `path` is the entry concerned; `index` the operation's place in its `multi` (0
+    outside of one).
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
@@ -160,7 +171,9 @@ class MetadataStore(Protocol):
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """The names (not paths) of the children, sorted. Raises NoEntry."""
 
-    async def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
         """Makes one entry and returns its path. Raises EntryExists, NoEntry, BadArguments."""
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
@@ -170,4 +183,6 @@ class MetadataStore(Protocol):
         """Removes one entry. Raises NoEntry, BadVersion, HasChildren."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
-        """All or nothing (B). Results in order: the path for Create, the new version for Set, None for Delete and Check."""
+        """All or nothing (B). Results in order: the path for Create, the new version for Set, None for Delete and
+        Check.
+        """

@@ -1,8 +1,9 @@
 """The tree behind the embedded metadata store: entries in memory, operations checked and applied. No disk, no waiting.
 
-`stage` decides: it checks a list of operations against the tree and those before them in the list, and returns a `Transaction`,
-or raises the error of the first that does not fit. `apply` acts, and cannot fail. Between the two the caller makes the transaction
-durable. A transaction holds each touched entry's state afterwards, so that applying one again on an equal tree gives an equal tree.
+`stage` decides: it checks a list of operations against the tree and those before them in the list, and returns a
+`Transaction`, or raises the error of the first that does not fit. `apply` acts, and cannot fail. Between the two the
+caller makes the transaction durable. A transaction holds each touched entry's state afterwards, so that applying one
+again on an equal tree gives an equal tree.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from broker.controller.metadata_store import (
 
 
 class Transaction(NamedTuple):
-    """What one `multi` does: its number, each touched path's entry afterwards (None: gone), and what its caller and watchers are told."""
+    """What one `multi` does: its number, each touched path's entry afterwards (None: gone), and what its caller and
+    watchers are told.
+    """
 
     number: int
     entries: dict[str, Entry | None]
@@ -90,7 +93,9 @@ class MetadataTree:
         return Transaction(self.number + 1, staging.entries, staging.results, staging.events)
 
     def apply(self, number: int, entries: dict[str, Entry | None]) -> None:
-        """Puts a transaction's entries in place. A path whose parent is missing raises NoEntry (only a damaged file has such)."""
+        """Puts a transaction's entries in place. A path whose parent is missing raises NoEntry (only a damaged file
+        has such).
+        """
         for path, entry in entries.items():
             if entry is None:
                 self._remove(path)
@@ -188,7 +193,7 @@ class _Staging:
         self.events.append(WatchEvent(Change.DELETED, path))
 
     def _put_last(self, path: str, entry: Entry | None) -> None:
-        """Keeps `entries` in an order in which they can be applied: made behind its parent, gone behind its children."""
+        """Keeps `entries` in an order that can be applied: made behind its parent, gone behind its children."""
         self.entries.pop(path, None)
         self.entries[path] = entry
 

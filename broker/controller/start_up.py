@@ -1,0 +1,111 @@
+"""What a controller does before its first change: fixed entries, the cluster's id, the election, loading it all.
+
+As a Kafka in ZooKeeper mode does on the only broker of a cluster: partitions that this broker leads keep their leader
+epoch over a restart (leadership did not move), and the controller's epoch grows by one.
+"""
+
+from __future__ import annotations
+
+import random
+
+import structlog
+
+from broker.controller import znodes
+from broker.controller.kafka_uuid import random_uuid, uuid_text
+from broker.controller.metadata_store import Create, Entry, MetadataStore, NoEntry, Operation, Set, StoreDamaged
+from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
+from timer.clock import Clock
+
+log = structlog.get_logger("controller")
+
+
+class ClusterIdMismatch(Exception):
+    """The log directory belongs to one cluster, the metadata store to another."""
+
+
+class StartUp:
+    """Steps for `Controller`, to be taken in the order of the methods."""
+
+    def __init__(self, store: MetadataStore, cache: MetadataCache, clock: Clock) -> None:
+        self._store = store
+        self._cache = cache
+        self._clock = clock
+
+    async def make_persistent_entries(self) -> None:
+        """Makes those of the fixed entries that are missing."""
+        missing: list[Operation] = [
+            Create(path) for path in ("/config", *znodes.PERSISTENT_PATHS) if await self._store.exists(path) is None
+        ]
+        if missing:
+            await self._store.multi(missing)
+
+    async def cluster_id(self, known: str | None, source: random.Random) -> str:
+        """The stored id, else `known`, else a new one, which is stored. Raises ClusterIdMismatch."""
+        entry = await self._store.exists(znodes.CLUSTER_ID)
+        if entry is None:
+            cluster_id = known or uuid_text(random_uuid(source))
+            await self._store.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))
+            return cluster_id
+        stored = znodes.parse_cluster_id(entry.data)
+        if known is not None and known != stored:
+            raise ClusterIdMismatch(
+                f"meta.properties says cluster {known}, the metadata store says {stored}: the data "
+                "directory was mixed with another cluster's"
+            )
+        return stored
+
+    async def load(self) -> set[str]:
+        """Fills the cache; returns the names of the topics marked for deletion, which stay in the cache until they
+        are gone.
+        """
+        for name in await self._store.children(znodes.BROKER_CONFIGS):
+            broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
+            self._cache.put_broker_config(broker_id, await self._config(znodes.broker_config_path(broker_id)))
+        for name in await self._store.children(znodes.TOPICS):
+            self._cache.put_topic(await self._topic(name), await self._config(znodes.topic_config_path(name)))
+        log.info("metadata loaded", topics=self._cache.topic_count, partitions=self._cache.partition_count)
+        return set(await self._store.children(znodes.DELETE_TOPICS))
+
+    async def elect(self, broker_id: int) -> None:
+        """Takes `/controller` and counts up the controller's epoch, both or neither. Raises EntryExists where another
+        broker has it.
+        """
+        now = self._clock.wall_ms()
+        entry = await self._store.exists(znodes.CONTROLLER_EPOCH)
+        epoch = 1 if entry is None else znodes.parse_number(znodes.CONTROLLER_EPOCH, entry.data) + 1
+        data = znodes.encode_number(epoch)
+        count: Operation = (
+            Create(znodes.CONTROLLER_EPOCH, data)
+            if entry is None
+            else Set(znodes.CONTROLLER_EPOCH, data, entry.version)
+        )
+        await self._store.multi(
+            [Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now), ephemeral=True), count]
+        )
+        self._cache.controller_id = broker_id
+        self._cache.controller_epoch = epoch
+
+    async def _topic(self, name: str) -> TopicMetadata:
+        entry = await self._store.get(znodes.topic_path(name))
+        topic_id, replicas = znodes.parse_topic(name, entry.data)
+        if topic_id is None:
+            raise StoreDamaged(
+                znodes.topic_path(name), "has no topic id: this release does not read metadata of Kafka before 2.8"
+            )
+        partitions = {
+            partition: await self._partition(name, partition, brokers) for partition, brokers in replicas.items()
+        }
+        return TopicMetadata(name, topic_id, partitions)
+
+    async def _partition(self, topic: str, partition: int, replicas: tuple[int, ...]) -> PartitionState:
+        path = znodes.state_path(topic, partition)
+        try:
+            entry = await self._store.get(path)
+        except NoEntry as error:
+            raise StoreDamaged(path, "is missing though its topic has the partition") from error
+        state = znodes.parse_state(topic, partition, replicas, entry.data, entry.version)
+        return state if state.leader == self._cache.broker_id else state._replace(leader=NO_LEADER)
+
+    async def _config(self, path: str) -> dict[str, str]:
+        entry: Entry | None = await self._store.exists(path)
+        return {} if entry is None else znodes.parse_config(path, entry.data)

@@ -1,0 +1,258 @@
+"""Paths and values of the metadata store's entries: Apache Kafka's own znodes, as its ZooKeeper mode writes them.
+
+    /controller                 {"version":2,"brokerid":N,"timestamp":"ms","kraftControllerEpoch":-1}       ephemeral
+    /controller_epoch           N as decimal text
+    /cluster/id                 {"version":"1","id":TEXT}
+    /brokers/ids/N              host, port, endpoints, rack ...; version 5                                 ephemeral
+    /brokers/topics/T           {"partitions":{"0":[N]},"topic_id":TEXT,"adding_replicas":{},
+                                "removing_replicas":{},"version":3}
+    /brokers/topics/T/partitions/P/state
+                                {"controller_epoch":N,"leader":N,"version":1,"leader_epoch":N,"isr":[N]}
+    /config/topics/T            {"version":1,"config":{NAME:VALUE}}
+    /config/brokers/N           likewise; N is <default> for the cluster-wide ones
+    /admin/delete_topics/T      no data: the topic is being deleted
+    /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
+
+Parsing raises StoreDamaged, naming the path, for anything else. Source: Kafka's `ZkData.scala`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from broker.controller.kafka_uuid import parse_uuid, uuid_text
+from broker.controller.metadata_store import StoreDamaged
+from broker.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+
+T = TypeVar("T")
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DEFAULT_BROKER = "<default>"
+
+PERSISTENT_PATHS = (
+    "/admin",
+    DELETE_TOPICS,
+    "/brokers",
+    BROKER_IDS,
+    "/brokers/seqid",
+    TOPICS,
+    "/cluster",
+    "/config",
+    BROKER_CONFIGS,
+    "/config/changes",
+    "/config/clients",
+    "/config/ips",
+    TOPIC_CONFIGS,
+    "/config/users",
+    "/consumers",
+    "/isr_change_notification",
+    PRODUCER_ID_BLOCK,
+    "/log_dir_event_notification",
+)
+"""What Kafka makes at every start where it is missing; parents first."""
+
+
+class TopicAssignment(NamedTuple):
+    """What a topic's own entry says: its id and the replicas of each partition."""
+
+    topic_id: uuid.UUID | None
+    replicas: Mapping[int, tuple[int, ...]]
+
+
+def broker_path(broker_id: int) -> str:
+    """A live broker's entry."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """A topic's entry."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The parent of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """A partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    """A topic's settings."""
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_path(broker_id: int | None) -> str:
+    """A broker's dynamic settings; None is the cluster-wide default."""
+    return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker_id is None else broker_id}"
+
+
+def deletion_path(topic: str) -> str:
+    """The mark of a topic that is being deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
+    """A broker's registration. The first PLAINTEXT endpoint also fills the fields of old clients."""
+    endpoints = list(broker.endpoints.values())
+    plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
+    value: dict[str, Any] = {
+        "features": {},
+        "listener_security_protocol_map": {endpoint.listener: endpoint.security_protocol for endpoint in endpoints},
+        "endpoints": [f"{endpoint.listener}://{_bracketed(endpoint.host)}:{endpoint.port}" for endpoint in endpoints],
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    value.update(jmx_port=-1, port=plain.port if plain else -1, host=plain.host if plain else None, version=5)
+    value["timestamp"] = str(timestamp_ms)
+    return _encode(value)
+
+
+def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
+    """A registration as `encode_broker` and Kafka write it."""
+
+    def read(value: Any) -> BrokerInfo:
+        protocols = value["listener_security_protocol_map"]
+        endpoints: dict[str, BrokerEndpoint] = {}
+        for text in value["endpoints"]:
+            listener, address = text.split("://", 1)
+            host, port = address.rsplit(":", 1)
+            endpoints[listener] = BrokerEndpoint(listener, host.strip("[]"), int(port), protocols[listener])
+        return BrokerInfo(broker_id, endpoints, value.get("rack"), epoch)
+
+    return _parse(broker_path(broker_id), data, read)
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """The controller's entry."""
+    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+
+
+def encode_number(number: int) -> bytes:
+    """The controller epoch."""
+    return b"%d" % number
+
+
+def parse_number(path: str, data: bytes | None) -> int:
+    """The number that is all of an entry's data."""
+    return _parse(path, data, int)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """The cluster's id."""
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def parse_cluster_id(data: bytes | None) -> str:
+    """The cluster's id."""
+    return _parse(CLUSTER_ID, data, lambda value: str(value["id"]))
+
+
+def encode_topic(topic_id: uuid.UUID, replicas: Mapping[int, Sequence[int]]) -> bytes:
+    """A topic's entry."""
+    partitions = {str(partition): list(brokers) for partition, brokers in replicas.items()}
+    return _encode(
+        {
+            "partitions": partitions,
+            "topic_id": uuid_text(topic_id),
+            "adding_replicas": {},
+            "removing_replicas": {},
+            "version": 3,
+        }
+    )
+
+
+def parse_topic(topic: str, data: bytes | None) -> TopicAssignment:
+    """A topic's entry, of version 3 or (without an id) 1 or 2."""
+
+    def read(value: Any) -> TopicAssignment:
+        text = value.get("topic_id")
+        replicas = {int(partition): tuple(map(int, ids)) for partition, ids in value["partitions"].items()}
+        if sorted(replicas) != list(range(len(replicas))):
+            raise ValueError("partitions have gaps")
+        return TopicAssignment(None if text is None else parse_uuid(text), dict(sorted(replicas.items())))
+
+    return _parse(topic_path(topic), data, read)
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """A partition's state."""
+    return _encode(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def parse_state(
+    topic: str, partition: int, replicas: tuple[int, ...], data: bytes | None, version: int
+) -> PartitionState:
+    """A partition's state; the entry's version is the partition's epoch."""
+
+    def read(value: Any) -> PartitionState:
+        isr = tuple(map(int, value["isr"]))
+        controller_epoch, leader_epoch = int(value["controller_epoch"]), int(value["leader_epoch"])
+        return PartitionState(partition, int(value["leader"]), leader_epoch, replicas, isr, controller_epoch, version)
+
+    return _parse(state_path(topic, partition), data, read)
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """Settings of a topic or broker."""
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def parse_config(path: str, data: bytes | None) -> dict[str, str]:
+    """Settings of a topic or broker."""
+
+    def read(value: Any) -> dict[str, str]:
+        return {str(name): str(setting) for name, setting in value["config"].items()}
+
+    return _parse(path, data, read)
+
+
+def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
+    """The block of producer ids handed out last, both ends included."""
+    return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def parse_producer_id_block(data: bytes) -> tuple[int, int]:
+    """(first, last) of the block handed out last."""
+    return _parse(PRODUCER_ID_BLOCK, data, lambda value: (int(value["block_start"]), int(value["block_end"])))
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _parse(path: str, data: bytes | None, read: Callable[[Any], T]) -> T:
+    try:
+        return read(json.loads(data or b""))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreDamaged(path, f"holds no valid value: {error!r}") from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
