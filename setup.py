@@ -1,3 +1,95 @@
-from setuptools import setup
+"""Compiles the hot modules with mypyc where a C compiler and Python's headers are found, and does without where they are not.
 
-setup()
+Every module in COMPILED is typed pure Python that runs as it stands; compiled, it is loaded from the .so beside it. It is
+all or nothing: when one of them does not compile, none stays behind. `python -m broker.build_info` tells what happened.
+An editable install builds in place. To build again after a change:
+
+    .venv/bin/pip install --no-deps -e .            as set-up does it
+    .venv/bin/python setup.py build_ext --inplace   the same in fewer seconds
+"""
+
+import json
+import sys
+from pathlib import Path
+
+COMPILED = (
+    "protocol/record_walk.py",
+)
+
+# All of them are one library; the .so beside a module only finds its part of it.
+LIBRARY = "odradek"
+NOTE = "broker/build_note.json"
+ROOT = Path(__file__).resolve().parent
+BUILDING = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
+
+
+def built_files(root: Path = ROOT) -> list[Path]:
+    """The .so files of COMPILED, the library first, as far as they exist under `root`."""
+    patterns = [f"{LIBRARY}__mypyc.*.so", *(path.removesuffix(".py") + ".*.so" for path in COMPILED)]
+    return [file for pattern in patterns for file in sorted(root.glob(pattern))]
+
+
+def _extensions() -> tuple[list, str]:
+    """The extension modules to build, or none and why."""
+    if not BUILDING.intersection(sys.argv[1:]):
+        return [], ""
+    try:
+        from mypyc.build import mypycify
+
+        return mypycify(list(COMPILED), group_name=LIBRARY), ""
+    except ImportError:
+        return [], "mypy is not installed where the build runs"
+    except SystemExit as error:
+        return [], f"mypyc does not take the sources (exit status {error.code})"
+
+
+def main() -> None:
+    from setuptools import Distribution, setup
+    from setuptools.command.build_ext import build_ext
+
+    extensions, reason = _extensions()
+
+    class BuildOrDoWithout(build_ext):
+        """Builds all extensions or none, and writes down which."""
+
+        def run(self) -> None:
+            why = reason
+            try:
+                super().run()
+            except Exception as error:  # no compiler, no headers: as many exceptions as there are platforms
+                why = " ".join(f"{error}".split()) or type(error).__name__
+            if why:
+                self._do_without(why)
+            self._write_note(why)
+
+        def _do_without(self, why: str) -> None:
+            print(f"odradek: nothing is compiled: {why}", file=sys.stderr)
+            for root in (Path(self.build_lib), ROOT) if self._in_place() else (Path(self.build_lib),):
+                for file in built_files(root):
+                    file.unlink()
+            self.extensions = []
+            self.distribution.ext_modules = []
+            wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+            if wheel is not None:
+                wheel.root_is_pure = True
+
+        def _write_note(self, why: str) -> None:
+            note = (ROOT if self._in_place() else Path(self.build_lib)) / NOTE
+            note.parent.mkdir(parents=True, exist_ok=True)
+            modules = [path.removesuffix(".py").replace("/", ".") for path in COMPILED]
+            note.write_text(json.dumps({"modules": modules, "reason": why}) + "\n")
+
+        def _in_place(self) -> bool:
+            return bool(self.inplace or self.editable_mode)
+
+    class WithNote(Distribution):
+        """Runs build_ext even where there is nothing to build, so that the note tells why."""
+
+        def has_ext_modules(self) -> bool:
+            return bool(BUILDING.intersection(sys.argv[1:]))
+
+    setup(distclass=WithNote, ext_modules=extensions, cmdclass={"build_ext": BuildOrDoWithout})
+
+
+if __name__ == "__main__":
+    main()

@@ -185,7 +185,7 @@ def validate_for_append(
     Raises ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD and INVALID_TIMESTAMP (as InvalidRecord), MESSAGE_TOO_LARGE,
     UNSUPPORTED_COMPRESSION_TYPE, and for message formats 0 and 1 UNSUPPORTED_VERSION below Produce 3, INVALID_RECORD from there.
     """
-    header = _only_batch(records, FIRST_VERSION_WITH_FORMAT_2 if api_version is None else api_version)
+    header = _only_batch(records, FIRST_VERSION_WITH_ZSTD if api_version is None else api_version)
     size = header.batch_length + LOG_OVERHEAD
     if origin is AppendOrigin.CLIENT and header.base_offset != 0:
         raise InvalidRecord(f"the base offset of a batch from a client must be 0, not {header.base_offset}")

@@ -1,0 +1,66 @@
+"""Which modules run compiled, and why the others do not: `python -m broker.build_info` says it in one line.
+
+setup.py compiles a table of modules and leaves a note of what came of it; what counts is what the import system finds.
+"""
+
+import argparse
+import json
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+
+NOTE = Path(__file__).with_name("build_note.json")
+
+
+class BuildInfo:
+    """`compiled` and `interpreted` name modules; `reason` is why some are interpreted, or empty."""
+
+    __slots__ = ("compiled", "interpreted", "reason")
+
+    def __init__(self, compiled: list[str], interpreted: list[str], reason: str) -> None:
+        self.compiled = compiled
+        self.interpreted = interpreted
+        self.reason = reason
+
+    @property
+    def is_compiled(self) -> bool:
+        return bool(self.compiled) and not self.interpreted
+
+    def __str__(self) -> str:
+        if self.is_compiled:
+            return f"compiled: {', '.join(self.compiled)}"
+        why = self.reason or "no build has taken place here"
+        if not self.compiled:
+            return f"nothing is compiled, all is plain Python, correct and slower: {why}"
+        return f"compiled: {', '.join(self.compiled)}; plain Python: {', '.join(self.interpreted)}: {why}"
+
+
+def build_info(note: Path = NOTE) -> BuildInfo:
+    """What the import system would load, or has loaded, of the modules that the build's note names."""
+    try:
+        content = json.loads(note.read_text())
+    except FileNotFoundError:
+        return BuildInfo([], [], "")
+    compiled, interpreted = [], []
+    for name in content["modules"]:
+        (compiled if _is_extension(name) else interpreted).append(name)
+    return BuildInfo(compiled, interpreted, content["reason"])
+
+
+def _is_extension(name: str) -> bool:
+    spec = find_spec(name)
+    return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m broker.build_info", description=__doc__.partition("\n")[0])
+    parser.add_argument("--require-compiled", action="store_true", help="exit with status 1 unless all of them are")
+    arguments = parser.parse_args()
+    info = build_info()
+    print(info)
+    return 1 if arguments.require_compiled and not info.is_compiled else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
