@@ -185,6 +185,10 @@ class EmbeddedMetadataStore:
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
         """See MetadataStore."""
+        return await asyncio.shield(self._multi(operations))
+
+    async def _multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+        """Runs to its end though its caller be cancelled: what the journal has, the tree must have."""
         async with self._writing:
             self._check_open()
             transaction = self._tree.stage(operations)
@@ -244,7 +248,7 @@ class EmbeddedMetadataStore:
             if snapshot is not None:
                 raise StoreDamaged(
                     "",
-                    f"metadata store damaged: {JOURNAL_NAME} is missing, {SNAPSHOT_NAME} is not, in {self._disk.directory}",
+                    f"metadata store damaged: {SNAPSHOT_NAME} without {JOURNAL_NAME} in {self._disk.directory}",
                 )
             self._disk.replace_journal(encode_journal_header())
             return

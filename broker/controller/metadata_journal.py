@@ -103,7 +103,7 @@ def read_journal(name: str, content: bytes, tree: MetadataTree) -> JournalConten
             continue
         if number != tree.number + 1:
             raise lines.damage(
-                f"begins with transaction {number}, but only those up to {tree.number} are known: is {SNAPSHOT_NAME} missing?"
+                f"begins with transaction {number}; the last one known is {tree.number}: is {SNAPSHOT_NAME} missing?"
             )
         lines.apply(tree, number, record.get("entries"))
         applied += 1

@@ -17,13 +17,12 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode, ProtocolError
-
 from broker.controller import znodes
 from broker.controller.assignment import assign_replicas
 from broker.controller.metadata_store import Create, Delete, Operation, Set
 from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
 from broker.topic_names import colliding_topic, topic_name_fault
+from protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1
 FIRST_LEADER_EPOCH = 0
@@ -86,8 +85,6 @@ class Planner:
 
     def topic(self, new: NewTopic, planned_names: Collection[str] = ()) -> PlannedTopic:
         """Decides about one topic; `planned_names` are those decided on in the same request."""
-        if new.name in self._deleting:
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' is still being deleted")
         if self._cache.topic(new.name) is not None or new.name in planned_names:
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' exists already")
         config = self._settings(new.configs)
@@ -169,13 +166,15 @@ class Planner:
                 f"Replication factor {factor} is more than the {len(brokers)} brokers that are available",
             )
         first = topic.partitions[0].replicas[0]
-        start = brokers.index(first) if first in brokers else 0
+        start = next((index for index, broker in enumerate(brokers) if broker >= first), 0)
         return assign_replicas(
             brokers, added, factor, self._random, first_partition=len(topic.partitions), start_index=start
         )
 
     def _check_name(self, name: str, planned_names: Collection[str]) -> None:
         fault = topic_name_fault(name)
+        if fault is None and name in self._deleting:
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is still being deleted")
         if fault is None:
             other = colliding_topic(name, (*self._cache.topic_names(), *planned_names))
             if other is not None:

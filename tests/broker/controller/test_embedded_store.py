@@ -1,0 +1,239 @@
+import asyncio
+
+import pytest
+
+from broker.controller.embedded_store import EmbeddedMetadataStore
+from broker.controller.metadata_store import (
+    ANY_VERSION,
+    BadVersion,
+    Change,
+    Create,
+    EntryExists,
+    NoEntry,
+    SessionState,
+    Set,
+    StoreDamaged,
+    StoreUnavailable,
+    WatchEvent,
+)
+from tests.broker.controller.memory_files import MemoryFiles
+
+
+async def opened(files: MemoryFiles, **options: int) -> EmbeddedMetadataStore:
+    store = EmbeddedMetadataStore("/data", files, **options)  # type: ignore[arg-type]
+    await store.open()
+    return store
+
+
+async def test_what_was_answered_survives_a_crash() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    assert await store.set("/a", b"2") == 1
+    await store.multi([Create("/a/b", b"x"), Create("/a/c")])
+    await store.delete("/a/c")
+    files.crash()
+    again = await opened(files)
+    assert (await again.get("/a")).data == b"2"
+    assert await again.children("/a") == ["b"]
+
+
+async def test_a_crash_at_any_byte_of_a_change_leaves_all_of_it_or_nothing() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    before = len(files.contents["/data/metadata.journal"])
+    await store.multi([Set("/a", b"2"), Create("/a/b")])
+    after = files.contents["/data/metadata.journal"]
+    for cut in range(before, len(after) + 1):
+        torn = MemoryFiles()
+        torn.contents = {"/data/metadata.journal": after[:cut]}
+        again = await opened(torn)
+        entry, child = await again.get("/a"), await again.exists("/a/b")
+        assert (entry.data, child is not None) in [(b"1", False), (b"2", True)]
+        await again.set("/a", b"3")
+        assert (await (await opened(torn)).get("/a")).data == b"3", "goes on behind a torn tail"
+
+
+async def test_ephemeral_entries_end_with_the_session_and_with_the_process() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    await store.create("/live", ephemeral=True)
+    files.crash()
+    store = await opened(files)
+    assert await store.exists("/live") is None
+    await store.create("/live", ephemeral=True)
+    await store.close()
+    store = await opened(files)
+    assert await store.children("/") == ["a"]
+
+
+async def test_creation_numbers_grow_over_restarts_though_the_entry_is_ephemeral() -> None:
+    files, numbers = MemoryFiles(), []
+    for _ in range(3):
+        store = await opened(files)
+        await store.create("/live", ephemeral=True)
+        numbers.append((await store.get("/live")).created)
+        await store.close()
+    assert numbers == sorted(set(numbers))
+
+
+async def test_a_compare_and_set_with_an_old_version_fails() -> None:
+    store = await opened(MemoryFiles())
+    await store.create("/a", b"1")
+    await asyncio.gather(store.set("/a", b"2", 0), store.set("/b", b"3"), return_exceptions=True)
+    with pytest.raises(BadVersion):
+        await store.set("/a", b"3", 0)
+    with pytest.raises(BadVersion):
+        await store.delete("/a", 0)
+    assert await store.set("/a", b"4", ANY_VERSION) == 2
+    with pytest.raises(EntryExists):
+        await store.create("/a")
+    with pytest.raises(NoEntry):
+        await store.get("/missing")
+
+
+async def test_a_watch_is_called_once_for_the_first_change() -> None:
+    store = await opened(MemoryFiles())
+    seen: list[WatchEvent] = []
+    await store.exists("/a", seen.append)
+    await store.create("/a")
+    await store.set("/a", b"1")
+    assert seen == [WatchEvent(Change.CREATED, "/a")]
+    await store.get("/a", seen.append)
+    await store.children("/a", seen.append)
+    await store.create("/a/b")
+    assert seen[1:] == [WatchEvent(Change.CHILDREN, "/a")]
+    await store.children("/a", seen.append)
+    await store.delete("/a/b")
+    await store.children("/a", seen.append)
+    await store.delete("/a")
+    assert seen[2:] == [
+        WatchEvent(Change.CHILDREN, "/a"),
+        WatchEvent(Change.DELETED, "/a"),
+        WatchEvent(Change.DELETED, "/a"),
+    ]
+
+
+async def test_the_session_epoch_and_its_listeners_follow_open_and_close() -> None:
+    files, states = MemoryFiles(), list[SessionState]()
+    store = EmbeddedMetadataStore("/data", files)  # type: ignore[arg-type]
+    store.add_session_listener(states.append)
+    assert store.session_epoch == 0
+    with pytest.raises(StoreUnavailable):
+        await store.create("/a")
+    await store.open()
+    assert (store.session_epoch, states) == (1, [SessionState.CONNECTED])
+    await store.close()
+    await store.close()
+    assert states == [SessionState.CONNECTED, SessionState.LOST]
+    with pytest.raises(StoreUnavailable):
+        await store.get("/")
+    await store.open()
+    assert store.session_epoch == 2
+
+
+async def test_a_full_disk_refuses_changes_loses_nothing_and_takes_them_again_when_there_is_room() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    files.capacity = sum(map(len, files.contents.values())) + 20
+    with pytest.raises(StoreUnavailable, match="No space left"):
+        await store.set("/a", b"2" * 50)
+    assert (await store.get("/a")).data == b"1"
+    files.capacity = 1 << 20
+    await store.set("/a", b"3")
+    assert (await (await opened(files)).get("/a")).data == b"3"
+
+
+@pytest.mark.parametrize("refusal", ["refuses_sync", "refuses_truncation"])
+async def test_a_disk_in_an_unknown_state_is_written_no_more_until_the_store_is_opened_again(refusal: str) -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    setattr(files, refusal, True)
+    files.capacity = sum(map(len, files.contents.values())) + (20 if refusal == "refuses_truncation" else 1000)
+    with pytest.raises(StoreUnavailable):
+        await store.set("/a", b"2" * 50)
+    setattr(files, refusal, False)
+    files.capacity = 1 << 20
+    with pytest.raises(StoreUnavailable, match="could not be taken back"):
+        await store.set("/a", b"3")
+    again = await opened(files)
+    await again.set("/a", b"4")
+    assert (await again.get("/a")).data == b"4"
+
+
+async def test_the_journal_is_compacted_and_every_crash_in_between_is_survived() -> None:
+    files = MemoryFiles()
+    store = await opened(files, compact_bytes=2000)
+    await store.create("/a", b"")
+    states: list[dict[str, bytes]] = []
+    for number in range(100):
+        journal_before = files.contents["/data/metadata.journal"]
+        await store.set("/a", b"%d" % number)
+        if len(files.contents["/data/metadata.journal"]) < len(journal_before):
+            # As a crash between the two renames leaves it: the new snapshot beside the old journal.
+            states.append({**files.contents, "/data/metadata.journal": journal_before})
+        assert len(files.contents["/data/metadata.journal"]) < 2500
+    assert len(states) >= 2
+    assert (await (await opened(files)).get("/a")).data == b"99"
+    for state in states:
+        crashed = MemoryFiles()
+        crashed.contents = state
+        assert (await (await opened(crashed)).get("/a")).data is not None
+
+
+async def test_a_compaction_that_finds_no_room_leaves_the_change_written() -> None:
+    files = MemoryFiles()
+    store = await opened(files, compact_bytes=100)
+    files.capacity = 520
+    await store.create("/a", b"x" * 250)
+    assert "/data/metadata.snapshot" not in files.contents
+    files.capacity = 1 << 20
+    assert (await (await opened(files)).get("/a")).data == b"x" * 250
+
+
+async def test_damage_is_an_error_that_names_file_line_and_byte_and_leaves_the_files_alone() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    await store.create("/b", b"1")
+    journal = files.contents["/data/metadata.journal"]
+    position = journal.index(b"/a")
+    files.contents["/data/metadata.journal"] = damaged = journal.replace(b"/a", b"/x", 1)
+    with pytest.raises(StoreDamaged, match=r"metadata\.journal, line 2, byte ") as caught:
+        await opened(files)
+    assert int(str(caught.value).split("byte ")[1].split(":")[0]) <= position
+    assert files.contents["/data/metadata.journal"] == damaged
+
+
+async def test_a_snapshot_without_its_journal_is_damage() -> None:
+    files = MemoryFiles()
+    store = await opened(files, compact_bytes=10)
+    await store.create("/a", b"1")
+    assert "/data/metadata.snapshot" in files.contents
+    del files.contents["/data/metadata.journal"]
+    with pytest.raises(StoreDamaged, match=r"metadata\.snapshot without metadata\.journal"):
+        await opened(files)
+
+
+async def test_changes_at_once_are_written_one_after_the_other_and_a_cancelled_one_is_not_lost() -> None:
+    files, gate = MemoryFiles(), asyncio.Event()
+
+    async def slowly(work):  # type: ignore[no-untyped-def]
+        await gate.wait()
+        work()
+
+    store = await opened(files)
+    store._run_blocking = slowly
+    cancelled = asyncio.create_task(store.create("/cancelled"))
+    others = [asyncio.create_task(store.create(f"/{number}")) for number in range(5)]
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*others)
+    again = await opened(files)
+    assert await again.children("/") == ["0", "1", "2", "3", "4", "cancelled"]
