@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker.network.socket_server import Endpoint
+    from broker.network.endpoint import Endpoint
     from broker.server import Broker
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -119,28 +119,34 @@ class PendingResponse:
 class ConnectionInfo:
     """What all requests of one connection share. `principal` changes when the client authenticates."""
 
-    __slots__ = ("broker", "client_host", "client_port", "client_software", "connection_id", "listener", "principal")
+    __slots__ = ("client_host", "client_port", "client_software", "listener", "number", "principal", "throttle_ms")
 
-    def __init__(
-        self, broker: Broker, listener: Endpoint, client_host: str, client_port: int, connection_id: str
-    ) -> None:
-        self.broker = broker
+    def __init__(self, listener: Endpoint, client_host: str = "", client_port: int = 0, number: int = 0) -> None:
         self.listener = listener
         self.client_host = client_host
         self.client_port = client_port
-        self.connection_id = connection_id
+        self.number = number
+        """Counts the broker's connections from its start."""
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
         """Name and version as ApiVersions v3 and above tell them (KIP-511)."""
+        self.throttle_ms = 0
+
+    @property
+    def connection_id(self) -> str:
+        """LOCAL-REMOTE-NUMBER, as Kafka writes it."""
+        listener = self.listener
+        return f"{listener.host}:{listener.port}-{self.client_host}:{self.client_port}-{self.number}"
 
 
 class RequestContext:
     """One request: its header, when it came, and the connection and broker it came to."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms", "throttle_ms")
+    __slots__ = ("api_key", "api_version", "broker", "client_id", "connection", "correlation_id", "received_ms")
 
     def __init__(
         self,
+        broker: Broker,
         connection: ConnectionInfo,
         api_key: int,
         api_version: int,
@@ -148,6 +154,7 @@ class RequestContext:
         client_id: str | None,
         received_ms: int,
     ) -> None:
+        self.broker = broker
         self.connection = connection
         self.api_key = api_key
         self.api_version = api_version
@@ -155,12 +162,10 @@ class RequestContext:
         self.client_id = client_id
         self.received_ms = received_ms
         """Monotonic, of broker.clock."""
-        self.throttle_ms = 0
-        """Set by the handler: the answer goes out at once, then the connection is muted that long (KIP-219)."""
 
-    @property
-    def broker(self) -> Broker:
-        return self.connection.broker
+    def throttle(self, throttle_ms: int) -> None:
+        """The answer goes out at once; then the connection is muted that long (KIP-219)."""
+        self.connection.throttle_ms = throttle_ms
 
     @property
     def listener(self) -> Endpoint:

@@ -1,0 +1,113 @@
+"""A row of the API table, and the table as a look-up.
+
+Three columns of versions. (a) What the codec knows: the message's own schema. (b) `served`: what a client listener
+answers. (c) `advertised`: what ApiVersions lists, which is Apache Kafka 3.0's table, less what does not work yet; one
+release's table, since clients infer the release from it. Served and advertised are the same today; they part when a
+newer release's table becomes a profile.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from broker.handlers.error_responses import ErrorResponse
+from broker.handlers.request_context import PendingResponse, RequestContext
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.registry import request_class
+from protocol.schema import Message, Versions
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+Handler = Callable[[Any, RequestContext], Any]
+
+
+class ApiRow:
+    """One API. `partitions_asked` counts the partitions that a request names, where it can name many."""
+
+    __slots__ = (
+        "advertised",
+        "error_response",
+        "handle",
+        "handler",
+        "keeps_parked_requests",
+        "key",
+        "partitions_asked",
+        "request_class",
+        "served",
+    )
+
+    def __init__(
+        self,
+        key: ApiKey,
+        served: tuple[int, int],
+        handler: Handler,
+        error_response: ErrorResponse,
+        *,
+        advertised: tuple[int, int] | None = None,
+        partitions_asked: Callable[[Any], int] | None = None,
+        keeps_parked_requests: bool = True,
+    ) -> None:
+        """`keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole."""
+        self.key = key
+        self.served = Versions(*served)
+        self.advertised = Versions(*(advertised or served))
+        self.handler = handler
+        self.error_response = error_response
+        self.partitions_asked = partitions_asked
+        self.keeps_parked_requests = keeps_parked_requests
+        self.request_class: type[Message] = request_class(key)
+        self.handle: Handler = _as_task(handler) if inspect.iscoroutinefunction(handler) else handler
+        if partitions_asked is not None:
+            self.handle = _bounded(self.handle, partitions_asked)
+
+    def serves(self, api_version: int) -> bool:
+        return api_version in self.served
+
+
+class ApiTable:
+    """The rows by key."""
+
+    def __init__(self, rows: Iterable[ApiRow]) -> None:
+        self._rows = {int(row.key): row for row in rows}
+
+    def row(self, api_key: int) -> ApiRow | None:
+        return self._rows.get(api_key)
+
+    def rows(self) -> list[ApiRow]:
+        """Ascending by key."""
+        return [self._rows[key] for key in sorted(self._rows)]
+
+
+def _bounded(handler: Handler, partitions_asked: Callable[[Any], int]) -> Handler:
+    def handle(request: Any, context: RequestContext) -> Any:
+        if partitions_asked(request) > MAX_PARTITIONS_PER_REQUEST:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partitions_asked(request)} partitions in one request; the limit is {MAX_PARTITIONS_PER_REQUEST}",
+            )
+        return handler(request, context)
+
+    return handle
+
+
+def _as_task(handler: Handler) -> Handler:
+    """A handler that waits (for the metadata store) runs as a task and answers when it ends, whoever is still there."""
+
+    def handle(request: Any, context: RequestContext) -> PendingResponse:
+        pending = PendingResponse()
+
+        async def run() -> None:
+            try:
+                response = await handler(request, context)
+            except Exception as error:
+                pending.fail(error)
+            else:
+                pending.complete(response)
+
+        context.broker.background.spawn(run(), f"{context.api_key} of {context.connection_id}")
+        return pending
+
+    return handle

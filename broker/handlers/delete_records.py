@@ -1,0 +1,46 @@
+"""DeleteRecords (key 21): everything before an offset goes. (KIP-107; Kafka's KafkaApis.handleDeleteRecordsRequest)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.request_context import PendingResponse, RequestContext
+from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replica.deletions import DeletionResults
+
+
+def handle_delete_records(
+    request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | PendingResponse:
+    """Answers when all replicas have dropped the records."""
+    offsets = {
+        TopicPartition(topic.name, asked.partition_index): asked.offset
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+    pending = PendingResponse()
+    outcome = context.broker.replica_manager.delete_records(
+        request.timeout_ms, offsets, lambda results: pending.complete(delete_records_response(results))
+    )
+    if type(outcome) is dict:
+        return delete_records_response(outcome)
+    pending.when_abandoned(outcome.force_complete)
+    return pending
+
+
+def delete_records_response(results: DeletionResults) -> DeleteRecordsResponse:
+    """One entry per topic, partitions in the order of `results`."""
+    topics: dict[str, DeleteRecordsResponse.DeleteRecordsTopicResult] = {}
+    for key, (low_watermark, error) in results.items():
+        topic = topics.get(key.topic)
+        if topic is None:
+            topic = topics[key.topic] = DeleteRecordsResponse.DeleteRecordsTopicResult(name=key.topic, partitions=[])
+        topic.partitions.append(
+            DeleteRecordsResponse.DeleteRecordsPartitionResult(
+                partition_index=key.partition, low_watermark=low_watermark, error_code=error
+            )
+        )
+    return DeleteRecordsResponse(topics=list(topics.values()))

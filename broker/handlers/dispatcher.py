@@ -1,0 +1,165 @@
+"""From a frame to its answer: header, version, body, handler, response. The one place that turns exceptions into codes.
+
+(a) Unknown APIs, versions that are not served, headers and bodies that do not decode: the connection ends, as Kafka's
+    does; the client finds nothing it could read in an answer. One line in the log says why.
+(b) ApiVersions of an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the one range (KIP-511).
+(c) `ProtocolError` from a handler: the API's own error response, see `error_responses`.
+(d) Any other exception: a line with its traceback and UNKNOWN_SERVER_ERROR in the same form. If not even that can be
+    encoded, the connection ends. The client is never left waiting.
+(e) A request that is parked and fails later ends in the same way.
+
+Source: Kafka's `KafkaApis`, `RequestContext.parseRequest` and each request's `getErrorResponse`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from broker.handlers.parked_answer import ParkedAnswer, Part
+from broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse, RequestContext
+from protocol.api_keys import ApiKey
+from protocol.compiler import encode_parts, reader_of
+from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from protocol.headers import RequestHeader, request_header_version, response_header_version
+
+if TYPE_CHECKING:
+    from broker.handlers.api_row import ApiRow, ApiTable
+    from broker.network.complaints import Complaints
+    from broker.server import Broker
+
+_KEY_AND_VERSION = struct.Struct(">hh").unpack_from
+_PREFIX = struct.Struct(">ii").pack
+_FLEXIBLE_PREFIX = struct.Struct(">iib").pack
+
+log = structlog.get_logger("broker.handlers")
+
+
+class Route:
+    """What is known of one API in one version: looked up once per request."""
+
+    __slots__ = ("api_key", "api_version", "flexible_header", "is_served", "read_body", "read_header", "row")
+
+    def __init__(self, row: ApiRow, api_version: int) -> None:
+        self.row = row
+        self.is_served = row.serves(api_version)
+        self.api_key = int(row.key)
+        self.api_version = api_version if self.is_served else 0
+        self.read_header = reader_of(RequestHeader, request_header_version(row.key, api_version))
+        self.read_body = reader_of(row.request_class, self.api_version)
+        self.flexible_header = response_header_version(row.key, self.api_version) > 0
+
+    def encode(self, response: Any, correlation_id: int) -> list[Part]:
+        """The answer with its length and header. Large records stay apart, by reference."""
+        parts: list[Part] = [b""]
+        size = encode_parts(response, self.api_version, parts)
+        if self.flexible_header:
+            parts[0] = _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
+        else:
+            parts[0] = _PREFIX(size + 4, correlation_id)
+        return parts
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker, table: ApiTable, complaints: Complaints) -> None:
+        self._broker = broker
+        self._table = table
+        self._complaints = complaints
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+        """Handles one request. `frame` is without its length, at least 8 bytes. Raises CloseConnection."""
+        key_and_version = _KEY_AND_VERSION(frame)
+        route = self._routes.get(key_and_version)
+        if route is None:
+            route = self._new_route(*key_and_version)
+        request: Any = None
+        try:
+            header, position = route.read_header(frame, 0)
+            if route.is_served:
+                request, _ = route.read_body(frame, position)
+        except MalformedMessage as error:
+            api_key, api_version = key_and_version
+            raise CloseConnection(
+                "a request does not decode", api_key=api_key, api_version=api_version, error=str(error)
+            ) from None
+        context = RequestContext(
+            self._broker,
+            connection,
+            route.api_key,
+            key_and_version[1],
+            header.correlation_id,
+            header.client_id,
+            now_ms,
+        )
+        try:
+            response = route.row.handle(request, context)
+            if type(response) is PendingResponse:
+                return self._park(route, request, context, response, len(frame))
+            return None if response is None else route.encode(response, context.correlation_id)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            return self._answer_failure(route, request, context, error)
+
+    def _park(
+        self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
+    ) -> ParkedAnswer:
+        kept = request if route.row.keeps_parked_requests else None
+
+        def finish(pending: PendingResponse) -> list[Part] | None:
+            try:
+                response = pending.result()
+                return None if response is None else route.encode(response, context.correlation_id)
+            except CloseConnection:
+                raise
+            except Exception as error:
+                return self._answer_failure(route, kept, context, error)
+
+        return ParkedAnswer(route.api_key, pending, size, finish)
+
+    def _answer_failure(self, route: Route, request: Any, context: RequestContext, error: Exception) -> list[Part]:
+        row = route.row
+        if isinstance(error, ProtocolError):
+            code, message = error.code, error.message
+            self._complaints.tell(
+                "a request was refused",
+                api=row.key.name,
+                api_version=context.api_version,
+                error=code.name,
+                reason=message,
+                client=context.client_host,
+                client_id=context.client_id,
+                connection=context.connection_id,
+            )
+        else:
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+            log.error(
+                "a request failed",
+                api=row.key.name,
+                api_version=context.api_version,
+                client=context.client_host,
+                client_id=context.client_id,
+                connection=context.connection_id,
+                exc_info=error,
+            )
+        if request is not None:
+            try:
+                response = row.error_response(request, code, message)
+                return route.encode(response, context.correlation_id)
+            except Exception as second:
+                log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)
+        raise CloseConnection("a request failed and cannot be answered", api=row.key.name, error=code.name)
+
+    def _new_route(self, api_key: int, api_version: int) -> Route:
+        row = self._table.row(api_key)
+        if row is None:
+            raise CloseConnection("no such API is served", api_key=api_key, api_version=api_version)
+        if not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
+            raise CloseConnection("this version of the API is not served", api=row.key.name, api_version=api_version)
+        route = Route(row, api_version)
+        if route.is_served:
+            self._routes[(api_key, api_version)] = route
+        return route

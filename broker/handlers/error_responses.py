@@ -1,0 +1,93 @@
+"""Each API's answer to a request that failed as a whole: the error wherever that API has room for it.
+
+Three shapes. `top_level`: the response has an error code of its own. `per_item`: the code is repeated for every topic
+or resource that was asked for. `per_partition`: for every partition of every topic. What a shape copies from the
+request is given as names, or as (name in the request, name in the response) where the two differ; the classes of the
+response's structures come from its schema.
+
+Source: `getErrorResponse` of Kafka's requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+Name = str | tuple[str, str]
+ErrorResponse = Callable[[Any, ErrorCode, str | None], Message]
+
+
+def top_level(response_class: type[Message]) -> ErrorResponse:
+    def build(request: Any, code: ErrorCode, message: str | None) -> Message:
+        return _with_error(response_class, code, message)
+
+    return build
+
+
+def per_item(response_class: type[Message], items: Name, *identity: str) -> ErrorResponse:
+    """`items`: the array; `identity`: the fields that name an item. An array of null is answered with an empty one."""
+    request_items, response_items = _pair(items)
+    item_class = _structure(response_class, response_items)
+
+    def build(request: Any, code: ErrorCode, message: str | None) -> Message:
+        response = _with_error(response_class, code, message)
+        answers = [
+            _with_error(item_class, code, message, **{name: getattr(item, name) for name in identity})
+            for item in getattr(request, request_items) or ()
+        ]
+        setattr(response, response_items, answers)
+        return response
+
+    return build
+
+
+def per_partition(
+    response_class: type[Message], topics: Name, topic: str, partitions: Name, partition: Name
+) -> ErrorResponse:
+    """`topics` and `partitions`: the arrays; `topic` and `partition`: name and number in them.
+
+    Partitions may be structures or bare numbers in the request."""
+    request_topics, response_topics = _pair(topics)
+    request_partitions, response_partitions = _pair(partitions)
+    request_index, response_index = _pair(partition)
+    topic_class = _structure(response_class, response_topics)
+    partition_class = _structure(topic_class, response_partitions)
+
+    def build_partition(asked: Any, code: ErrorCode, message: str | None) -> Message:
+        index = asked if isinstance(asked, int) else getattr(asked, request_index)
+        return _with_error(partition_class, code, message, **{response_index: index})
+
+    def build(request: Any, code: ErrorCode, message: str | None) -> Message:
+        response = _with_error(response_class, code, message)
+        answers = []
+        for asked in getattr(request, request_topics):
+            answer: Any = topic_class(**{topic: getattr(asked, topic)})
+            found = [build_partition(one, code, message) for one in getattr(asked, request_partitions)]
+            setattr(answer, response_partitions, found)
+            answers.append(answer)
+        setattr(response, response_topics, answers)
+        return response
+
+    return build
+
+
+def _pair(name: Name) -> tuple[str, str]:
+    return (name, name) if isinstance(name, str) else name
+
+
+def _structure(owner: type[Message], attribute: str) -> type[Message]:
+    return next(field for field in owner.__schema__.fields if field.attribute == attribute).structure
+
+
+def _with_error(cls: type[Message], code: ErrorCode, message: str | None, **values: Any) -> Message:
+    """An object with the error code and, where there is room, the message."""
+    made: Any = cls(**values)
+    attributes = cls.__slots__
+    if "error_code" in attributes:
+        made.error_code = int(code)
+    if "error_message" in attributes:
+        made.error_message = message
+    return made  # type: ignore[no-any-return]

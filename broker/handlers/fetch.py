@@ -1,0 +1,64 @@
+"""Fetch (key 1): sessions, reading, waiting for min_bytes.
+
+Below version 4 clients know only message formats 0 and 1: every partition is answered with UNSUPPORTED_VERSION and the connection stays.
+(Kafka's KafkaApis.handleFetchRequest)
+"""
+
+from __future__ import annotations
+
+from broker.handlers.request_context import Holds, PendingResponse, RequestContext
+from broker.replica.fetch_session import fetch_response
+from broker.replica.fetch_target import FetchParams, FetchTarget
+from broker.replica.log_reader import failed_partition
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.topic_partition import TopicPartition
+
+FIRST_VERSION_WITH_FORMAT_2 = 4
+
+
+def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
+    """Answers with what there is, or parks the request until there is enough."""
+    version = context.api_version
+    wanted = {
+        target.topic_partition: target
+        for target in (_target(topic.topic, asked) for topic in request.topics for asked in topic.partitions)
+    }
+    if version < FIRST_VERSION_WITH_FORMAT_2:
+        return fetch_response(
+            (target, failed_partition(key.partition, ErrorCode.UNSUPPORTED_VERSION, version))
+            for key, target in wanted.items()
+        )
+    broker = context.broker
+    manager = broker.replica_manager
+    params = FetchParams(
+        version,
+        replica_id=request.replica_id,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
+        isolation_level=request.isolation_level,
+    )
+    forgotten = [
+        TopicPartition(topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    fetch = broker.fetch_sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
+    pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
+    outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
+    if type(outcome) is list:
+        return fetch.answer(outcome)
+    pending.when_abandoned(outcome.abandon)
+    return pending
+
+
+def _target(topic: str, asked: FetchRequest.FetchPartition) -> FetchTarget:
+    return FetchTarget(
+        TopicPartition(topic, asked.partition),
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+        asked.log_start_offset,
+    )

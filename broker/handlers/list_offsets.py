@@ -1,0 +1,94 @@
+"""ListOffsets (key 2): offsets by time. Version 0 asks for the offsets where segments begin instead.
+
+(Kafka's KafkaApis.handleListOffsetRequest and ReplicaManager.fetchOffset)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.handlers.request_context import RequestContext
+from broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replica.replica_manager import ReplicaManager
+
+CONSUMER = -1
+DEBUGGING_REPLICA = -2
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7}
+"""From which version on a negative timestamp has its meaning."""
+
+_Partition = ListOffsetsRequest.ListOffsetsPartition
+_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Answers every partition at once."""
+    keys = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            if context.api_version == 0:
+                answers.append(_segment_starts(request, context, topic.name, asked))
+            elif keys[topic.name, asked.partition_index] > 1:
+                answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
+            else:
+                answers.append(_by_time(request, context, topic.name, asked))
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _by_time(request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition) -> _Answer:
+    version = context.api_version
+    if asked.timestamp < 0 and version < FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
+        return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+    manager: ReplicaManager = context.broker.replica_manager
+    try:
+        found = manager.offset_for_timestamp(
+            TopicPartition(topic, asked.partition_index),
+            asked.timestamp,
+            isolation_level=request.isolation_level if request.replica_id == CONSUMER else None,
+            current_leader_epoch=asked.current_leader_epoch,
+            require_leader=request.replica_id != DEBUGGING_REPLICA,
+        )
+    except ProtocolError as error:
+        code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return _failed(asked, code)
+    return _Answer(
+        partition_index=asked.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_LEADER_EPOCH else -1,
+    )
+
+
+def _segment_starts(request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition) -> _Answer:
+    if asked.timestamp < EARLIEST:
+        return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+    broker = context.broker
+    try:
+        offsets = offsets_before(
+            broker.replica_manager.partition(TopicPartition(topic, asked.partition_index)),
+            asked.timestamp,
+            asked.max_num_offsets,
+            broker.clock.wall_ms(),
+            from_consumer=request.replica_id == CONSUMER,
+            require_leader=request.replica_id != DEBUGGING_REPLICA,
+        )
+    except ProtocolError as error:
+        return _failed(asked, error.code)
+    return _Answer(partition_index=asked.partition_index, old_style_offsets=offsets)
+
+
+def _failed(asked: _Partition, error: ErrorCode) -> _Answer:
+    return _Answer(partition_index=asked.partition_index, error_code=error)

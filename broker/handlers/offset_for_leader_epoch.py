@@ -1,0 +1,36 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that a client can tell whether its log was truncated. (KIP-101, KIP-320)"""
+
+from __future__ import annotations
+
+from broker.handlers.request_context import RequestContext
+from protocol.errors import ProtocolError
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from protocol.topic_partition import TopicPartition
+
+_Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+def handle_offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """Answers every partition at once."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_answer(context, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    context: RequestContext, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> _Answer:
+    try:
+        epoch, end_offset = context.broker.replica_manager.offset_for_leader_epoch(
+            TopicPartition(topic, asked.partition), asked.current_leader_epoch, asked.leader_epoch
+        )
+    except ProtocolError as error:
+        return _Answer(partition=asked.partition, error_code=error.code)
+    return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

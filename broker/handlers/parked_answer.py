@@ -1,0 +1,60 @@
+"""A parked request's place in its connection's row of answers, and what answers are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.handlers.request_context import CloseConnection, Holds, PendingResponse
+
+Part = bytes | bytearray | memoryview
+"""A piece of an encoded answer."""
+
+
+class ParkedAnswer:
+    """A parked request's place in its connection's row of answers."""
+
+    __slots__ = ("_finish", "_on_ready", "_pending", "api_key", "closing", "parts", "ready", "size")
+
+    def __init__(
+        self, api_key: int, pending: PendingResponse, size: int, finish: Callable[[PendingResponse], list[Part] | None]
+    ) -> None:
+        """`finish` makes the encoded answer of what the settled response holds."""
+        self.api_key = api_key
+        self.size = size
+        """Bytes of the request, then of the answer."""
+        self.ready = False
+        self.parts: list[Part] = []
+        """The encoded answer once `ready`; nothing where there is none."""
+        self.closing: CloseConnection | None = None
+        """Once `ready`: the connection ends here instead."""
+        self._pending = pending
+        self._finish = finish
+        self._on_ready: Callable[[int], None] | None = None
+
+    def when_ready(self, callback: Callable[[int], None]) -> None:
+        """Calls callback(growth), at once if it is ready: by how much `size` has grown."""
+        self._on_ready = callback
+        self._pending.when_settled(self._settled)
+
+    def holds(self, api_key: int) -> bool:
+        """Whether a later request of this API must wait for this one."""
+        holds = self._pending.holds
+        if holds == Holds.NOTHING or self.ready:
+            return False
+        return holds == Holds.EVERYTHING or api_key == self.api_key
+
+    def abandon(self) -> None:
+        self._on_ready = None
+        self._pending.abandon()
+
+    def _settled(self) -> None:
+        try:
+            self.parts = self._finish(self._pending) or []
+        except CloseConnection as closing:
+            self.closing = closing
+        size = sum(map(len, self.parts))
+        growth = size - self.size
+        self.size = size
+        self.ready = True
+        if self._on_ready is not None:
+            self._on_ready(growth)

@@ -1,0 +1,124 @@
+"""Produce (key 0): from the request's batches to the answer for each partition.
+
+Below version 3 batches of message format 0 and 1 are answered with UNSUPPORTED_VERSION by the log; nothing is converted.
+acks=0 has no answer: if a partition fails the connection ends, so that the client finds out. (Kafka's KafkaApis.handleProduceRequest)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.request_context import CloseConnection, PendingResponse, RequestContext
+from broker.replica.append_result import PartitionAppendResult
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.records import has_transactional_batch
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replica.appends import AppendResults
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""Only a client of this name may write to internal topics."""
+FIRST_VERSION_WITH_STORAGE_ERROR = 4
+
+_TopicResponse = ProduceResponse.TopicProduceResponse
+_PartitionResponse = ProduceResponse.PartitionProduceResponse
+
+
+def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
+    """Appends, and answers now (acks 0 and 1) or when the batches are safe (acks all)."""
+    entries, refused = _entries(request)
+    if request.transactional_id is None and any(map(has_transactional_batch, entries.values())):
+        if request.acks == 0:
+            raise CloseConnection("a transactional batch came without a transactional id", acks=0)
+        raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    version = context.api_version
+    pending = PendingResponse()
+    outcome = context.broker.replica_manager.append_records(
+        request.timeout_ms,
+        request.acks,
+        entries,
+        version,
+        lambda results: pending.complete(produce_response(results | refused, version)),
+        internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
+    )
+    if type(outcome) is not dict:
+        pending.when_abandoned(outcome.force_complete)
+        return pending
+    if refused:
+        outcome |= refused
+    if request.acks == 0:
+        _close_if_failed(outcome)
+        return None
+    return produce_response(outcome, version)
+
+
+def _entries(request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
+    """The batches by partition, and what is refused unseen: null instead of records, and a partition named twice."""
+    entries: dict[TopicPartition, bytes] = {}
+    refused: AppendResults = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            key = TopicPartition(topic.name, data.index)
+            if data.records is None:
+                refused[key] = PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="there are no records")
+            elif key in entries or key in refused:
+                refused[key] = PartitionAppendResult(
+                    ErrorCode.INVALID_REQUEST, error_message="the partition is named twice"
+                )
+            else:
+                entries[key] = data.records
+    for key in refused:
+        entries.pop(key, None)
+    return entries, refused
+
+
+def _close_if_failed(results: AppendResults) -> None:
+    failed = {str(key): result.error.name for key, result in results.items() if result.error}
+    if failed:
+        raise CloseConnection("a produce with acks=0 failed", partitions=failed)
+
+
+def produce_response(results: AppendResults, version: int) -> ProduceResponse:
+    """The answer, partitions in the order of `results`, neighbours of one topic under one entry."""
+    topics: list[ProduceResponse.TopicProduceResponse] = []
+    name: str | None = None
+    partitions: list[ProduceResponse.PartitionProduceResponse] = []
+    for key, result in results.items():
+        if key.topic != name:
+            name = key.topic
+            partitions = []
+            topics.append(_TopicResponse(name=name, partition_responses=partitions))
+        if result.error:
+            partitions.append(_failed_partition(key.partition, result, version))
+        else:
+            partitions.append(
+                _PartitionResponse(
+                    index=key.partition,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                )
+            )
+    return ProduceResponse(responses=topics)
+
+
+def _failed_partition(
+    partition: int, result: PartitionAppendResult, version: int
+) -> ProduceResponse.PartitionProduceResponse:
+    error = result.error
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return _PartitionResponse(
+        index=partition,
+        error_code=error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in result.record_errors
+        ],
+        error_message=result.error_message,
+    )

@@ -1,0 +1,45 @@
+"""Lines in the log about what clients do wrong: one line each, without traceback, and never a flood.
+
+A client that sends rubbish in a loop must not fill the disk with what we say about it. Lines are taken from a bucket
+that holds `burst` and refills by `per_second`; what did not fit is counted and the count goes out with the next line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from timer import Clock
+
+log = structlog.get_logger("broker.network")
+
+
+class Complaints:
+    def __init__(self, clock: Clock, *, burst: int = 1000, per_second: int = 100) -> None:
+        self._clock = clock
+        self._burst = burst
+        self._per_second = per_second
+        self._tokens = float(burst)
+        self._refilled_ms = clock.now_ms()
+        self._suppressed = 0
+
+    def tell(self, event: str, **details: Any) -> None:
+        """One line at level warning, or one more on the count of those left out."""
+        if not self._take():
+            self._suppressed += 1
+            return
+        if self._suppressed:
+            details["suppressed"] = self._suppressed
+            self._suppressed = 0
+        log.warning(event, **details)
+
+    def _take(self) -> bool:
+        now_ms = self._clock.now_ms()
+        refill = (now_ms - self._refilled_ms) * self._per_second / 1000
+        self._tokens = min(self._burst, self._tokens + refill)
+        self._refilled_ms = now_ms
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

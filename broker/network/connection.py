@@ -1,0 +1,420 @@
+"""One client's connection: bytes become frames, frames become answers, answers go out in the order of their requests.
+
+Reading. All connections share one scratch buffer, which the event loop fills and `buffer_updated` empties before
+anyone else can use it: nothing that lives on after it points there. A frame is copied out whole; the start of one that
+is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, made as the
+bytes arrive, so that a length prefix alone costs nothing.
+
+Answering. A request is handled when its last byte is there, also while earlier ones are parked. What is ready in order
+is collected in `_out` and written once per callback: joined when small, by reference when large. `_answers` holds what
+cannot go out yet, in order: (a) an encoded answer behind a parked one, (b) a parked request, (c) the end of the
+connection, which comes when everything before it has been answered.
+
+Not reading. Each of the five reasons below stops reading and handling; what was read by then waits in `_kept`. The end of
+a stream cannot be seen while nothing is read: the socket server looks for it.
+
+The end. A client that closes its side, a broken connection, a frame that is no request, silence for too long, the
+broker's stop: parked requests are abandoned (their purgatories let go of them) and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from broker.handlers.parked_answer import ParkedAnswer, Part
+from broker.handlers.request_context import CloseConnection, ConnectionInfo
+
+if TYPE_CHECKING:
+    from broker.network.endpoint import Endpoint
+    from broker.network.socket_server import SocketServer
+
+Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
+"""Frame, connection, now_ms -> the encoded answer, a parked one, or None for no answer. Raises CloseConnection."""
+
+_LENGTH = struct.Struct(">i").unpack_from
+_API_KEY = struct.Struct(">h").unpack_from
+
+SCRATCH_BYTES = 256 * 1024
+LARGE_FRAME_BYTES = 64 * 1024
+CHUNK_BYTES = 1024 * 1024
+JOIN_BYTES = 64 * 1024
+WRITE_HIGH_BYTES = 1024 * 1024
+WRITE_LOW_BYTES = 256 * 1024
+MIN_FRAME_BYTES = 8
+"""API key, version and correlation id."""
+
+MAX_IN_FLIGHT_REQUESTS = 512
+MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
+"""Parked requests and answers that wait behind them. Beyond it a connection is not read."""
+MAX_UNREAD_BYTES = 256 * 1024 * 1024
+"""Answers of parked requests that became ready for a client that does not read. Beyond it the connection ends."""
+
+# Why a connection is not read. Bits.
+WRITING = 1  # The client does not take its answers as fast as they come.
+IN_FLIGHT = 2  # Too much is parked.
+HELD = 4  # The next request must wait for a parked one.
+THROTTLED = 8  # KIP-219
+ENDING = 16  # The connection ends when the answers before its end are out.
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_answers",
+        "_blocked",
+        "_chunk",
+        "_chunk_filled",
+        "_chunk_left",
+        "_chunks",
+        "_dirty",
+        "_ended",
+        "_in_flight_bytes",
+        "_kept",
+        "_out",
+        "_out_bytes",
+        "_resuming",
+        "_server",
+        "_unwritten_bytes",
+        "close_by_ms",
+        "info",
+        "last_active_ms",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+    info: ConnectionInfo
+
+    def __init__(self, server: SocketServer, listener: Endpoint) -> None:
+        self._server = server
+        self.info = ConnectionInfo(listener)
+        self.last_active_ms = 0
+        self.close_by_ms = 0
+        """When a closing connection is cut off, whatever it has left to write. 0: it is not closing."""
+        self._unwritten_bytes = 0
+        self._kept = b""
+        self._chunk: memoryview | None = None
+        self._chunk_filled = 0
+        self._chunk_left = 0
+        self._chunks: list[memoryview] | None = None
+        self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
+        self._in_flight_bytes = 0
+        self._out: list[Part] = []
+        self._out_bytes = 0
+        self._blocked = 0
+        self._dirty = False
+        self._resuming = False
+        self._ended = False
+
+    # --- the event loop's side ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        self._server.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._chunk is not None:
+            return self._chunk[self._chunk_filled :]
+        scratch = self._server.scratch
+        kept = self._kept
+        if not kept:
+            return scratch
+        scratch[: len(kept)] = kept
+        return scratch[len(kept) :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        server = self._server
+        self.last_active_ms = server.enter()
+        server.counters.bytes_in += nbytes
+        try:
+            if self._chunk is not None:
+                self._chunk_filled += nbytes
+                if self._chunk_filled == len(self._chunk):
+                    self._chunk_is_full()
+            else:
+                end = len(self._kept) + nbytes
+                self._kept = b""
+                self._consume(server.scratch, end)
+        finally:
+            server.leave()
+
+    def eof_received(self) -> bool:
+        self.end()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        self._abandon_answers()
+        self._out.clear()
+        self._kept = b""
+        self._chunk = self._chunks = None
+        self._server.lost(self)
+
+    def pause_writing(self) -> None:
+        self._block(WRITING)
+
+    def resume_writing(self) -> None:
+        self._unblock(WRITING)
+        self._advance()
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def _consume(self, data: memoryview, end: int) -> None:
+        """Handles every whole frame of data[:end] and keeps the rest."""
+        longest = self._server.max_request_bytes
+        position = 0
+        while not self._blocked and end - position >= 4:
+            length: int = _LENGTH(data, position)[0]
+            if not MIN_FRAME_BYTES <= length <= longest:
+                self._end_in_turn(CloseConnection("no request has this length", length=length))
+                break
+            start = position + 4
+            stop = start + length
+            if stop > end:
+                if length > LARGE_FRAME_BYTES:
+                    self._start_large_frame(data[start:end].tobytes(), length)
+                    return
+                break
+            if self._answers and self._must_wait(_API_KEY(data, start)[0]):
+                self._block(HELD)
+                break
+            position = stop
+            self._handle(data[start:stop].tobytes())
+        if position < end and not self._blocked & ENDING and not self._ended:
+            self._kept = data[position:end].tobytes()
+
+    def _start_large_frame(self, beginning: bytes, length: int) -> None:
+        self._chunks = [memoryview(beginning)]
+        self._next_chunk(length - len(beginning))
+
+    def _next_chunk(self, left: int) -> None:
+        size = min(left, CHUNK_BYTES)
+        self._chunk = memoryview(bytearray(size))
+        self._chunk_filled = 0
+        self._chunk_left = left - size
+
+    def _chunk_is_full(self) -> None:
+        chunks = self._chunks
+        assert chunks is not None
+        assert self._chunk is not None
+        chunks.append(self._chunk)
+        if self._chunk_left:
+            self._next_chunk(self._chunk_left)
+            return
+        frame = b"".join(chunks)
+        self._chunk = self._chunks = None
+        if self._answers and self._must_wait(_API_KEY(frame)[0]):
+            self._block(HELD)
+            self._kept = len(frame).to_bytes(4, "big") + frame
+        else:
+            self._handle(frame)
+
+    # --- handling -----------------------------------------------------------------------------------------------
+
+    def _handle(self, frame: bytes) -> None:
+        answers = self._answers
+        try:
+            answer = self._server.dispatch(frame, self.info, self.last_active_ms)
+        except CloseConnection as closing:
+            self._end_in_turn(closing)
+            return
+        if answer is None:
+            pass
+        elif type(answer) is ParkedAnswer:
+            answers.append(answer)
+            self._in_flight_bytes += answer.size
+            answer.when_ready(self._answer_is_ready)
+            self._bound_what_is_in_flight()
+        elif answers:
+            answers.append(answer)
+            self._in_flight_bytes += _size(answer)
+            self._bound_what_is_in_flight()
+        else:
+            self._send(answer)
+            if self._out_bytes >= WRITE_HIGH_BYTES:
+                self.flush()
+        if self.info.throttle_ms:
+            self._throttle()
+
+    def _must_wait(self, api_key: int) -> bool:
+        """Whether a parked request holds back the next one, which is of this API."""
+        for answer in self._answers:
+            if type(answer) is ParkedAnswer and answer.holds(api_key):
+                return True
+        return False
+
+    def _bound_what_is_in_flight(self) -> None:
+        if len(self._answers) >= MAX_IN_FLIGHT_REQUESTS or self._in_flight_bytes >= MAX_IN_FLIGHT_BYTES:
+            self._block(IN_FLIGHT)
+
+    def _throttle(self) -> None:
+        delay_s = self.info.throttle_ms / 1000
+        self.info.throttle_ms = 0
+        self._block(THROTTLED)
+        self._server.call_later(delay_s, self._unblock, THROTTLED)
+
+    # --- answering ----------------------------------------------------------------------------------------------
+
+    def _answer_is_ready(self, growth: int) -> None:
+        """A parked request has its answer, which is `growth` bytes larger than the request was."""
+        if self._ended:
+            return
+        self._in_flight_bytes += growth
+        if self.info.throttle_ms:
+            self._throttle()
+        if self._blocked & WRITING and self._in_flight_bytes > MAX_UNREAD_BYTES:
+            self._server.complain("a client does not read its answers", self.info, unread_bytes=self._in_flight_bytes)
+            self.cut_off()
+            return
+        self._advance()
+
+    def _advance(self) -> None:
+        """Sends what has its turn."""
+        answers = self._answers
+        gone = 0
+        closing: CloseConnection | None = None
+        while gone < len(answers) and closing is None and not self._blocked & WRITING:
+            answer = answers[gone]
+            if type(answer) is ParkedAnswer:
+                if not answer.ready:
+                    break
+                self._in_flight_bytes -= answer.size
+                closing = answer.closing
+                self._send(answer.parts)
+            elif type(answer) is list:
+                self._in_flight_bytes -= _size(answer)
+                self._send(answer)
+            else:
+                closing = cast(CloseConnection, answer)
+            gone += 1
+            if self._out_bytes >= WRITE_HIGH_BYTES:
+                self.flush()
+        if gone:
+            del answers[:gone]
+            self._unblock(HELD)
+            if len(answers) < MAX_IN_FLIGHT_REQUESTS and self._in_flight_bytes < MAX_IN_FLIGHT_BYTES:
+                self._unblock(IN_FLIGHT)
+        if closing is not None:
+            if closing.reason:
+                self._server.complain(closing.reason, self.info, **closing.details)
+            self.end()
+
+    def _send(self, parts: list[Part]) -> None:
+        self._out += parts
+        self._out_bytes += _size(parts)
+        if not self._dirty:
+            self._dirty = True
+            self._server.to_be_flushed(self)
+
+    def flush(self) -> None:
+        """Writes what is ready, in one call."""
+        self._dirty = False
+        parts, size = self._out, self._out_bytes
+        if not parts or self._ended:
+            return
+        self._out = []
+        self._out_bytes = 0
+        self._server.counters.bytes_out += size
+        if len(parts) == 1:
+            self.transport.write(parts[0])
+        elif size <= JOIN_BYTES:
+            self.transport.write(b"".join(parts))
+        else:
+            self.transport.writelines(parts)
+
+    # --- not reading --------------------------------------------------------------------------------------------
+
+    def _block(self, reason: int) -> None:
+        if not self._blocked and not self._ended:
+            self.transport.pause_reading()
+            self._server.blocked[self] = None
+        self._blocked |= reason
+
+    def _unblock(self, reason: int) -> None:
+        if not self._blocked & reason:
+            return
+        self._blocked &= ~reason
+        if not self._blocked and not self._resuming:
+            self._resuming = True
+            self._server.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self._blocked or self._ended:
+            return
+        self.last_active_ms = self._server.enter()
+        try:
+            kept, self._kept = self._kept, b""
+            self._consume(memoryview(kept), len(kept))
+        finally:
+            self._server.leave()
+        if not self._blocked and not self._ended:
+            self._server.blocked.pop(self, None)
+            self.transport.resume_reading()
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def _end_in_turn(self, closing: CloseConnection) -> None:
+        """Ends the connection when what came before has been answered."""
+        self._block(ENDING)
+        self._answers.append(closing)
+        self._advance()
+
+    def end(self) -> None:
+        """Abandons what is parked, sends what is answered and closes; cut off a second later if that takes longer."""
+        if self._ended:
+            return
+        self._abandon_answers()
+        self.flush()
+        self._ended = True
+        self._server.closing(self)
+        self.transport.close()
+
+    def end_when_answered(self) -> None:
+        """Takes no more requests; ends when those that are parked have been answered."""
+        self._block(ENDING)
+        if not self._answers:
+            self.end()
+        elif type(self._answers[-1]) is not CloseConnection:
+            self._answers.append(CloseConnection(""))
+
+    def expire(self) -> None:
+        """Ends an idle connection; one that never took its answers will not take them now either."""
+        if self._blocked & WRITING:
+            self._server.complain("a client does not read its answers", self.info)
+            self.cut_off()
+        else:
+            self.end()
+
+    def cut_off(self) -> None:
+        """Ends the connection now."""
+        self._ended = True
+        self._abandon_answers()
+        self.transport.abort()
+
+    def _abandon_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        self._in_flight_bytes = 0
+        for answer in answers:
+            if type(answer) is ParkedAnswer:
+                answer.abandon()
+
+    def active_ms(self, now_ms: int) -> int:
+        """When it last did anything. Whoever waits for us, or takes what we write, is not idle."""
+        if self._blocked & WRITING:
+            unwritten_bytes = self.transport.get_write_buffer_size()
+            if unwritten_bytes != self._unwritten_bytes:
+                self._unwritten_bytes = unwritten_bytes
+                self.last_active_ms = now_ms
+        elif self._answers:
+            self.last_active_ms = now_ms
+        return self.last_active_ms
+
+
+def _size(parts: list[Part]) -> int:
+    size = 0
+    for part in parts:
+        size += len(part)
+    return size

@@ -1,0 +1,514 @@
+"""The connection on real sockets, with a small dispatcher in place of the APIs.
+
+A frame is `>hhi` (what to do, 0, correlation id) and a payload. What to do: see `Echo`.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import structlog.testing
+
+from broker.handlers.parked_answer import ParkedAnswer, Part
+from broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from broker.network.complaints import Complaints
+from broker.network.connection import MAX_IN_FLIGHT_REQUESTS
+from broker.network.endpoint import Endpoint
+from broker.network.socket_server import BindError, ConnectionLimits, ListenAddress, SocketServer
+from timer import SystemClock
+
+ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH = range(9)
+
+
+class Echo:
+    """Answers with the correlation id and payload; parks, closes or grows the answer as told."""
+
+    def __init__(self) -> None:
+        self.parked: list[PendingResponse] = []
+        self.abandoned = 0
+        self.handled: list[int] = []
+
+    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+        todo, _, correlation_id = struct.unpack_from(">hhi", frame)
+        self.handled.append(correlation_id)
+        payload = frame[8:]
+        if todo == SILENT:
+            return None
+        if todo == CLOSE:
+            raise CloseConnection("told to", correlation_id=correlation_id)
+        if todo == BIG:
+            payload = bytes(int.from_bytes(payload, "big"))
+        if todo == LENGTH:
+            payload = str(len(payload)).encode()
+        if todo == THROTTLE:
+            connection.throttle_ms = int.from_bytes(payload, "big")
+        if todo in (PARK, HOLD_ALL, HOLD_SAME):
+            holds = {PARK: Holds.NOTHING, HOLD_ALL: Holds.EVERYTHING, HOLD_SAME: Holds.SAME_API}[todo]
+            pending = PendingResponse(holds=holds)
+            pending.when_abandoned(self.count_abandoned)
+            self.parked.append(pending)
+            return ParkedAnswer(todo, pending, len(frame), lambda done: answer(correlation_id, done.result()))
+        return answer(correlation_id, payload)
+
+    def count_abandoned(self) -> None:
+        self.abandoned += 1
+
+
+def answer(correlation_id: int, payload: bytes) -> list[Part]:
+    return [struct.pack(">ii", len(payload) + 4, correlation_id), payload]
+
+
+def request(todo: int, correlation_id: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">ihhi", len(payload) + 8, todo, 0, correlation_id) + payload
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> tuple[int, bytes]:
+        length, correlation_id = struct.unpack(">ii", await self.reader.readexactly(8))
+        return correlation_id, await self.reader.readexactly(length - 4)
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+class Bench:
+    """A server on a free port, its dispatcher and the clients it has had."""
+
+    def __init__(self, echo: Echo, server: SocketServer, endpoint: Endpoint) -> None:
+        self.echo = echo
+        self.server = server
+        self.endpoint = endpoint
+        self.clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.endpoint.port))
+        self.clients.append(client)
+        return client
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Waits for what the server does on its own time."""
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+
+async def start(echo: Echo, limits: ConnectionLimits) -> Bench:
+    clock = SystemClock()
+    server = SocketServer(
+        clock=clock,
+        dispatch=echo.dispatch,
+        drain_completions=lambda: None,
+        limits=limits,
+        complaints=Complaints(clock),
+    )
+    [endpoint] = await server.bind([ListenAddress("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)])
+    await server.start()
+    return Bench(echo, server, endpoint)
+
+
+@pytest.fixture
+async def limits() -> ConnectionLimits:
+    return ConnectionLimits()
+
+
+@pytest.fixture
+async def bench(limits: ConnectionLimits) -> AsyncIterator[Bench]:
+    bench = await start(Echo(), limits)
+    yield bench
+    for pending in bench.echo.parked:
+        pending.abandon()
+    for client in bench.clients:
+        await client.close()
+    await bench.server.stop(100)
+    assert not bench.server.connections
+
+
+async def test_a_request_is_answered(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(ECHO, 1, b"hello"))
+    assert await client.answer() == (1, b"hello")
+
+
+async def test_frames_may_come_byte_by_byte(bench: Bench) -> None:
+    client = await bench.connect()
+    for byte in request(ECHO, 1, b"slow") + request(ECHO, 2, b"ly"):
+        client.send(bytes([byte]))
+        await client.writer.drain()
+        await asyncio.sleep(0)
+    assert [await client.answer() for _ in range(2)] == [(1, b"slow"), (2, b"ly")]
+
+
+async def test_a_frame_cut_anywhere_is_put_together_again(bench: Bench) -> None:
+    client = await bench.connect()
+    two = request(ECHO, 1, b"a" * 50) + request(ECHO, 2, b"b" * 50)
+    for cut in range(1, len(two)):
+        client.send(two[:cut])
+        await asyncio.sleep(0.0005)
+        client.send(two[cut:])
+        assert [await client.answer() for _ in range(2)] == [(1, b"a" * 50), (2, b"b" * 50)]
+
+
+@pytest.mark.parametrize("size", [65527, 65528, 65529, 262144, 1048568, 1048576 + 8, 5_000_000])
+async def test_large_frames_arrive_whole_between_small_ones(bench: Bench, size: int) -> None:
+    client = await bench.connect()
+    payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    client.send(request(ECHO, 1, b"before") + request(ECHO, 2, payload) + request(ECHO, 3, b"after"))
+    assert await client.answer() == (1, b"before")
+    assert await client.answer() == (2, payload)
+    assert await client.answer() == (3, b"after")
+
+
+async def test_one_scratch_buffer_serves_clients_that_interleave_their_pieces(bench: Bench) -> None:
+    clients = [await bench.connect() for _ in range(8)]
+    frames = [request(ECHO, number, bytes([number]) * 1000) for number in range(8)]
+    for start_of_piece in range(0, len(frames[0]), 100):
+        for client, frame in zip(clients, frames, strict=True):
+            client.send(frame[start_of_piece : start_of_piece + 100])
+        await asyncio.sleep(0.001)
+    for number, client in enumerate(clients):
+        assert await client.answer() == (number, bytes([number]) * 1000)
+
+
+async def test_pipelined_requests_are_answered_in_order(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(b"".join(request(ECHO, number, b"%d" % number) for number in range(5000)))
+    assert [await client.answer() for _ in range(5000)] == [(number, b"%d" % number) for number in range(5000)]
+
+
+async def test_a_parked_request_does_not_stop_the_next_but_its_answer_comes_first(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PARK, 1) + request(ECHO, 2) + request(PARK, 3) + request(SILENT, 4) + request(ECHO, 5))
+    await bench.until(lambda: bench.echo.handled == [1, 2, 3, 4, 5])
+    second, first = bench.echo.parked[1], bench.echo.parked[0]
+    second.complete(b"three")
+    await asyncio.sleep(0.01)
+    first.complete(b"one")
+    assert [await client.answer() for _ in range(4)] == [(1, b"one"), (2, b""), (3, b"three"), (5, b"")]
+
+
+async def test_a_request_may_be_settled_before_its_handler_returns(bench: Bench) -> None:
+    class Settled(Echo):
+        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> ParkedAnswer:
+            pending = PendingResponse()
+            pending.complete(b"early")
+            return ParkedAnswer(0, pending, len(frame), lambda done: answer(7, done.result()))
+
+    bench.server.dispatch = Settled().dispatch
+    client = await bench.connect()
+    client.send(request(ECHO, 7))
+    assert await client.answer() == (7, b"early")
+
+
+async def test_what_holds_everything_back_is_answered_before_the_next_is_handled(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(HOLD_ALL, 1) + request(ECHO, 2))
+    await bench.until(lambda: bool(bench.echo.parked))
+    await asyncio.sleep(0.02)
+    assert bench.echo.handled == [1]
+    bench.echo.parked[0].complete(b"now")
+    assert [await client.answer() for _ in range(2)] == [(1, b"now"), (2, b"")]
+
+
+async def test_what_holds_its_own_api_back_lets_the_others_pass(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(HOLD_SAME, 1) + request(ECHO, 2) + request(HOLD_SAME, 3) + request(ECHO, 4))
+    await bench.until(lambda: bench.echo.handled == [1, 2])
+    await asyncio.sleep(0.02)
+    assert bench.echo.handled == [1, 2]
+    bench.echo.parked[0].complete(b"")
+    await bench.until(lambda: bench.echo.handled == [1, 2, 3, 4])
+    bench.echo.parked[1].complete(b"")
+    assert [(await client.answer())[0] for _ in range(4)] == [1, 2, 3, 4]
+
+
+async def test_a_held_large_frame_waits_too(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(HOLD_ALL, 1))
+    await bench.until(lambda: bool(bench.echo.parked))
+    client.send(request(LENGTH, 2, bytes(3_000_000)) + request(ECHO, 3))
+    await asyncio.sleep(0.05)
+    assert bench.echo.handled == [1]
+    bench.echo.parked[0].complete(b"")
+    assert [await client.answer() for _ in range(3)] == [(1, b""), (2, b"3000000"), (3, b"")]
+
+
+async def test_a_throttled_connection_is_answered_at_once_and_then_muted(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(THROTTLE, 1, (60).to_bytes(4, "big")) + request(ECHO, 2))
+    assert (await client.answer())[0] == 1
+    assert bench.echo.handled == [1]
+    assert (await client.answer())[0] == 2
+
+
+async def test_more_than_the_bounded_number_in_flight_is_not_handled(bench: Bench) -> None:
+    client = await bench.connect()
+    more = MAX_IN_FLIGHT_REQUESTS + 100
+    client.send(b"".join(request(PARK, number) for number in range(more)))
+    await bench.until(lambda: len(bench.echo.handled) >= MAX_IN_FLIGHT_REQUESTS)
+    await asyncio.sleep(0.02)
+    assert len(bench.echo.handled) == MAX_IN_FLIGHT_REQUESTS
+    for number in range(more):
+        await bench.until(lambda number=number: len(bench.echo.parked) > number)  # type: ignore[misc]
+        bench.echo.parked[number].complete(b"")
+    assert [(await client.answer())[0] for _ in range(more)] == list(range(more))
+
+
+async def test_more_than_the_bounded_bytes_in_flight_is_not_handled(bench: Bench) -> None:
+    client = await bench.connect()
+    for number in range(68):
+        client.send(request(PARK, number, bytes(1_000_000)))
+    client.send(request(PARK, 68))
+    await bench.until(lambda: len(bench.echo.handled) >= 68)
+    await asyncio.sleep(0.05)
+    assert len(bench.echo.handled) == 68
+    client.writer.transport.abort()
+    await bench.until(lambda: bench.server.sweep() is None and bench.echo.abandoned == 68)
+
+
+@pytest.mark.parametrize("length", [-1, -2147483648, 0, 7, 104857601, 2147483647])
+async def test_a_length_that_is_no_requests_ends_the_connection_with_one_line(bench: Bench, length: int) -> None:
+    client = await bench.connect()
+    with structlog.testing.capture_logs() as logs:
+        client.send(request(ECHO, 1) + struct.pack(">i", length) + b"rubbish")
+        assert await client.answer() == (1, b"")
+        assert await client.is_closed()
+    assert [entry["length"] for entry in logs] == [length]
+
+
+async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(struct.pack(">i", 104857600) + b"1234")
+    await bench.until(lambda: bench.server.counters.bytes_in == 8)
+    [connection] = bench.server.connections
+    assert len(connection.get_buffer(-1)) <= 1024 * 1024
+
+
+async def test_closing_waits_for_the_answers_before_it(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PARK, 1) + request(CLOSE, 2) + request(ECHO, 3))
+    await bench.until(lambda: 2 in bench.echo.handled)
+    bench.echo.parked[0].complete(b"first")
+    assert await client.answer() == (1, b"first")
+    assert await client.is_closed()
+    assert bench.echo.handled == [1, 2]
+
+
+async def test_a_parked_request_may_end_the_connection(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PARK, 1) + request(PARK, 2))
+    await bench.until(lambda: len(bench.echo.parked) == 2)
+    bench.echo.parked[1].fail(CloseConnection("later"))
+    bench.echo.parked[0].complete(b"first")
+    assert await client.answer() == (1, b"first")
+    assert await client.is_closed()
+
+
+async def test_a_half_closed_connection_ends_with_its_parked_requests(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PARK, 1) + request(PARK, 2))
+    await bench.until(lambda: len(bench.echo.parked) == 2)
+    client.writer.write_eof()
+    assert await client.is_closed()
+    assert bench.echo.abandoned == 2
+    await bench.until(lambda: not bench.server.connections)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="needs Linux's POLLRDHUP")
+async def test_a_half_closed_connection_ends_also_while_nothing_is_read_from_it(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(HOLD_ALL, 1) + request(ECHO, 2))
+    await bench.until(lambda: len(bench.server.blocked) == 1)
+    bench.server.sweep()
+    assert len(bench.server.connections) == 1
+    client.writer.write_eof()
+    await asyncio.sleep(0.02)
+    bench.server.sweep()
+    assert await client.is_closed()
+    assert bench.echo.abandoned == 1
+    assert bench.echo.handled == [1]
+
+
+async def test_a_client_that_does_not_read_is_not_read_either(bench: Bench) -> None:
+    client = await bench.connect()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(b"".join(request(BIG, number, (1_000_000).to_bytes(4, "big")) for number in range(200)))
+    await bench.until(lambda: len(bench.server.blocked) == 1)
+    await asyncio.sleep(0.1)
+    assert len(bench.echo.handled) < 50
+    client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    for number in range(200):
+        assert (await client.answer())[0] == number
+
+
+async def test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_connection(bench: Bench) -> None:
+    client = await bench.connect()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(b"".join(request(PARK, number) for number in range(20)))
+    await bench.until(lambda: len(bench.echo.parked) == 20)
+    with structlog.testing.capture_logs() as logs:
+        for pending in bench.echo.parked:
+            pending.complete(bytes(20_000_000))
+            await asyncio.sleep(0.01)
+        await bench.until(lambda: not bench.server.connections)
+    assert [entry["event"] for entry in logs] == ["a client does not read its answers"]
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
+async def test_idle_connections_are_expired_and_waiting_ones_are_not(bench: Bench) -> None:
+    idle = await bench.connect()
+    waiting = await bench.connect()
+    waiting.send(request(PARK, 1))
+    await bench.until(lambda: len(bench.echo.parked) == 1)
+    await asyncio.sleep(0.1)
+    bench.server.sweep()
+    assert await idle.is_closed()
+    assert bench.server.counters.expired == 1
+    bench.echo.parked[0].complete(b"still here")
+    assert await waiting.answer() == (1, b"still here")
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
+async def test_a_client_that_never_reads_is_expired_at_last(bench: Bench) -> None:
+    client = await bench.connect()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(request(BIG, 1, (30_000_000).to_bytes(4, "big")))
+    await bench.until(lambda: len(bench.server.blocked) == 1)
+    with structlog.testing.capture_logs() as logs:
+        await bench.until(lambda: bench.server.sweep() is None and not bench.server.connections)
+    assert [entry["event"] for entry in logs] == ["a client does not read its answers"]
+
+
+async def test_a_closing_connection_that_does_not_read_is_cut_off(bench: Bench) -> None:
+    client = await bench.connect()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(request(BIG, 1, (30_000_000).to_bytes(4, "big")))
+    await bench.until(lambda: len(bench.server.blocked) == 1)
+    [connection] = bench.server.connections
+    connection.end()
+    connection.close_by_ms = 1
+    bench.server.sweep()
+    await bench.until(lambda: not bench.server.connections)
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_connections=2)])
+async def test_connections_above_the_limit_are_closed(bench: Bench) -> None:
+    first, second = await bench.connect(), await bench.connect()
+    await bench.until(lambda: len(bench.server.connections) == 2)
+    assert await (await bench.connect()).is_closed()
+    for client in (first, second):
+        client.send(request(ECHO, 1))
+        assert await client.answer() == (1, b"")
+    await first.close()
+    await bench.until(lambda: len(bench.server.connections) == 1)
+    again = await bench.connect()
+    again.send(request(ECHO, 1))
+    assert await again.answer() == (1, b"")
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_connections_per_ip=1)])
+async def test_connections_from_one_address_are_limited(bench: Bench) -> None:
+    first = await bench.connect()
+    assert await (await bench.connect()).is_closed()
+    first.send(request(ECHO, 1))
+    assert await first.answer() == (1, b"")
+
+
+@pytest.mark.parametrize(
+    "limits", [ConnectionLimits(max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 1})]
+)
+async def test_an_address_may_have_a_limit_of_its_own(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(ECHO, 1))
+    assert await client.answer() == (1, b"")
+
+
+async def test_a_thousand_idle_connections_are_kept_and_looked_through_at_once(bench: Bench) -> None:
+    clients = await asyncio.gather(*(bench.connect() for _ in range(1000)))
+    await bench.until(lambda: len(bench.server.connections) == 1000)
+    bench.server.sweep()
+    for client in clients[::100]:
+        client.send(request(ECHO, 1))
+        assert await client.answer() == (1, b"")
+
+
+async def test_stop_answers_what_is_parked_and_takes_nothing_new(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PARK, 1))
+    await bench.until(lambda: len(bench.echo.parked) == 1)
+    stopping = asyncio.create_task(bench.server.stop(5000))
+    await asyncio.sleep(0)
+    client.send(request(ECHO, 2))
+    bench.echo.parked[0].complete(b"last")
+    assert await client.answer() == (1, b"last")
+    assert await client.is_closed()
+    await stopping
+    assert bench.echo.handled == [1]
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", bench.endpoint.port)
+
+
+async def test_stop_cuts_off_what_takes_too_long(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PARK, 1))
+    await bench.until(lambda: len(bench.echo.parked) == 1)
+    await bench.server.stop(20)
+    assert await client.is_closed()
+    assert bench.echo.abandoned == 1
+
+
+async def test_a_taken_port_is_named(bench: Bench) -> None:
+    clock = SystemClock()
+    second = SocketServer(
+        clock=clock,
+        dispatch=bench.echo.dispatch,
+        drain_completions=lambda: None,
+        limits=ConnectionLimits(),
+        complaints=Complaints(clock),
+    )
+    with pytest.raises(BindError, match=rf"port {bench.endpoint.port} is already in use"):
+        await second.bind([ListenAddress("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port)])
+
+
+async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() -> None:
+    clock = SystemClock()
+    echo = Echo()
+    server = SocketServer(
+        clock=clock,
+        dispatch=echo.dispatch,
+        drain_completions=lambda: None,
+        limits=ConnectionLimits(),
+        complaints=Complaints(clock),
+    )
+    addresses = [
+        ListenAddress("A", "PLAINTEXT", "", 0),
+        ListenAddress("B", "PLAINTEXT", "127.0.0.1", 0, "example.org", 1234),
+    ]
+    everywhere, advertised = await server.bind(addresses)
+    await server.start()
+    bench = Bench(echo, server, everywhere)
+    client = await bench.connect()
+    client.send(request(ECHO, 1))
+    assert await client.answer() == (1, b"")
+    assert (advertised.advertised_host, advertised.advertised_port) == ("example.org", 1234)
+    assert everywhere.advertised_port == everywhere.port
+    await client.close()
+    await server.stop(1000)
