@@ -1,0 +1,179 @@
+"""Listeners: what `listeners`, `advertised.listeners` and `listener.security.protocol.map` say, by Kafka's rules.
+
+    A   A listener is NAME://host:port. The name is read in upper case; no host means every interface, as 0.0.0.0 and
+        [::] do for their family; port 0 means any free one.
+    B   Each name stands in the map, whose default knows the four protocols by their own names.
+    C   Names differ. Ports differ too, but for port 0 and for one IPv4 and one IPv6 address on the same port.
+    D   Advertised listeners are some of the listeners, at least one; without the setting they are the same addresses.
+        They may share a port. 0.0.0.0 is no address that a client can connect to, so it cannot be advertised.
+    E   The listener among nodes (inter.broker.listener.name, else the one called as security.inter.broker.protocol) is
+        an advertised one.
+    F   Listeners named in controller.listener.names belong to a KRaft controller: they are not opened.
+    G   Odradek opens PLAINTEXT listeners only, and says so of any other.
+
+Errors are ConfigError. Source: Kafka's `SocketServerConfigs.listenerListToEndPoints`, `CoreUtils`, `KafkaConfig`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from broker.settings import ConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+
+
+class Listener(NamedTuple):
+    """One address to listen on, and the one that its clients are told.
+
+    `host` ""              every interface
+    `port` 0               any free one
+    `advertised_host` None clients are not told of this listener
+    `advertised_host` ""   the machine's own name
+    `advertised_port` 0    the port that was bound
+    """
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+    advertised_host: str | None
+    advertised_port: int
+
+
+class _Address(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+
+def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Listener]:
+    """The listeners to open, in the order of `listeners`. `values`: typed settings; `given`: names that were set."""
+    protocols = _protocols(values, given)
+    addresses = _addresses("listeners", values["listeners"], protocols)
+    _check_ports(addresses)
+    controllers = _names(values["controller.listener.names"])
+    for address in addresses:
+        if address.name not in controllers and protocols[address.name] not in SERVED_PROTOCOLS:
+            protocol = protocols[address.name]
+            raise ConfigError(
+                "listeners",
+                f"listener {address.name} speaks {protocol}: only {', '.join(SERVED_PROTOCOLS)} is served so far",
+            )
+    advertised = _advertised(values, addresses, protocols, controllers)
+    _check_inter_broker_listener(values, given, advertised, protocols)
+    return [
+        Listener(
+            address.name,
+            protocols[address.name],
+            address.host,
+            address.port,
+            advertised[address.name].host if address.name in advertised else None,
+            advertised[address.name].port if address.name in advertised else 0,
+        )
+        for address in addresses
+        if address.name not in controllers
+    ]
+
+
+def with_port(listeners: str, port: int) -> str:
+    """`listeners` with the first one's port replaced."""
+    first, comma, rest = listeners.partition(",")
+    return f"{first.rpartition(':')[0]}:{port}{comma}{rest}"
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip().upper() for name in (text or "").split(",") if name.strip()]
+
+
+def _protocols(values: Mapping[str, Any], given: Collection[str]) -> dict[str, str]:
+    """Protocols by listener name (B). As in KRaft, controllers' listeners are PLAINTEXT where nothing else was said."""
+    setting = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in values[setting].split(","))):
+        name, colon, protocol = entry.rpartition(":")
+        protocol = protocol.strip().upper()
+        if not colon or protocol not in PROTOCOLS:
+            raise ConfigError(setting, f"{setting}: {entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
+        protocols[name.strip().upper()] = protocol
+    if setting not in given:
+        for name in _names(values["controller.listener.names"]):
+            protocols.setdefault(name, "PLAINTEXT")
+    return protocols
+
+
+def _addresses(setting: str, text: str, protocols: Mapping[str, str]) -> list[_Address]:
+    addresses: list[_Address] = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = re.fullmatch(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)", entry)
+        if match is None:
+            raise ConfigError(setting, f"{setting}: {entry} is not NAME://host:port")
+        name, host, port = match[1].upper(), match[2], int(match[3])
+        if not 0 <= port <= 65535:
+            raise ConfigError(setting, f"{setting}: {entry} has no port between 0 and 65535")
+        if name not in protocols:
+            raise ConfigError(setting, f"{setting}: listener {name} is not in listener.security.protocol.map")
+        if any(name == other.name for other in addresses):
+            raise ConfigError(setting, f"{setting}: there are two listeners called {name}")
+        addresses.append(_Address(name, host, port))
+    return addresses
+
+
+def _check_ports(addresses: list[_Address]) -> None:
+    for port in {address.port for address in addresses if address.port != 0}:
+        sharing = [address for address in addresses if address.port == port]
+        if len(sharing) == 1 or sorted(_family(address.host) for address in sharing) == [4, 6]:
+            continue
+        names = " and ".join(address.name for address in sharing)
+        raise ConfigError(
+            "listeners", f"listeners: {names} share port {port}, which only one IPv4 and one IPv6 address can"
+        )
+
+
+def _family(host: str) -> int:
+    """4 or 6 for an address, 0 for a name or none."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).version
+    except ValueError:
+        return 0
+
+
+def _advertised(
+    values: Mapping[str, Any], addresses: list[_Address], protocols: Mapping[str, str], controllers: list[str]
+) -> dict[str, _Address]:
+    setting = "advertised.listeners"
+    text = values[setting]
+    told = addresses if text is None else _addresses(setting, text, protocols)
+    advertised = {address.name: address for address in told if address.name not in controllers}
+    if not advertised:
+        raise ConfigError(setting, f"{setting}: at least one listener must be left for clients to connect to")
+    strangers = advertised.keys() - {address.name for address in addresses}
+    if strangers:
+        raise ConfigError(setting, f"{setting}: {', '.join(sorted(strangers))} is not among listeners")
+    for address in advertised.values():
+        if address.host == "0.0.0.0":
+            raise ConfigError(
+                setting,
+                f"{setting}: clients of {address.name} cannot connect to 0.0.0.0; name an address that they reach",
+            )
+    return advertised
+
+
+def _check_inter_broker_listener(
+    values: Mapping[str, Any], given: Collection[str], advertised: Mapping[str, _Address], protocols: Mapping[str, str]
+) -> None:
+    setting, protocol_setting = "inter.broker.listener.name", "security.inter.broker.protocol"
+    name = values[setting]
+    if name is not None and protocol_setting in given:
+        raise ConfigError(setting, f"only one of {setting} and {protocol_setting} can be set")
+    if name is not None and name.upper() not in protocols:
+        raise ConfigError(setting, f"{setting}: listener {name.upper()} is not in listener.security.protocol.map")
+    wanted = values[protocol_setting] if name is None else name.upper()
+    if wanted not in advertised:
+        raise ConfigError(
+            setting, f"{setting}: {wanted} is not among the advertised listeners {', '.join(sorted(advertised))}"
+        )

@@ -1,0 +1,66 @@
+"""Every setting there is: one table, in files by subject.
+
+It drives the parsing of server.properties, validation, DescribeConfigs, AlterConfigs and the page docs/settings.md.
+"""
+
+from __future__ import annotations
+
+from broker.settings.cleaner import CLEANER_SETTINGS
+from broker.settings.groups import GROUPS_SETTINGS
+from broker.settings.kraft import KRAFT_SETTINGS
+from broker.settings.log import LOG_SETTINGS
+from broker.settings.metrics import METRICS_SETTINGS
+from broker.settings.network import NETWORK_SETTINGS
+from broker.settings.odradek import ODRADEK_SETTINGS
+from broker.settings.quotas import QUOTAS_SETTINGS
+from broker.settings.remote import REMOTE_SETTINGS
+from broker.settings.replication import REPLICATION_SETTINGS
+from broker.settings.sasl import SASL_SETTINGS
+from broker.settings.security import SECURITY_SETTINGS
+from broker.settings.server import SERVER_SETTINGS
+from broker.settings.setting import Setting, SettingType, Synonym, UpdateMode, Value
+from broker.settings.tls import TLS_SETTINGS
+from broker.settings.topic import TOPIC_SETTINGS
+from broker.settings.transactions import TRANSACTIONS_SETTINGS
+from broker.settings.values import ConfigError, parse_value, value_text
+from broker.settings.zookeeper import ZOOKEEPER_SETTINGS
+
+BROKER_GROUPS = {
+    "The node": SERVER_SETTINGS,
+    "Listeners and connections": NETWORK_SETTINGS,
+    "Logs": LOG_SETTINGS,
+    "Compaction": CLEANER_SETTINGS,
+    "Replication": REPLICATION_SETTINGS,
+    "Groups": GROUPS_SETTINGS,
+    "Transactions": TRANSACTIONS_SETTINGS,
+    "Metrics": METRICS_SETTINGS,
+    "Quotas": QUOTAS_SETTINGS,
+    "Security": SECURITY_SETTINGS,
+    "SASL": SASL_SETTINGS,
+    "TLS": TLS_SETTINGS,
+    "ZooKeeper": ZOOKEEPER_SETTINGS,
+    "KRaft": KRAFT_SETTINGS,
+    "Tiered storage": REMOTE_SETTINGS,
+    "Odradek's own": ODRADEK_SETTINGS,
+}
+"""Broker settings by subject, as the documentation lists them."""
+
+TOPIC: dict[str, Setting] = {setting.name: setting for setting in TOPIC_SETTINGS}
+"""Topic settings by name."""
+
+BROKER: dict[str, Setting] = {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
+"""Broker settings by name, Odradek's own among them."""
+
+__all__ = [
+    "BROKER",
+    "BROKER_GROUPS",
+    "TOPIC",
+    "ConfigError",
+    "Setting",
+    "SettingType",
+    "Synonym",
+    "UpdateMode",
+    "Value",
+    "parse_value",
+    "value_text",
+]

@@ -1,0 +1,60 @@
+"""Broker settings of listeners, connections and sockets."""
+
+from __future__ import annotations
+
+from broker.settings.rules import AtLeast, OneOf
+from broker.settings.setting import CLUSTER_WIDE, HIGH, INT, INT_MAX, LONG, LOW, MEDIUM, PER_BROKER, STRING, Setting
+
+# fmt: off
+NETWORK_SETTINGS = (
+    Setting("advertised.listeners", STRING, None, HIGH, takes_effect=True, update_mode=PER_BROKER,
+            doc="The addresses that clients are told to connect to, by listener; without it, those of `listeners`."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, LOW, valid=AtLeast(0),
+            doc="How long the answer to a failed login is held back."),
+    Setting("connections.max.idle.ms", LONG, 600000, MEDIUM, takes_effect=True,
+            doc="A connection without traffic for this long is closed."),
+    Setting("connections.max.reauth.ms", LONG, 0, MEDIUM,
+            doc="How long a SASL session lasts before the client must authenticate again."),
+    Setting("control.plane.listener.name", STRING, None, HIGH,
+            doc="A listener of its own for what the controller sends to brokers."),
+    Setting("early.start.listeners", STRING, None, HIGH,
+            doc="Listeners opened before authorisation is ready."),
+    Setting("inter.broker.listener.name", STRING, None, MEDIUM, takes_effect=True,
+            doc="The listener that nodes use among themselves; it must be one of the advertised ones."),
+    Setting("listener.security.protocol.map", STRING,
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, takes_effect=True,
+            update_mode=PER_BROKER,
+            doc="Which security protocol each listener speaks, as NAME:PROTOCOL pairs."),
+    Setting("listeners", STRING, "PLAINTEXT://:9092", HIGH, takes_effect=True, update_mode=PER_BROKER,
+            doc="The addresses to listen on, as NAME://host:port; no host means all interfaces."),
+    Setting("max.connection.creation.rate", INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+            doc="New connections per second that the node accepts."),
+    Setting("max.connections", INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+            doc="Connections that the node keeps open at once."),
+    Setting("max.connections.per.ip", INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+            doc="Connections that one client address may keep open at once."),
+    Setting("max.connections.per.ip.overrides", STRING, "", MEDIUM, update_mode=CLUSTER_WIDE,
+            doc="Exceptions to max.connections.per.ip, as address:count pairs."),
+    Setting("num.network.threads", INT, 3, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
+            doc="Threads that move bytes in Kafka; Odradek does it on one event loop."),
+    Setting("queued.max.request.bytes", LONG, -1, MEDIUM,
+            doc="Bytes of requests that may wait to be handled before reading pauses."),
+    Setting("queued.max.requests", INT, 500, HIGH, valid=AtLeast(1),
+            doc="Requests that may wait to be handled before reading pauses."),
+    Setting("security.inter.broker.protocol", STRING, "PLAINTEXT", MEDIUM,
+            valid=OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), takes_effect=True,
+            doc="The security protocol among nodes, unless inter.broker.listener.name says which listener they use."),
+    Setting("socket.connection.setup.timeout.max.ms", LONG, 30000, MEDIUM,
+            doc="The longest that opening a connection to another node may take after several failures."),
+    Setting("socket.connection.setup.timeout.ms", LONG, 10000, MEDIUM,
+            doc="How long opening a connection to another node may take."),
+    Setting("socket.listen.backlog.size", INT, 50, MEDIUM, valid=AtLeast(1), takes_effect=True,
+            doc="Connections that may wait to be accepted."),
+    Setting("socket.receive.buffer.bytes", INT, 102400, HIGH, takes_effect=True,
+            doc="Receive buffer of client sockets; -1 leaves it to the system."),
+    Setting("socket.request.max.bytes", INT, 104857600, HIGH, valid=AtLeast(1), takes_effect=True,
+            doc="The largest request that is read; a larger one closes the connection."),
+    Setting("socket.send.buffer.bytes", INT, 102400, HIGH, takes_effect=True,
+            doc="Send buffer of client sockets; -1 leaves it to the system."),
+)
+# fmt: on

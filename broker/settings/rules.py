@@ -1,0 +1,169 @@
+"""The rules that values of settings are held to. Each one's `text` is the form Kafka documents it in.
+
+Source: the validators of Kafka's `ConfigDef` and of the classes that define its settings.
+"""
+
+from __future__ import annotations
+
+from broker.settings.setting import Value
+
+RELEASES = (
+    "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1 "
+    "0.11.0-IV2 1.0-IV0 1.1-IV0 2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 "
+    "2.4-IV1 2.5-IV0 2.6-IV0 2.7-IV0 2.7-IV1 2.7-IV2 2.8-IV0 2.8-IV1 3.0-IV0 3.0-IV1 3.1-IV0 3.2-IV0 3.3-IV0 3.3-IV1 "
+    "3.3-IV2 3.3-IV3 3.4-IV0 3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4 "
+    "3.8-IV0 3.9-IV0 4.0-IV0 4.0-IV1"
+)
+
+
+class AtLeast:
+    """A number not below `least`."""
+
+    __slots__ = ("least",)
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    @property
+    def text(self) -> str:
+        return f"[{self.least},...]"
+
+    def problem(self, value: Value) -> str | None:
+        if isinstance(value, (int, float)) and value >= self.least:
+            return None
+        return f"is not at least {self.least}"
+
+
+class Between:
+    """A number from `least` to `most`, both included."""
+
+    __slots__ = ("least", "most")
+
+    def __init__(self, least: int, most: float) -> None:
+        self.least = least
+        self.most = most
+
+    @property
+    def text(self) -> str:
+        return f"[{self.least},...,{self.most}]"
+
+    def problem(self, value: Value) -> str | None:
+        if isinstance(value, (int, float)) and self.least <= value <= self.most:
+            return None
+        return f"is not between {self.least} and {self.most}"
+
+
+class UnlessMinusOne:
+    """-1, which stands for a default, or what another rule asks for. `text` overrides how it is written down."""
+
+    __slots__ = ("rule", "text")
+
+    def __init__(self, rule: AtLeast | Between, text: str | None = None) -> None:
+        self.rule = rule
+        self.text = text or f"{rule.text} or -1"
+
+    def problem(self, value: Value) -> str | None:
+        if value == -1:
+            return None
+        problem = self.rule.problem(value)
+        return problem and f"{problem} and is not -1"
+
+
+class OneOf:
+    """One of some words; of a list, each part."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    @property
+    def text(self) -> str:
+        return f"[{', '.join(self.words)}]"
+
+    def problem(self, value: Value) -> str | None:
+        parts = value if isinstance(value, list) else [value]
+        strangers = [str(part) for part in parts if part not in self.words]
+        return f"is none of {', '.join(self.words)}" if strangers else None
+
+
+class OneOfAnyCase:
+    """One of some words, in upper or lower case."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    @property
+    def text(self) -> str:
+        return f"(case insensitive) [{', '.join(self.words)}]"
+
+    def problem(self, value: Value) -> str | None:
+        if isinstance(value, str) and value.upper() in self.words:
+            return None
+        return f"is none of {', '.join(self.words)} in any case"
+
+
+class Release:
+    """The version of a Kafka release: `3.0-IV1`, `3.0`, `3.0.1`; below 1.0 the third number counts too."""
+
+    __slots__ = ()
+    text = f"[{', '.join(RELEASES.split())}]"
+
+    def problem(self, value: Value) -> str | None:
+        if isinstance(value, str):
+            known = RELEASES.split()
+            numbers = value.split(".")
+            release = ".".join(numbers[: 3 if numbers[0] == "0" else 2])
+            if value in known or any(name == release or name.startswith(f"{release}-IV") for name in known):
+                return None
+        return "is no release of Kafka that is known"
+
+
+class NotNull:
+    """Any text, also the empty one."""
+
+    __slots__ = ()
+    text = "non-null string"
+
+    def problem(self, value: Value) -> str | None:
+        return "must have a value" if value is None else None
+
+
+class NotEmpty:
+    """Text that is not empty, if there is one at all."""
+
+    __slots__ = ()
+    text = "non-empty string"
+
+    def problem(self, value: Value) -> str | None:
+        return "is empty" if value == "" else None
+
+
+class Addresses:
+    """KRaft's lists of addresses, with or without an id in front; any list, since Odradek has no quorum to join."""
+
+    __slots__ = ()
+    text = "non-empty list"
+
+    def problem(self, value: Value) -> str | None:
+        return None if isinstance(value, list) else "must be a list"
+
+
+class ThrottledReplicas:
+    """partition:broker pairs, or `*` alone."""
+
+    __slots__ = ()
+    text = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+    def problem(self, value: Value) -> str | None:
+        parts = value if isinstance(value, list) else []
+        if "".join(parts) == "*" or all(part == "" or self._is_pair(part) for part in parts):
+            return None
+        return "is neither * nor a list of partition:broker pairs"
+
+    @staticmethod
+    def _is_pair(part: str) -> bool:
+        partition, colon, broker = part.partition(":")
+        return bool(colon) and all(number.isascii() and number.isdigit() for number in (partition, broker))

@@ -1,0 +1,41 @@
+"""Broker settings of authorisation, delegation tokens and the encryption of passwords."""
+
+from __future__ import annotations
+
+from broker.settings.rules import AtLeast, NotNull
+from broker.settings.setting import CLASS, INT, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING, Setting
+
+# fmt: off
+SECURITY_SETTINGS = (
+    Setting("authorizer.class.name", STRING, "", LOW, valid=NotNull(),
+            doc="Class that decides who may do what; Odradek loads no Java classes."),
+    Setting("delegation.token.expiry.check.interval.ms", LONG, 3600000, LOW, valid=AtLeast(1),
+            doc="How often expired delegation tokens are looked for."),
+    Setting("delegation.token.expiry.time.ms", LONG, 86400000, MEDIUM, valid=AtLeast(1),
+            doc="How long a delegation token is good before it must be renewed."),
+    Setting("delegation.token.master.key", PASSWORD, None, MEDIUM,
+            doc="The older name of delegation.token.secret.key."),
+    Setting("delegation.token.max.lifetime.ms", LONG, 604800000, MEDIUM, valid=AtLeast(1),
+            doc="How long a delegation token can be kept alive by renewing it."),
+    Setting("delegation.token.secret.key", PASSWORD, None, MEDIUM,
+            doc="Secret that signs delegation tokens; all nodes need the same one."),
+    Setting("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", LOW,
+            doc="Cipher for passwords among the dynamic settings."),
+    Setting("password.encoder.iterations", INT, 4096, LOW, valid=AtLeast(1024),
+            doc="Rounds of key derivation for passwords among the dynamic settings."),
+    Setting("password.encoder.key.length", INT, 128, LOW, valid=AtLeast(8),
+            doc="Key length in bits for passwords among the dynamic settings."),
+    Setting("password.encoder.keyfactory.algorithm", STRING, None, LOW,
+            doc="Key derivation for passwords among the dynamic settings."),
+    Setting("password.encoder.old.secret", PASSWORD, None, MEDIUM,
+            doc="The secret in use before, while it is being replaced."),
+    Setting("password.encoder.secret", PASSWORD, None, MEDIUM,
+            doc="Secret that encrypts passwords among the dynamic settings."),
+    Setting("principal.builder.class", CLASS,
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM,
+            update_mode=PER_BROKER,
+            doc="Class that turns an authenticated connection into a principal; Odradek loads no Java classes."),
+    Setting("security.providers", STRING, None, LOW,
+            doc="Java security providers to install; Odradek has none."),
+)
+# fmt: on

@@ -1,0 +1,152 @@
+"""One row of the settings table, and the few rules a value can be held to.
+
+A row is data. It is made once at import, all rows share these few classes, and nothing is computed from a row before it
+is asked for: the table costs a start-up less than two milliseconds. Values are typed (`None` where Kafka's default is
+null); `values.py` turns text into them and back.
+
+Source: Kafka 3.9's `KafkaConfig`, `LogConfig`, `ConfigDef`, `DynamicBrokerConfig.dynamicConfigUpdateModes`.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum, IntEnum
+from typing import Protocol
+
+Value = bool | int | float | str | list[str] | None
+
+
+class SettingType(IntEnum):
+    """The kind of a value; the numbers are those of DescribeConfigs (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    """How much a setting matters to most users."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class UpdateMode(Enum):
+    """Where a broker setting may be changed while the broker runs (KIP-226); topics' settings always may."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+BOOLEAN = SettingType.BOOLEAN
+STRING = SettingType.STRING
+INT = SettingType.INT
+SHORT = SettingType.SHORT
+LONG = SettingType.LONG
+DOUBLE = SettingType.DOUBLE
+LIST = SettingType.LIST
+CLASS = SettingType.CLASS
+PASSWORD = SettingType.PASSWORD
+HIGH = Importance.HIGH
+MEDIUM = Importance.MEDIUM
+LOW = Importance.LOW
+PER_BROKER = UpdateMode.PER_BROKER
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = sys.float_info.max
+
+
+class Synonym:
+    """A broker setting that supplies a topic setting's default; its value times `multiplier` is the topic setting's."""
+
+    __slots__ = ("multiplier", "name")
+
+    def __init__(self, name: str, multiplier: int = 1) -> None:
+        self.name = name
+        self.multiplier = multiplier
+
+
+class Rule(Protocol):
+    """What a typed value must be. `text` is the form that Kafka's documentation gives it."""
+
+    @property
+    def text(self) -> str: ...
+
+    def problem(self, value: Value) -> str | None:
+        """Why `value` will not do, as the end of a sentence that begins with it; None if it will."""
+
+
+class Setting:
+    """One setting of a topic or a broker.
+
+    `name`           as in server.properties
+    `type`           how its text is read
+    `default`        typed, None where there is none
+    `importance`     Kafka's
+    `valid`          the rule for values, None where any of the type will do
+    `documentation`  one sentence
+    `takes_effect`   whether it changes anything in Odradek today
+    `update_mode`    for broker settings
+    `synonyms`       topic setting: the broker settings its default comes from, first one first;
+                     broker setting: names, itself among them, of which the first that is set wins
+    `internal`       left out of descriptions and of the documentation, as in Kafka
+    `own`            Odradek's own: Kafka has no such setting
+    """
+
+    __slots__ = (
+        "default",
+        "documentation",
+        "importance",
+        "internal",
+        "name",
+        "own",
+        "synonyms",
+        "takes_effect",
+        "type",
+        "update_mode",
+        "valid",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        type: SettingType,  # noqa: A002 - Kafka's word
+        default: Value,
+        importance: Importance,
+        *,
+        doc: str,
+        valid: Rule | None = None,
+        takes_effect: bool = False,
+        update_mode: UpdateMode = UpdateMode.READ_ONLY,
+        synonyms: tuple[Synonym, ...] = (),
+        internal: bool = False,
+        own: bool = False,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.importance = importance
+        self.documentation = doc
+        self.valid = valid
+        self.takes_effect = takes_effect
+        self.update_mode = update_mode
+        self.synonyms = synonyms
+        self.internal = internal
+        self.own = own
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type is SettingType.PASSWORD
+
+    def __repr__(self) -> str:
+        return f"Setting({self.name})"
