@@ -1,0 +1,104 @@
+"""From a declared message and a version to straight-line Python: one reader, one writer, compiled at the first use.
+
+The source is made by `protocol.reader_source` and `protocol.writer_source` and stays visible to tracebacks, debuggers
+and `inspect` through `linecache`, under names like `<FetchRequest v11 reader>`.
+
+    decode(FetchRequest, 11, body)           the message; bytes after it are ignored
+    read(FetchRequest, 11, data, position)   the same with the position after it
+    encode(response, 11)                     its bytes
+    encode_parts(response, 11, parts)        the same as a list of buffers, records by reference, never copied
+
+Decoding raises `MalformedMessage` for anything that is not the message; encoding raises `UnwritableMessage` for values
+that the wire cannot hold; both raise `UnsupportedMessageVersion` for a version that the message does not have.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from typing import Any, TypeVar
+
+from protocol.errors import MalformedMessage, UnsupportedMessageVersion
+from protocol.schema import Message, Reader, Writer
+
+M = TypeVar("M", bound=Message)
+
+
+def decode(cls: type[M], version: int, data: bytes, offset: int = 0) -> M:
+    reader = cls.__readers__.get(version) or reader_of(cls, version)
+    message: M = reader(data, offset)[0]
+    return message
+
+
+def read(cls: type[M], version: int, data: bytes, position: int = 0) -> tuple[M, int]:
+    reader = cls.__readers__.get(version) or reader_of(cls, version)
+    return reader(data, position)
+
+
+def encode(message: Message, version: int) -> bytes:
+    parts: list[Any] = []
+    (message.__writers__.get(version) or writer_of(type(message), version))(message, parts)
+    return b"".join(parts)
+
+
+def encode_parts(message: Message, version: int, prefix_parts: list[Any]) -> int:
+    """Appends the message's buffers to `prefix_parts`; returns how many bytes were appended."""
+    parts: list[Any] = []
+    (message.__writers__.get(version) or writer_of(type(message), version))(message, parts)
+    prefix_parts += parts
+    return sum(map(len, parts))
+
+
+def decode_versioned(cls: type[M], data: bytes) -> tuple[int, M]:
+    """A message behind its int16 version, as in `__consumer_offsets`, `__transaction_state` and JoinGroup metadata."""
+    version = versioned_version(data)
+    return version, decode(cls, version, data, 2)
+
+
+def versioned_version(data: bytes) -> int:
+    """The int16 version in front; `MalformedMessage` where even that is cut."""
+    if len(data) < 2:
+        raise MalformedMessage(f"{len(data)} bytes where at least a version of 2 bytes is expected")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    return struct.pack(">h", version) + encode(message, version)
+
+
+def reader_of(cls: type[Message], version: int) -> Reader:
+    """The reader, compiled now if need be: takes data and position, returns the message and the position after it."""
+    known = cls.__readers__.get(version)
+    if known is None:
+        from protocol.reader_source import ReaderSource
+
+        _check_version(cls, version)
+        known = cls.__readers__[version] = _compile(cls, version, "reader", ReaderSource(cls, version))
+    return known
+
+
+def writer_of(cls: type[Message], version: int) -> Writer:
+    """The writer, compiled now if need be: takes the message and a list to which it appends buffers."""
+    known = cls.__writers__.get(version)
+    if known is None:
+        from protocol.writer_source import WriterSource
+
+        _check_version(cls, version)
+        known = cls.__writers__[version] = _compile(cls, version, "writer", WriterSource(cls, version))
+    return known
+
+
+def _check_version(cls: type[Message], version: int) -> None:
+    schema = cls.__schema__
+    if version not in schema.versions:
+        raise UnsupportedMessageVersion(
+            f"{schema.name} has versions {schema.versions.lowest} to {schema.versions.highest}, not {version}"
+        )
+
+
+def _compile(cls: type[Message], version: int, what: str, made: Any) -> Any:
+    file_name = f"<{cls.__schema__.name} v{version} {what}>"
+    source = made.source()
+    linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
+    exec(compile(source, file_name, "exec"), made.names)
+    return made.names[what]

@@ -1,0 +1,44 @@
+"""ApiVersions (key 18): what a broker serves."""
+
+from __future__ import annotations
+
+from protocol.schema import Message, array, bool_, int16, int32, int64, message, since, string, struct
+
+
+@message(api_key=18, kind="request", versions=(0, 4), flexible=3)
+class ApiVersionsRequest(Message):
+    """Asked first on a connection; from v3 with the name and version of the client."""
+
+    client_software_name: str = string(versions=since(3))
+    client_software_version: str = string(versions=since(3))
+
+
+@message(api_key=18, kind="response", versions=(0, 4), flexible=3)
+class ApiVersionsResponse(Message):
+    """Per API the range of versions, and the features."""
+
+    @struct
+    class ApiVersion(Message):
+        api_key: int = int16()
+        min_version: int = int16()
+        max_version: int = int16()
+
+    @struct
+    class SupportedFeatureKey(Message):
+        name: str = string(versions=since(3))  # KIP-511
+        min_version: int = int16(versions=since(3))  # KIP-511
+        max_version: int = int16(versions=since(3))  # KIP-511
+
+    @struct
+    class FinalizedFeatureKey(Message):
+        name: str = string(versions=since(3))  # KIP-511
+        max_version_level: int = int16(versions=since(3))  # KIP-511
+        min_version_level: int = int16(versions=since(3))  # KIP-511
+
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array()
+    throttle_time_ms: int = int32(versions=since(1))
+    supported_features: list[SupportedFeatureKey] = array(versions=since(3), tag=0)  # KIP-511
+    finalized_features_epoch: int = int64(default=-1, versions=since(3), tag=1)  # KIP-511
+    finalized_features: list[FinalizedFeatureKey] = array(versions=since(3), tag=2)  # KIP-511
+    zk_migration_ready: bool = bool_(versions=since(3), tag=3)  # KIP-511

@@ -1,0 +1,42 @@
+"""DeleteRecords (key 21): moving the start of logs."""
+
+from __future__ import annotations
+
+from protocol.schema import Message, array, int16, int32, int64, message, string, struct
+
+
+@message(api_key=21, kind="request", versions=(0, 2), flexible=2)
+class DeleteRecordsRequest(Message):
+    """Per partition the offset before which records go; -1 for all up to the high watermark."""
+
+    @struct
+    class DeleteRecordsPartition(Message):
+        partition_index: int = int32()
+        offset: int = int64()
+
+    @struct
+    class DeleteRecordsTopic(Message):
+        name: str = string()
+        partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = array()
+
+    topics: list[DeleteRecordsTopic] = array()
+    timeout_ms: int = int32()
+
+
+@message(api_key=21, kind="response", versions=(0, 2), flexible=2)
+class DeleteRecordsResponse(Message):
+    """Per partition its low watermark afterwards."""
+
+    @struct
+    class DeleteRecordsPartitionResult(Message):
+        partition_index: int = int32()
+        low_watermark: int = int64()
+        error_code: int = int16()
+
+    @struct
+    class DeleteRecordsTopicResult(Message):
+        name: str = string()
+        partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = array()
+
+    throttle_time_ms: int = int32()
+    topics: list[DeleteRecordsTopicResult] = array()

@@ -1,0 +1,22 @@
+"""The headers before every request and response; `protocol.headers` says which version goes with what."""
+
+from __future__ import annotations
+
+from protocol.schema import Message, int16, int32, message, since, string
+
+
+@message(kind="header", versions=(0, 2), flexible=2)
+class RequestHeader(Message):
+    """The API, its version, a number that the answer repeats, and the name that the client gave itself."""
+
+    request_api_key: int = int16()
+    request_api_version: int = int16()
+    correlation_id: int = int32()
+    client_id: str | None = string(versions=since(1), nullable=since(1), flexible=False)
+
+
+@message(kind="header", versions=(0, 1), flexible=1)
+class ResponseHeader(Message):
+    """The number of the request that is answered."""
+
+    correlation_id: int = int32()

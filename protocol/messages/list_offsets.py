@@ -1,0 +1,87 @@
+"""ListOffsets (key 2) and OffsetForLeaderEpoch (key 23): offsets by time and by leader epoch."""
+
+from __future__ import annotations
+
+from protocol.schema import Message, array, int8, int16, int32, int64, message, since, string, struct, until
+
+
+@message(api_key=2, kind="request", versions=(0, 9), flexible=6)
+class ListOffsetsRequest(Message):
+    """Offsets by timestamp in ms; -1 asks for the latest, -2 for the earliest, -3 for that of the newest timestamp."""
+
+    @struct
+    class ListOffsetsPartition(Message):
+        partition_index: int = int32()
+        current_leader_epoch: int = int32(default=-1, versions=since(4))
+        timestamp: int = int64()
+        max_num_offsets: int = int32(default=1, versions=until(0))
+
+    @struct
+    class ListOffsetsTopic(Message):
+        name: str = string()
+        partitions: list[ListOffsetsRequest.ListOffsetsPartition] = array()
+
+    replica_id: int = int32()
+    isolation_level: int = int8(versions=since(2))
+    topics: list[ListOffsetsTopic] = array()
+
+
+@message(api_key=2, kind="response", versions=(0, 9), flexible=6)
+class ListOffsetsResponse(Message):
+    """Per partition the offset found and its timestamp, -1 where there is none."""
+
+    @struct
+    class ListOffsetsPartitionResponse(Message):
+        partition_index: int = int32()
+        error_code: int = int16()
+        old_style_offsets: list[int] = array(int64, versions=until(0))
+        timestamp: int = int64(default=-1, versions=since(1))
+        offset: int = int64(default=-1, versions=since(1))
+        leader_epoch: int = int32(default=-1, versions=since(4))
+
+    @struct
+    class ListOffsetsTopicResponse(Message):
+        name: str = string()
+        partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = array()
+
+    throttle_time_ms: int = int32(versions=since(2))
+    topics: list[ListOffsetsTopicResponse] = array()
+
+
+@message(api_key=23, kind="request", versions=(0, 4), flexible=4)
+class OffsetForLeaderEpochRequest(Message):
+    """Where did a leader epoch end? Asked by followers and consumers to find what was truncated."""
+
+    @struct
+    class OffsetForLeaderPartition(Message):
+        partition: int = int32()
+        current_leader_epoch: int = int32(default=-1, versions=since(2))
+        leader_epoch: int = int32()
+
+    @struct
+    class OffsetForLeaderTopic(Message):
+        topic: str = string()
+        partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = array()
+
+    replica_id: int = int32(default=-2, versions=since(3))
+    topics: list[OffsetForLeaderTopic] = array()
+
+
+@message(api_key=23, kind="response", versions=(0, 4), flexible=4)
+class OffsetForLeaderEpochResponse(Message):
+    """Per partition the largest epoch not above the one asked, and the offset where it ended."""
+
+    @struct
+    class EpochEndOffset(Message):
+        error_code: int = int16()
+        partition: int = int32()
+        leader_epoch: int = int32(default=-1, versions=since(1))
+        end_offset: int = int64(default=-1)
+
+    @struct
+    class OffsetForLeaderTopicResult(Message):
+        topic: str = string()
+        partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = array()
+
+    throttle_time_ms: int = int32(versions=since(2))
+    topics: list[OffsetForLeaderTopicResult] = array()

@@ -1,0 +1,66 @@
+"""InitProducerId (key 22) and DescribeProducers (key 61)."""
+
+from __future__ import annotations
+
+from protocol.schema import ALWAYS, Message, array, int16, int32, int64, message, since, string, struct
+
+
+@message(api_key=22, kind="request", versions=(0, 5), flexible=2)
+class InitProducerIdRequest(Message):
+    """A producer id and epoch, for an idempotent producer or a transactional id; timeout in ms."""
+
+    transactional_id: str | None = string(nullable=ALWAYS)
+    transaction_timeout_ms: int = int32()
+    producer_id: int = int64(default=-1, versions=since(3))
+    producer_epoch: int = int16(default=-1, versions=since(3))
+
+
+@message(api_key=22, kind="response", versions=(0, 5), flexible=2)
+class InitProducerIdResponse(Message):
+    """The producer id and epoch, -1 on errors."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64(default=-1)
+    producer_epoch: int = int16()
+
+
+@message(api_key=61, kind="request", versions=(0, 0), flexible=0)
+class DescribeProducersRequest(Message):
+    """Which producers have written to partitions of late."""
+
+    @struct
+    class TopicRequest(Message):
+        name: str = string()
+        partition_indexes: list[int] = array(int32)
+
+    topics: list[TopicRequest] = array()
+
+
+@message(api_key=61, kind="response", versions=(0, 0), flexible=0)
+class DescribeProducersResponse(Message):
+    """Per partition its active producers with last sequence, timestamp and open transaction."""
+
+    @struct
+    class ProducerState(Message):
+        producer_id: int = int64()
+        producer_epoch: int = int32()
+        last_sequence: int = int32(default=-1)
+        last_timestamp: int = int64(default=-1)
+        coordinator_epoch: int = int32()
+        current_txn_start_offset: int = int64(default=-1)
+
+    @struct
+    class PartitionResponse(Message):
+        partition_index: int = int32()
+        error_code: int = int16()
+        error_message: str | None = string(default=None, nullable=ALWAYS)
+        active_producers: list[DescribeProducersResponse.ProducerState] = array()
+
+    @struct
+    class TopicResponse(Message):
+        name: str = string()
+        partitions: list[DescribeProducersResponse.PartitionResponse] = array()
+
+    throttle_time_ms: int = int32()
+    topics: list[TopicResponse] = array()

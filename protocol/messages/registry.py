@@ -1,0 +1,111 @@
+"""Which class is the request or response of an API key: one table of files, each imported when it is first asked for.
+
+request_class(ApiKey.FETCH)     protocol.messages.fetch.FetchRequest
+codec_versions(ApiKey.FETCH)    Versions(0, 17): what the codec reads and writes, which is more than a broker serves
+message_class("OffsetCommitKey")    by the name in Kafka's specification, headers and coordinator records too
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Message, Versions
+
+_FILES: dict[str, tuple[ApiKey, ...]] = {
+    "produce": (ApiKey.PRODUCE,),
+    "fetch": (ApiKey.FETCH,),
+    "list_offsets": (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH),
+    "metadata": (ApiKey.METADATA,),
+    "replica_control": (
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+    ),
+    "offsets": (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE),
+    "find_coordinator": (ApiKey.FIND_COORDINATOR,),
+    "groups": (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP),
+    "group_admin": (ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS),
+    "sasl": (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+    "api_versions": (ApiKey.API_VERSIONS,),
+    "topics": (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS),
+    "delete_records": (ApiKey.DELETE_RECORDS,),
+    "producers": (ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS),
+    "transactions": (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+    ),
+    "acls": (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
+    "configs": (ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    "log_dirs": (ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS),
+    "delegation_tokens": (
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ),
+    "reassignments": (
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ),
+    "client_quotas": (ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
+    "scram": (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+    "cluster": (ApiKey.DESCRIBE_CLUSTER,),
+}
+_FILE_OF_KEY = {key: file for file, keys in _FILES.items() for key in keys}
+
+_FILE_OF_NAME = {
+    "RequestHeader": "headers",
+    "ResponseHeader": "headers",
+}
+
+API_KEYS = tuple(sorted(_FILE_OF_KEY))
+"""The keys whose requests and responses the codec knows, ascending."""
+
+
+def request_class(api_key: int) -> type[Message]:
+    """KeyError for a key that the codec does not know."""
+    return _api_class(api_key, "Request")
+
+
+def response_class(api_key: int) -> type[Message]:
+    """KeyError for a key that the codec does not know."""
+    return _api_class(api_key, "Response")
+
+
+def codec_versions(api_key: int) -> Versions:
+    return request_class(api_key).__schema__.versions
+
+
+def message_class(name: str) -> type[Message]:
+    """The message of this name in Kafka's specifications; KeyError for one that the codec does not know."""
+    if name in _FILE_OF_NAME:
+        return _load(_FILE_OF_NAME[name], name)
+    for suffix, find in (("Request", request_class), ("Response", response_class)):
+        if name.endswith(suffix):
+            for key in API_KEYS:
+                if key.api_name == name.removesuffix(suffix):
+                    return find(key)
+    raise KeyError(name)
+
+
+@cache
+def _api_class(api_key: int, suffix: str) -> type[Message]:
+    key = ApiKey(api_key) if api_key in _FILE_OF_KEY else None
+    if key is None:
+        raise KeyError(api_key)
+    return _load(_FILE_OF_KEY[key], key.api_name + suffix)
+
+
+def _load(file: str, name: str) -> type[Message]:
+    found: type[Message] = getattr(import_module(f"protocol.messages.{file}"), name)
+    return found

@@ -1,0 +1,65 @@
+"""Keys and values of `__consumer_offsets` for share groups of KIP-932, behind an int16 version."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from protocol.schema import ALWAYS, Message, array, int32, message, string, struct, uuid
+
+
+@message(kind="data", versions=(9, 9))
+class ShareGroupPartitionMetadataKey(Message):
+    """The topics that a share group subscribes to (version 9)."""
+
+    group_id: str = string()
+
+
+@message(kind="data", versions=(0, 0), flexible=0)
+class ShareGroupPartitionMetadataValue(Message):
+    """Those topics with partitions and racks."""
+
+    @struct
+    class TopicPartitionsInfo(Message):
+        topic_id: UUID = uuid()
+        topic_name: str = string()
+        partitions: list[int] = array(int32)
+
+    @struct
+    class TopicInfo(Message):
+        topic_id: UUID = uuid()
+        topic_name: str = string()
+
+    initialized_topics: list[TopicPartitionsInfo] = array()
+    deleting_topics: list[TopicInfo] = array()
+
+
+@message(kind="data", versions=(10, 10))
+class ShareGroupMemberMetadataKey(Message):
+    """A member of a share group (version 10)."""
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+@message(kind="data", versions=(0, 0), flexible=0)
+class ShareGroupMemberMetadataValue(Message):
+    """What the member subscribes to."""
+
+    rack_id: str | None = string(nullable=ALWAYS)
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+
+
+@message(kind="data", versions=(11, 11))
+class ShareGroupMetadataKey(Message):
+    """A share group (version 11)."""
+
+    group_id: str = string()
+
+
+@message(kind="data", versions=(0, 0), flexible=0)
+class ShareGroupMetadataValue(Message):
+    """The group's epoch."""
+
+    epoch: int = int32()

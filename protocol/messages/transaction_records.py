@@ -1,0 +1,30 @@
+"""Keys and values of `__transaction_state`, behind an int16 version."""
+
+from __future__ import annotations
+
+from protocol.schema import ALWAYS, Message, array, int8, int16, int32, int64, message, string, struct
+
+
+@message(kind="data", versions=(0, 0))
+class TransactionLogKey(Message):
+    """A transactional id."""
+
+    transactional_id: str = string()
+
+
+@message(kind="data", versions=(0, 1), flexible=1)
+class TransactionLogValue(Message):
+    """The state of a transaction: producer, timeout in ms, status code, partitions, times in ms since 1970."""
+
+    @struct
+    class PartitionsSchema(Message):
+        topic: str = string()
+        partition_ids: list[int] = array(int32)
+
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[PartitionsSchema] | None = array(nullable=ALWAYS)
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()

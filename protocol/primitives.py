@@ -1,0 +1,195 @@
+"""Kafka's primitive types where a `struct` format does not do: varints, text, uuids, tagged fields.
+
+Compiled readers and writers (`protocol.compiler`) handle the common case inline and call these for the rest. Reading
+functions take the bytes and a position and return the value and the next position; they raise `MalformedMessage`, or
+`IndexError` where the bytes end too early (a compiled reader turns that into `MalformedMessage`).
+
+Leniencies of Kafka's own reader, kept: overlong varints up to their five or ten bytes, bits beyond the 32nd or 64th
+dropped, a negative length taken for null, bad UTF-8 read as U+FFFD (a surrogate as one, not three).
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import struct
+from functools import lru_cache
+from uuid import UUID, SafeUUID
+
+from protocol.errors import MalformedMessage
+
+TEXT_ERRORS = "kafka-replace"
+LONGEST_STRING = 32767
+struct_error = struct.error
+
+
+# Varints
+
+
+def continue_unsigned_varint(data: bytes, position: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte, above 127, was read; the result is a signed 32-bit number."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            return _signed(value, 32), position
+    raise MalformedMessage(f"a varint of more than 5 bytes before byte {position}")
+
+
+def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned 32-bit varint, as a signed number: above 2**31 - 1 it is negative."""
+    first = data[position]
+    return (first, position + 1) if first < 128 else continue_unsigned_varint(data, position + 1, first)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A ZigZag varint of 32 bits."""
+    value, position = read_unsigned_varint(data, position)
+    value &= 0xFFFFFFFF
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """A ZigZag varint of 64 bits."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            value &= 0xFFFFFFFFFFFFFFFF
+            return (value >> 1) ^ -(value & 1), position
+    raise MalformedMessage(f"a varint of more than 10 bytes before byte {position}")
+
+
+def unsigned_varint(value: int) -> bytes:
+    """A number of 0 to 2**32 - 1."""
+    if value < 128:
+        return bytes((value,))
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def varint(value: int) -> bytes:
+    """A signed number of 32 bits, ZigZag."""
+    return unsigned_varint((value << 1) ^ (value >> 31))
+
+
+def varlong(value: int) -> bytes:
+    """A signed number of 64 bits, ZigZag."""
+    return unsigned_varint((value << 1) ^ (value >> 63))
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+# Text and lengths
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """One U+FFFD for what Java replaces at once: Python would take a surrogate's three bytes for three errors."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    start, data = error.start, error.object
+    if data[start] == 0xED and 0xA0 <= data[start + 1 : start + 2][-1:].ljust(1, b"\0")[0] <= 0xBF:
+        third = data[start + 2 : start + 3]
+        return "\ufffd", start + (3 if third and third[0] & 0xC0 == 0x80 else 2)
+    return "\ufffd", error.end
+
+
+codecs.register_error(TEXT_ERRORS, _replace_as_java)
+
+
+def continue_string_length(data: bytes, position: int, first: int) -> tuple[int, int]:
+    """Like `continue_unsigned_varint`, for the length + 1 of a compact string."""
+    length, position = continue_unsigned_varint(data, position, first)
+    if length > LONGEST_STRING + 1:
+        raise MalformedMessage(f"a string of {length - 1} bytes before byte {position}; {LONGEST_STRING} are allowed")
+    return length, position
+
+
+def string_length(length: int) -> bytes:
+    """The length + 1 of a compact string; ValueError above 32767 bytes."""
+    if length > LONGEST_STRING + 1:
+        raise ValueError(f"a string of {length - 1} bytes; {LONGEST_STRING} are allowed")
+    return unsigned_varint(length)
+
+
+# Uuids
+
+
+@lru_cache(maxsize=4096)
+def read_uuid(data: bytes) -> UUID:
+    """The uuid of 16 bytes; the same object for the same bytes while it is remembered."""
+    value = object.__new__(UUID)
+    object.__setattr__(value, "int", int.from_bytes(data, "big"))
+    object.__setattr__(value, "is_safe", SafeUUID.unknown)
+    return value
+
+
+def uuid_text(value: UUID) -> str:
+    """Kafka's text of a uuid: URL-safe base64 in 22 characters."""
+    return base64.urlsafe_b64encode(value.bytes)[:22].decode("ascii")
+
+
+def uuid_from_text(text: str) -> UUID:
+    """The uuid of Kafka's 22 characters (up to 24 with padding); ValueError for anything else."""
+    stripped = text.rstrip("=")
+    try:
+        decoded = base64.b64decode(stripped + "==", altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a uuid in base64") from error
+    if len(stripped) != 22 or len(decoded) != 16:
+        raise ValueError(f"{text!r} is not a uuid in base64: 22 characters are expected")
+    return UUID(bytes=decoded)
+
+
+def uuid_hash(value: UUID) -> int:
+    """Java's hash code of a Kafka uuid, a signed 32-bit number."""
+    folded = (value.int >> 64) ^ (value.int & 0xFFFFFFFFFFFFFFFF)
+    return _signed((folded >> 32) ^ folded, 32)
+
+
+# Tagged fields
+
+
+def read_unknown_tags(data: bytes, position: int, count: int) -> tuple[list[tuple[int, bytes]], int]:
+    """The tag section of a structure that knows no tags, after the first byte `count` of its count."""
+    if count > 127:
+        count, position = continue_unsigned_varint(data, position, count)
+    unknown = []
+    for _ in range(count):
+        tag, position = read_unsigned_varint(data, position)
+        value, position = read_tag_value(data, position)
+        unknown.append((tag & 0xFFFFFFFF, value))
+    return unknown, position
+
+
+def read_tag_value(data: bytes, position: int) -> tuple[bytes, int]:
+    """The size and bytes of an unknown tagged field."""
+    size, position = read_unsigned_varint(data, position)
+    if not 0 <= size <= len(data) - position:
+        raise MalformedMessage(f"a tagged field of {size} bytes at byte {position}; {len(data) - position} are left")
+    return data[position : position + size], position + size
+
+
+def tag_section(known: list[tuple[int, bytes]], unknown: list[tuple[int, bytes]] | None) -> bytes:
+    """Count, then tag, size and value of each, ascending; ValueError where unknown tags repeat or are out of order."""
+    fields = known
+    if unknown:
+        tags = [tag for tag, _ in unknown]
+        fields = sorted(known + unknown, key=lambda field: field[0])
+        if tags != sorted(tags) or len({tag for tag, _ in fields}) < len(fields):
+            raise ValueError(f"unknown tagged fields must ascend and not repeat: {tags}")
+    parts = [unsigned_varint(len(fields))]
+    for tag, value in fields:
+        parts += (unsigned_varint(tag), unsigned_varint(len(value)), value)
+    return b"".join(parts)

@@ -1,0 +1,279 @@
+"""The source of a reader: one function that builds the message from bytes and a position, without a loop over fields.
+
+How bounds are kept: (A) fixed fields raise `struct.error` or `IndexError` past the end; (B) slices past the end come
+out short, but the position goes on: the next fixed field raises, or the check at the very end; (C) a count is
+compared with the bytes that are left before anything is built. So no cut passes, and memory stays in proportion to the
+bytes received.
+
+In the source: `p` is the position, `end` the length of the data, `n` a length or count, `q` the end of a slice, `t` the
+first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from protocol import primitives
+from protocol.errors import MalformedMessage
+from protocol.schema import FIXED, Field, Message
+from protocol.source_lines import SourceLines
+
+
+def _cut_short(title: str, position: int, end: int) -> MalformedMessage:
+    return MalformedMessage(f"{title}: ends at byte {end}, inside what begins before byte {position + 1}")
+
+
+def _null(where: str, position: int) -> MalformedMessage:
+    return MalformedMessage(f"{where}: null before byte {position}, where none is allowed")
+
+
+def _too_many(where: str, count: int, left: int) -> MalformedMessage:
+    return MalformedMessage(f"{where}: {count} elements in the {left} bytes that are left")
+
+
+def _wrong_tag(where: str, tag: int) -> MalformedMessage:
+    return MalformedMessage(f"{where}: tag {tag} belongs to other versions")
+
+
+class ReaderSource(SourceLines):
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
+        self.unpacked: list[str] = []
+        self.names |= {
+            "new": object.__new__,
+            "unpack_from": struct.unpack_from,
+            "long_varint": primitives.continue_unsigned_varint,
+            "long_string": primitives.continue_string_length,
+            "read_uuid": primitives.read_uuid,
+            "read_varint": primitives.read_unsigned_varint,
+            "read_tags": primitives.read_unknown_tags,
+            "read_tag_value": primitives.read_tag_value,
+            "struct_error": struct.error,
+            "cut_short": _cut_short,
+            "null": _null,
+            "too_many": _too_many,
+            "wrong_tag": _wrong_tag,
+        }
+
+    def source(self) -> str:
+        with self.block("def reader(data, p):"):
+            self.add("end = len(data)")
+            with self.block("try:"):
+                self.structure(self.cls, 0, self.title)
+                self.flush()
+            with self.block("except (struct_error, IndexError):"):
+                self.add(f"raise cut_short({self.title!r}, p, end) from None")
+            with self.block("if p > end:"):
+                self.add(f"raise cut_short({self.title!r}, p, end)")
+            self.add("return o0, p")
+        return "\n".join([*self.functions, *self.lines, ""])
+
+    def structure(self, cls: type[Message], depth: int, where: str) -> None:
+        """Builds an object of `cls` in the variable `o<depth>`."""
+        fields = cls.__schema__.fields
+        target = f"o{depth}"
+        self.flush()
+        self.add(f"{target} = new({self.name_of('class_', cls)})")
+        self.defaults([field for field in fields if not field.is_plain_in(self.version)], target)
+        for field in cls.__schema__.plain_fields(self.version):
+            self.field(field, f"{target}.{field.attribute}", depth, f"{where} {field.name}")
+        if self.flexible:
+            self.tag_section(cls, target, where)
+        else:
+            self.add(f"{target}.unknown_tagged_fields = None")
+
+    def defaults(self, fields: list[Field], target: str) -> None:
+        for field in fields:
+            if field.type == "array" and field.default is not None:
+                value = "[]"
+            elif field.type == "struct" and field.default is not None:
+                value = f"{self.name_of('class_', field.structure)}()"
+            elif field.type == "uuid":
+                value = self.name_of("uuid_", field.default)
+            else:
+                value = repr(field.default)
+            self.add(f"{target}.{field.attribute} = {value}")
+
+    # Runs of fixed fields
+
+    def fixed(self, code: str, target: str, conversion: str = "") -> None:
+        self.run.append((code, target))
+        if conversion:
+            self.unpacked.append(conversion)
+
+    def flush(self) -> None:
+        run, self.run = self.run, []
+        conversions, self.unpacked = self.unpacked, []
+        if not run:
+            return
+        codes = "".join(code for code, _ in run)
+        if codes == "B":
+            self.add(f"{run[0][1]} = data[p]")
+        elif codes == "?":
+            self.add(f"{run[0][1]} = data[p] != 0")
+        else:
+            targets = ", ".join(target for _, target in run) + ("," if len(run) == 1 else "")
+            self.add(f"{targets} = {self.packing(codes, 'unpack_from')}(data, p)")
+        self.add(f"p += {struct.calcsize('>' + codes)}")
+        for conversion in conversions:
+            self.add(conversion)
+
+    # Fields
+
+    def field(self, field: Field, target: str, depth: int, where: str) -> None:
+        kind = field.type
+        if kind in FIXED:
+            self.fixed_field(kind, target)
+        elif kind == "string":
+            self.text(target, self.is_compact(field), self.version in field.nullable, where)
+        elif kind == "array":
+            self.array(field, target, depth, where)
+        elif kind == "struct":
+            self.single_structure(field, target, depth, where)
+        else:
+            self.buffer(target, self.is_compact(field), self.version in field.nullable, where)
+
+    def fixed_field(self, kind: str, target: str) -> None:
+        if kind == "uuid":
+            self.fixed("16s", f"u{len(self.unpacked)}", f"{target} = read_uuid(u{len(self.unpacked)})")
+        else:
+            self.fixed(FIXED[kind][0], target)
+
+    def text(self, target: str, compact: bool, nullable: bool, where: str) -> None:
+        long_length = "long_string" if compact else ""
+        slice_ = f'data[p:q].decode("utf-8", "{primitives.TEXT_ERRORS}")'
+        self.sliced(target, "B" if compact else "h", long_length, nullable, where, slice_)
+
+    def buffer(self, target: str, compact: bool, nullable: bool, where: str) -> None:
+        long_length = "long_varint" if compact else ""
+        self.sliced(target, "B" if compact else "i", long_length, nullable, where, "data[p:q]")
+
+    def sliced(self, target: str, code: str, long_length: str, nullable: bool, where: str, slice_: str) -> None:
+        """A length, and then as many bytes; the length of a compact form is one more than the bytes."""
+        self.length(code, long_length)
+        null, length = ("n < 1", "n - 1") if long_length else ("n < 0", "n")
+        with self.block(f"if {null}:"):
+            self.add(f"{target} = None" if nullable else f"raise null({where!r}, p)")
+        lines = [f"q = p + {length}", f"{target} = {slice_}", "p = q"]
+        if nullable:
+            with self.block("else:"):
+                for line in lines:
+                    self.add(line)
+        else:
+            for line in lines:
+                self.add(line)
+
+    def length(self, code: str, long_length: str) -> None:
+        self.fixed(code, "n")
+        self.flush()
+        if long_length:
+            with self.block("if n > 127:"):
+                self.add(f"n, p = {long_length}(data, p, n)")
+
+    def array(self, field: Field, target: str, depth: int, where: str) -> None:
+        compact = self.is_compact(field)
+        self.length("B" if compact else "i", "long_varint" if compact else "")
+        if compact:
+            self.add("n -= 1")
+        with self.block("if n > 0:"):
+            with self.block("if n > end - p:"):
+                self.add(f"raise too_many({where!r}, n, end - p)")
+            self.elements(field, target, depth, f"{where}[]", compact)
+        with self.block("elif n == 0:"):
+            self.add(f"{target} = []")
+        with self.block("else:"):
+            self.add(f"{target} = None" if self.version in field.nullable else f"raise null({where!r}, p)")
+
+    def elements(self, field: Field, target: str, depth: int, where: str, compact: bool) -> None:
+        """At least one element, `n` in all."""
+        kind = field.element or ""
+        if kind == "uuid":
+            self.add("q = p + n * 16")
+            self.add(f"{target} = [read_uuid(data[i : i + 16]) for i in range(p, q, 16)]")
+            self.add("p = q")
+        elif kind in FIXED:
+            code, width = FIXED[kind]
+            self.add(f"{target} = list(unpack_from(f'>{{n}}{code}', data, p))")
+            self.add(f"p += n * {width}" if width > 1 else "p += n")
+        else:
+            elements, element = f"v{depth + 1}", f"o{depth + 1}"
+            self.add(f"{target} = {elements} = []")
+            with self.block("for _ in range(n):"):
+                if kind == "struct":
+                    self.structure(field.structure, depth + 1, where)
+                else:
+                    self.element(kind, element, compact, where)
+                self.flush()
+                self.add(f"{elements}.append({element})")
+
+    def element(self, kind: str, target: str, compact: bool, where: str) -> None:
+        if kind == "string":
+            self.text(target, compact, False, where)
+        else:
+            self.buffer(target, compact, False, where)
+
+    def single_structure(self, field: Field, target: str, depth: int, where: str, tagged: bool = False) -> None:
+        """A structure; where it may be null an int8 stands before it, or a varint in a tagged field."""
+        if self.version not in field.nullable:
+            self.placed_structure(field, target, depth, where)
+            return
+        self.length("B" if tagged else "b", "long_varint" if tagged else "")
+        with self.block("if n < 1:" if tagged else "if n < 0:"):
+            self.add(f"{target} = None")
+        with self.block("else:"):
+            self.placed_structure(field, target, depth, where)
+
+    def placed_structure(self, field: Field, target: str, depth: int, where: str) -> None:
+        self.structure(field.structure, depth + 1, where)
+        self.flush()
+        self.add(f"{target} = o{depth + 1}")
+
+    # Tagged fields
+
+    def tag_section(self, cls: type[Message], target: str, where: str) -> None:
+        self.fixed("B", "t")
+        self.flush()
+        with self.block("if t:"):
+            if any(field.tag is not None for field in cls.__schema__.fields):
+                name = f"read_tags_{cls.__name__}"
+                if name not in self.names:
+                    self.names[name] = None
+                    self.tag_function(name, cls, where)
+                self.add(f"p = {name}({target}, data, p, t, end)")
+            else:
+                self.add(f"{target}.unknown_tagged_fields, p = read_tags(data, p, t)")
+        with self.block("else:"):
+            self.add(f"{target}.unknown_tagged_fields = None")
+
+    def tag_function(self, name: str, cls: type[Message], where: str) -> None:
+        """A function of its own reads the tagged fields, for most structures have none."""
+        with self.function(f"def {name}(o0, data, p, n, end):"):
+            self.add("unknown = []")
+            with self.block("if n > 127:"):
+                self.add("n, p = long_varint(data, p, n)")
+            with self.block("for _ in range(n):"):
+                self.add("tag, p = read_varint(data, p)")
+                keyword = "if"
+                for field in cls.__schema__.fields:
+                    if field.tag is not None:
+                        with self.block(f"{keyword} tag == {field.tag}:"):
+                            self.tagged_field(field, f"{where} {field.name}")
+                        keyword = "elif"
+                with self.block("else:"):
+                    self.add("value, p = read_tag_value(data, p)")
+                    self.add("unknown.append((tag & 0xFFFFFFFF, value))")
+            self.add("o0.unknown_tagged_fields = unknown or None")
+            self.add("return p")
+
+    def tagged_field(self, field: Field, where: str) -> None:
+        """The size before the value is read and not looked at, as in Kafka."""
+        if not field.is_tagged_in(self.version):
+            self.add(f"raise wrong_tag({where!r}, {field.tag})")
+            return
+        self.add("size, p = read_varint(data, p)")
+        target = f"o0.{field.attribute}"
+        if field.type == "struct":
+            self.single_structure(field, target, 0, where, tagged=True)
+        else:
+            self.field(field, target, 0, where)
+        self.flush()

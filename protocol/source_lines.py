@@ -1,0 +1,72 @@
+"""What the makers of readers and writers share: indented lines, names of the compiled function, runs of fixed fields.
+
+A run is a row of neighbours of fixed width. It is gathered while fields are visited and becomes one call of a
+precompiled `struct.Struct` when something of variable width follows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from protocol.schema import Field, Message
+
+
+class SourceLines:
+    """Lines of a function in the making, and the objects that it will know by name."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = version in cls.__schema__.flexible
+        self.title = f"{cls.__schema__.name} v{version}"
+        self.names: dict[str, Any] = {"__name__": "protocol.compiled"}
+        self.lines: list[str] = []
+        self.functions: list[str] = []
+        self.indentation = ""
+        self.run: list[tuple[str, str]] = []
+
+    def add(self, line: str) -> None:
+        self.lines.append(self.indentation + line)
+
+    @contextmanager
+    def block(self, line: str) -> Iterator[None]:
+        """`line` opens a block that ends with the context."""
+        self.add(line)
+        self.indentation += "    "
+        yield
+        self.indentation = self.indentation[:-4]
+
+    @contextmanager
+    def function(self, line: str) -> Iterator[None]:
+        """Gathers a function of its own, to stand before the main one."""
+        saved = self.lines, self.indentation, self.run
+        self.lines, self.indentation, self.run = [], "", []
+        with self.block(line):
+            yield
+        self.functions += self.lines
+        self.lines, self.indentation, self.run = saved
+
+    def name_of(self, prefix: str, value: object) -> str:
+        """A name under which the compiled code finds this object: one name for one object."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def packing(self, codes: str, method: str) -> str:
+        """The name of `pack` or `unpack_from` of this struct format."""
+        name = f"{method}_{codes.replace('?', 'bool')}"
+        if name not in self.names:
+            self.names[name] = getattr(struct.Struct(">" + codes), method)
+        return name
+
+    def is_compact(self, field: Field) -> bool:
+        return self.flexible and field.flexible
+
+    def source(self) -> str:
+        raise NotImplementedError
