@@ -1,0 +1,41 @@
+"""How many requests ended by their time-out: plain counts, bumped here and read by the metrics exporter.
+
+Kafka: DelayedProduceMetrics (in all and by partition), DelayedFetchMetrics (followers' and consumers'),
+DelayedDeleteRecordsMetrics (in all).
+"""
+
+from protocol.topic_partition import TopicPartition
+
+
+class PartitionExpirations:
+    """Time-outs counted by the partitions that were still pending. `total` goes on when a partition is forgotten."""
+
+    __slots__ = ("by_partition", "total")
+
+    def __init__(self) -> None:
+        self.total: int = 0
+        self.by_partition: dict[TopicPartition, int] = {}
+
+    def record(self, topic_partition: TopicPartition) -> None:
+        self.total += 1
+        self.by_partition[topic_partition] = self.by_partition.get(topic_partition, 0) + 1
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition was deleted."""
+        self.by_partition.pop(topic_partition, None)
+
+
+class FetchExpirations:
+    """Time-outs of fetches."""
+
+    __slots__ = ("consumer", "follower")
+
+    def __init__(self) -> None:
+        self.consumer: int = 0
+        self.follower: int = 0
+
+    def record(self, is_from_follower: bool) -> None:
+        if is_from_follower:
+            self.follower += 1
+        else:
+            self.consumer += 1

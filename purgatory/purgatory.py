@@ -1,0 +1,372 @@
+"""DelayedOperationPurgatory: where requests wait that cannot be answered yet.
+
+    try_complete_else_watch(operation, keys)   tries it; parks it under every key and in the timer if it must wait
+    completions.add(purgatory, key)            something happened to the key; its operations are tried after the
+    handler check_and_complete(key)                    the same at once, for callers with nothing on the stack
+    cancel_for_key(key)                        forgets a key's operations without completing them
+
+**What is counted.** `watched` entries over all lists (Kafka's PurgatorySize: an operation counts once per key,
+completed ones as long as they are not purged), `delayed` operations that wait (NumDelayedOperations), `completed` by
+an event after they waited, `expired` by their time-out.
+
+**Purging.** Completed operations stay in the lists of keys to which nothing happens. `dead` is the exact number of
+operations that are completed and still watched; when it exceeds `purge_interval`, a pass through all lists starts, a
+bounded number of entries per step (CompletionQueue, C). A pass looks at every entry, so a purgatory of a million
+waiting operations must not make one for every thousand that complete: the next pass waits until a sixteenth of what
+the last one looked at is dead. At most about 6 % of the entries are therefore dead for long.
+
+**Order.** One key's operations are tried oldest first. Nothing here is thread-safe; everything runs on the loop's
+thread. Kafka: DelayedOperationPurgatory, without its shards, locks and last second try
+(docs/decisions/one-thread-purgatory.md).
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+from mypy_extensions import i64
+
+from purgatory.completion_queue import CompletionQueue, KeyedOperations, log_failure
+from purgatory.delayed_operation import DelayedOperation
+from purgatory.watchers import Watchers
+from timer.clock import Clock
+from timer.system_timer import SystemTimer
+
+DEFAULT_PURGE_INTERVAL: Final = 1000
+ENTRIES_PER_DEAD: Final = 16
+WITHOUT_LIMIT: Final = 1 << 62
+
+
+class WaitingOperation(NamedTuple):
+    """A row of `waiting()`. Times are of the purgatory's clock (monotonic milliseconds)."""
+
+    operation: DelayedOperation
+    keys: tuple[Hashable, ...]
+    age_ms: int
+    deadline_ms: int
+
+
+class DelayedOperationPurgatory(KeyedOperations):
+    """Parked operations by key.
+
+    `name` is what metrics call it (Kafka: Produce, Fetch, DeleteRecords). The timer may serve other purgatories as
+    well. `purge_interval`, in operations, is Kafka's setting `*.purgatory.purge.interval.requests`.
+    """
+
+    __slots__ = (
+        "_by_key",
+        "_closed",
+        "_lists",
+        "_pass_position",
+        "_pass_seen",
+        "_purge_cursor",
+        "_purge_threshold",
+        "clock",
+        "completed",
+        "completions",
+        "dead",
+        "delayed",
+        "expired",
+        "name",
+        "purge_interval",
+        "timer",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        timer: SystemTimer,
+        clock: Clock,
+        completions: CompletionQueue,
+        purge_interval: int = DEFAULT_PURGE_INTERVAL,
+    ) -> None:
+        self.name = name
+        self.timer = timer
+        self.clock = clock
+        self.completions = completions
+        self.purge_interval: i64 = purge_interval
+        self.watched: i64 = 0
+        self.delayed: i64 = 0
+        self.completed: i64 = 0
+        self.expired: i64 = 0
+        self.dead: i64 = 0
+        self._by_key: dict[Hashable, Watchers] = {}
+        self._lists: list[Watchers] = []
+        self._purge_cursor: i64 = -1
+        self._pass_position: i64 = 0
+        self._pass_seen: i64 = 0
+        self._purge_threshold: i64 = purge_interval
+        self._closed: bool = False
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
+        """True if the operation completed at once; otherwise it is parked under all of `keys` until its time-out.
+
+        One try is enough: nothing can happen between it and the parking. Raises ValueError without keys, since
+        nothing but the time-out could ever complete such an operation. After `shutdown` nothing waits: it is
+        completed as it is.
+        """
+        if not keys:
+            raise ValueError("an operation that waits needs a key that can wake it")
+        if operation.try_complete():
+            return True
+        if operation.is_completed:
+            return False
+        if self._closed:
+            return operation.force_complete()
+        by_key = self._by_key
+        for key in keys:
+            watchers = by_key.get(key)
+            if watchers is None:
+                watchers = self._new_list(key)
+            watchers.operations.append(operation)
+        count: i64 = len(keys)
+        operation.watch_keys = keys
+        operation.watched_by = count
+        operation.owner = self
+        self.watched += count
+        self.delayed += 1
+        self.timer.add(operation)
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Try all operations of the key now; returns how many completed.
+
+        From inside one of this key's operations it returns 0 and leaves the work to the completion queue.
+        """
+        watchers = self._by_key.get(key)
+        if watchers is None:
+            return 0
+        if watchers.is_tried:
+            self.completions.add(self, key)
+            return 0
+        watchers.completed = 0
+        watchers.start_pass()
+        self._try_pass(watchers, WITHOUT_LIMIT)
+        return watchers.completed
+
+    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
+        """Forget the key's list and take its operations out of the timer, without completing them. Returns those.
+
+        Another key may still complete such an operation, if it has one.
+        """
+        watchers = self._by_key.get(key)
+        if watchers is None:
+            return []
+        cancelled: list[DelayedOperation] = []
+        for operation in self._forget_list(watchers):
+            if not operation.is_completed:
+                operation.cancel()
+                cancelled.append(operation)
+                if not operation.is_cancelled:
+                    operation.is_cancelled = True
+                    self.delayed -= 1
+        return cancelled
+
+    def waiting(self) -> list[WaitingOperation]:
+        """Every operation that waits, the longest-waiting first, with its keys, age and deadline."""
+        now_ms = self.clock.now_ms()
+        found: dict[int, WaitingOperation] = {}
+        for watchers in self._lists:
+            for operation in watchers.operations:
+                if not (operation.is_completed or operation.is_cancelled or id(operation) in found):
+                    deadline_ms: int = operation.expiration_ms
+                    age_ms: int = now_ms - (operation.expiration_ms - operation.delay_ms)
+                    keys = tuple(operation.watch_keys)
+                    found[id(operation)] = WaitingOperation(operation, keys, age_ms, deadline_ms)
+        return sorted(found.values(), key=age_of, reverse=True)
+
+    @property
+    def watched_keys(self) -> int:
+        """How many keys have a list. One that became empty is gone."""
+        return len(self._by_key)
+
+    def shutdown(self) -> None:
+        """Complete everything that waits, as it stands, and let nothing wait any more."""
+        self._closed = True
+        for row in self.waiting():
+            try:
+                row.operation.force_complete()
+            except Exception:
+                log_failure("completion_failed", row.operation)
+        for watchers in list(self._lists):
+            self._forget_list(watchers)
+
+    # What the operations tell
+
+    def operation_completed(self, operation: DelayedOperation) -> None:
+        if operation.is_expired:
+            self.expired += 1
+        elif not operation.is_abandoned:
+            self.completed += 1
+        if not operation.is_cancelled:
+            self.delayed -= 1
+        if operation.watched_by > 0:
+            self.dead += 1
+            if self.dead > self._purge_threshold and self._purge_cursor < 0:
+                self._start_purge()
+
+    def operation_timed_out(self, operation: DelayedOperation) -> None:
+        self.completions.add_expired(operation)
+
+    # What the completion queue asks
+
+    def note_event(self, key: Hashable) -> bool:
+        watchers = self._by_key.get(key)
+        if watchers is None:
+            return False
+        if watchers.position > 0:
+            watchers.again = True
+        return True
+
+    def complete_some(self, key: Hashable, budget: i64) -> i64:
+        watchers = self._by_key.get(key)
+        if watchers is None:
+            return budget
+        if watchers.position == 0:
+            watchers.start_pass()
+        return self._try_pass(watchers, budget)
+
+    def has_more(self, key: Hashable) -> bool:
+        watchers = self._by_key.get(key)
+        return watchers is not None and (watchers.position > 0 or watchers.again)
+
+    def purge_some(self, budget: i64) -> bool:
+        while budget > 0 and self._purge_cursor >= 0:
+            if self._purge_cursor < len(self._lists):
+                budget -= self._purge_list(self._lists[self._purge_cursor], budget)
+            else:
+                self._next_to_purge(len(self._lists))
+        return self._purge_cursor >= 0
+
+    # Lists and entries
+
+    def _new_list(self, key: Hashable) -> Watchers:
+        watchers = Watchers(key, len(self._lists))
+        self._lists.append(watchers)
+        self._by_key[key] = watchers
+        return watchers
+
+    def _remove_list(self, watchers: Watchers) -> None:
+        """Take out a list; the last one takes its place, so that this costs the same however many there are."""
+        watchers.is_removed = True
+        del self._by_key[watchers.key]
+        last = self._lists.pop()
+        if last is not watchers:
+            last.index = watchers.index
+            self._lists[last.index] = last
+        if watchers.index == self._purge_cursor:
+            self._pass_position = 0
+
+    def _forget_list(self, watchers: Watchers) -> list[DelayedOperation]:
+        """Take out a list with all its entries, even while one of its operations is tried. Returns what stood in it."""
+        operations = watchers.operations
+        if watchers.is_tried:
+            del operations[watchers.hole_start : watchers.hole_end]
+        self._remove_list(watchers)
+        for operation in operations:
+            self._drop_entry(operation)
+        return operations
+
+    def _drop_entry(self, operation: DelayedOperation) -> None:
+        self.watched -= 1
+        operation.watched_by -= 1
+        if operation.watched_by == 0 and operation.is_completed:
+            self.dead -= 1
+
+    def _try_pass(self, watchers: Watchers, budget: i64) -> i64:
+        """Go on with the pass until its end or that of the budget, and begin another if the key's state has changed."""
+        watchers.is_tried = True
+        try:
+            budget = self._try_entries(watchers, budget)
+            while watchers.again and budget > 0:
+                watchers.start_pass()
+                budget = self._try_entries(watchers, budget)
+        finally:
+            watchers.is_tried = False
+        if not watchers.is_removed and not watchers.operations:
+            self._remove_list(watchers)
+        return budget
+
+    def _try_entries(self, watchers: Watchers, budget: i64) -> i64:
+        operations = watchers.operations
+        read: i64 = watchers.position
+        write: i64 = read
+        while read < watchers.stop and budget > 0:
+            operation = operations[read]
+            budget -= 1
+            is_completed = operation.is_completed
+            if not is_completed:
+                budget -= len(operation.watch_keys) - 1
+                watchers.hole_start = write
+                watchers.hole_end = read
+                is_completed = try_operation(operation)
+                if watchers.is_removed:
+                    return budget
+                if is_completed:
+                    watchers.completed += 1
+            read += 1
+            if is_completed:
+                self._drop_entry(operation)
+            else:
+                operations[write] = operation
+                write += 1
+        if write < read:
+            del operations[write:read]
+            watchers.stop -= read - write
+        watchers.position = write if write < watchers.stop else 0
+        return budget
+
+    # Purging
+
+    def _start_purge(self) -> None:
+        self._pass_seen = 0
+        self._next_to_purge(len(self._lists))
+        self.completions.add_purge(self)
+
+    def _next_to_purge(self, cursor: i64) -> None:
+        """Go on with the list before this one. The pass runs from the last to the first: no list moves ahead of it."""
+        self._pass_position = 0
+        self._purge_cursor = cursor - 1
+        if self._purge_cursor < 0:
+            self._purge_threshold = max(self.purge_interval, self._pass_seen // ENTRIES_PER_DEAD)
+
+    def _purge_list(self, watchers: Watchers, budget: i64) -> i64:
+        """Drop what is completed, looking at no more than `budget` entries; returns how many were looked at, or 1."""
+        if watchers.is_tried or watchers.position > 0:
+            self._next_to_purge(self._purge_cursor)
+            return 1
+        operations = watchers.operations
+        start: i64 = self._pass_position
+        stop: i64 = min(len(operations), start + budget)
+        read: i64 = start
+        write: i64 = start
+        while read < stop:
+            operation = operations[read]
+            read += 1
+            if operation.is_completed:
+                self._drop_entry(operation)
+            else:
+                operations[write] = operation
+                write += 1
+        if write < read:
+            del operations[write:read]
+        self._pass_seen += read - start
+        self._pass_position = write
+        if write >= len(operations):
+            self._next_to_purge(self._purge_cursor)
+            if not operations:
+                self._remove_list(watchers)
+        return max(read - start, 1)
+
+
+def age_of(row: WaitingOperation) -> int:
+    return row.age_ms
+
+
+def try_operation(operation: DelayedOperation) -> bool:
+    """Try one; True if it is completed then. If trying raises, it waits on: its time-out will end it."""
+    try:
+        operation.try_complete()
+    except Exception:
+        log_failure("completion_failed", operation)
+    return operation.is_completed
