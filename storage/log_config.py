@@ -7,10 +7,11 @@ default (3.9, LogConfig). Bounds are not checked here: the settings table that p
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from protocol.batch_header import TimestampType
+
 LONG_MAX = 2**63 - 1
 
-CREATE_TIME = "CreateTime"
-LOG_APPEND_TIME = "LogAppendTime"
+TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 Value = int | float | bool | str | list[str] | None
 
@@ -43,7 +44,7 @@ TOPIC_SETTINGS = (
     TopicSetting("compression.gzip.level", "compression_gzip_level", int, -1),
     TopicSetting("compression.lz4.level", "compression_lz4_level", int, 9),
     TopicSetting("compression.zstd.level", "compression_zstd_level", int, 3),
-    TopicSetting("message.timestamp.type", "message_timestamp_type", str, CREATE_TIME),
+    TopicSetting("message.timestamp.type", "message_timestamp_type", str, "CreateTime"),
     TopicSetting("message.timestamp.difference.max.ms", "message_timestamp_difference_max_ms", int, LONG_MAX),
     TopicSetting("message.timestamp.before.max.ms", "message_timestamp_before_max_ms", int, LONG_MAX),
     TopicSetting("message.timestamp.after.max.ms", "message_timestamp_after_max_ms", int, LONG_MAX),
@@ -56,7 +57,7 @@ TOPIC_SETTINGS = (
 class LogConfig:
     """Typed settings of one topic. Attributes are the names of TOPIC_SETTINGS with underscores; times in ms, sizes in bytes."""
 
-    __slots__ = ("compact", "delete", *(setting.attribute for setting in TOPIC_SETTINGS))
+    __slots__ = ("compact", "compression_level", "delete", "timestamp_type", *(setting.attribute for setting in TOPIC_SETTINGS))
 
     segment_bytes: int
     segment_ms: int
@@ -87,6 +88,8 @@ class LogConfig:
     preallocate: bool
     compact: bool
     delete: bool
+    timestamp_type: TimestampType
+    compression_level: int | None
 
     def __init__(self, properties: Mapping[str, Value] | None = None) -> None:
         """From Kafka's topic property names; values may be typed or text. Names that a log does not use are passed over.
@@ -99,11 +102,23 @@ class LogConfig:
             setattr(self, setting.attribute, _typed(setting, value))
         self.compact = "compact" in self.cleanup_policy
         self.delete = "delete" in self.cleanup_policy
+        if self.message_timestamp_type not in TIMESTAMP_TYPES:
+            raise ValueError(f"message.timestamp.type is CreateTime or LogAppendTime, not {self.message_timestamp_type!r}")
+        self.timestamp_type = TIMESTAMP_TYPES[self.message_timestamp_type]
+        self.compression_level = self._compression_level()
         # the older setting bounds both directions where the newer two were left alone (KIP-937)
         if self.message_timestamp_before_max_ms == LONG_MAX:
             self.message_timestamp_before_max_ms = self.message_timestamp_difference_max_ms
         if self.message_timestamp_after_max_ms == LONG_MAX:
             self.message_timestamp_after_max_ms = self.message_timestamp_difference_max_ms
+
+    def _compression_level(self) -> int | None:
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
 
     @property
     def max_segment_ms(self) -> int:

@@ -1,0 +1,108 @@
+"""Kafka's small text files: checkpoints of offsets and of leader epochs, `partition.metadata`.
+
+A checkpoint is lines: its version (0), the number of entries, the entries; an offset's entry is `topic partition offset`, an
+epoch's `epoch start-offset`. All are replaced as a whole (Files.replace_file).
+"""
+
+import base64
+import uuid
+from collections.abc import Iterable, Mapping
+
+from protocol.topic_partition import TopicPartition
+from storage.files import Files
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+LOG_START_OFFSET = "log-start-offset-checkpoint"
+LEADER_EPOCH = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+_VERSION = 0
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint that is not what was written; `str` names the file and the line."""
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty when there is no such file. Raises CorruptCheckpoint."""
+    offsets = {}
+    for line in _entries(files, path):
+        words = line.split(" ")
+        if len(words) != 3 or not words[1].isdigit() or not words[2].isdigit():
+            raise CorruptCheckpoint(f"{path}: {line!r} is no topic, partition and offset")
+        offsets[TopicPartition(words[0], int(words[1]))] = int(words[2])
+    return offsets
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    _write(files, path, (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items()))
+
+
+def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
+    """A partition's leader epochs as (epoch, start offset); empty when there is no such file. Raises CorruptCheckpoint."""
+    epochs = []
+    for line in _entries(files, path):
+        words = line.split(" ")
+        if len(words) != 2 or not words[0].isdigit() or not words[1].isdigit():
+            raise CorruptCheckpoint(f"{path}: {line!r} is no epoch and start offset")
+        epochs.append((int(words[0]), int(words[1])))
+    return epochs
+
+
+def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]]) -> None:
+    _write(files, path, (f"{epoch} {start_offset}" for epoch, start_offset in epochs))
+
+
+def _entries(files: Files, path: str) -> list[str]:
+    if not files.exists(path):
+        return []
+    lines = files.read_file(path).decode("utf-8", "replace").split("\n")
+    if lines == [""]:
+        return []
+    if len(lines) < 2 or lines[0] != str(_VERSION) or not lines[1].isdigit():
+        raise CorruptCheckpoint(f"{path}: it does not begin with version {_VERSION} and a count")
+    count = int(lines[1])
+    entries = lines[2:]
+    while entries and not entries[-1]:
+        entries.pop()
+    if len(entries) != count:
+        raise CorruptCheckpoint(f"{path}: {count} entries are announced, {len(entries)} are there")
+    return entries
+
+
+def _write(files: Files, path: str, entries: Iterable[str]) -> None:
+    lines = list(entries)
+    text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
+    files.replace_file(path, text.encode())
+
+
+def read_partition_metadata(files: Files, path: str) -> uuid.UUID | None:
+    """The topic id of `partition.metadata` (KIP-516); None when there is no such file. Raises CorruptCheckpoint."""
+    if not files.exists(path):
+        return None
+    text = files.read_file(path).decode("utf-8", "replace")
+    fields = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
+    if fields.get("version") != str(_VERSION) or "topic_id" not in fields:
+        raise CorruptCheckpoint(f"{path}: version {_VERSION} and a topic id are expected")
+    try:
+        return uuid_from_text(fields["topic_id"].strip())
+    except ValueError:
+        raise CorruptCheckpoint(f"{path}: {fields['topic_id']!r} is no topic id") from None
+
+
+def write_partition_metadata(files: Files, path: str, topic_id: uuid.UUID) -> None:
+    files.replace_file(path, f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode())
+
+
+def uuid_to_text(value: uuid.UUID) -> str:
+    """Kafka's form: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> uuid.UUID:
+    """Raises ValueError unless the text is the 22 characters of an id."""
+    if len(text) != 22:
+        raise ValueError(f"{text!r} does not have the 22 characters of an id")
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -1,0 +1,92 @@
+"""Which leader epoch wrote from which offset on (Kafka's LeaderEpochFileCache, KIP-101), kept in `leader-epoch-checkpoint`."""
+
+import structlog
+
+from storage.checkpoint import CorruptCheckpoint, read_epochs, write_epochs
+from storage.files import Files
+from storage.log_offsets import EpochEndOffset
+
+_log = structlog.get_logger(__name__)
+
+UNDEFINED = EpochEndOffset(-1, -1)
+
+
+class LeaderEpochs:
+    """Entries (epoch, start offset), both strictly ascending. A change is on the disk before it is in memory."""
+
+    __slots__ = ("_files", "entries", "path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self.entries: list[tuple[int, int]] = []
+
+    def load(self) -> None:
+        """Reads the file; one that is corrupt is named and begun anew (recovery fills it from the batches)."""
+        try:
+            entries = read_epochs(self._files, self.path)
+        except CorruptCheckpoint as error:
+            _log.warning("leader_epochs_unusable", reason=str(error))
+            entries = []
+        self.entries = []
+        for epoch, start_offset in entries:
+            self.entries = _assigned(self.entries, epoch, start_offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 when there is none."""
+        return self.entries[-1][0] if self.entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The epoch begins at the offset; entries that this contradicts go. Raises OSError, and then nothing has changed."""
+        entries = self.entries
+        if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
+            return
+        self._replace(_assigned(entries, epoch, start_offset))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that begin at `end_offset` or above."""
+        self._replace([entry for entry in self.entries if entry[1] < end_offset])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs that ended before `start_offset`; the one that goes on over it begins there now."""
+        older = [entry for entry in self.entries if entry[1] <= start_offset]
+        if older:
+            self._replace([(older[-1][0], start_offset), *self.entries[len(older) :]])
+
+    def clear(self) -> None:
+        self._replace([])
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        if entries != self.entries:
+            write_epochs(self._files, self.path, entries)
+            self.entries = entries
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest known epoch not above `epoch`, and where it ends; (-1, -1) when that is not known."""
+        if epoch < 0 or not self.entries:
+            return UNDEFINED
+        if epoch == self.entries[-1][0]:
+            return EpochEndOffset(epoch, log_end_offset)
+        floor = epoch
+        for known, start_offset in self.entries:
+            if known > epoch:
+                return EpochEndOffset(floor, start_offset)
+            floor = known
+        return UNDEFINED
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch that wrote the offset, -1 when that is not known."""
+        found = -1
+        for epoch, start_offset in self.entries:
+            if start_offset > offset:
+                break
+            found = epoch
+        return found
+
+
+def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
+    kept = list(entries)
+    while kept and (kept[-1][0] >= epoch or kept[-1][1] >= start_offset):
+        kept.pop()
+    return [*kept, (epoch, start_offset)]

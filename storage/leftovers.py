@@ -1,0 +1,64 @@
+"""What an interrupted broker leaves beside the segments: files waiting for deletion, replacements that were not finished.
+
+A cleaner (or the splitting of a segment) writes `.cleaned` files, renames them to `.swap`, and these to their names, after the
+old ones have gone. So a `.cleaned` file means that the old segments are whole; a `.swap` file without `.cleaned` ones at lower or
+equal offsets means that the new ones are, and replaces the old from its base offset to its end. (Kafka's LogLoader.)
+"""
+
+import structlog
+
+from storage.batch_scan import scan_batches
+from storage.files import Files
+from storage.log_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_of_file
+
+_log = structlog.get_logger(__name__)
+
+
+def clear_leftovers(files: Files, directory: str) -> None:
+    """Leaves nothing but files under their final names. Raises OSError."""
+    names = files.list_directory(directory)
+    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    lowest_cleaned = min((_offset(name) for name in cleaned), default=None)
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    undone = [name for name in swaps if lowest_cleaned is not None and _offset(name) >= lowest_cleaned]
+    for name in [*(name for name in names if name.endswith((DELETED_SUFFIX, ".tmp"))), *cleaned, *undone]:
+        _log.info("leftover_removed", directory=directory, file=name)
+        files.remove(f"{directory}/{name}")
+    _finish_swaps(files, directory, [name for name in swaps if name not in undone])
+
+
+def _finish_swaps(files: Files, directory: str, swaps: list[str]) -> None:
+    if not swaps:
+        return
+    first, end = None, 0
+    for name in swaps:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            base = _offset(name)
+            first = base if first is None else min(first, base)
+            end = max(end, _next_offset(files, f"{directory}/{name}", base))
+    if first is not None:
+        for name in files.list_directory(directory):
+            offset = offset_of_file(name)
+            if name.endswith(SEGMENT_SUFFIXES) and offset is not None and first <= offset < end:
+                _log.info("replaced_segment_removed", directory=directory, file=name)
+                files.remove(f"{directory}/{name}")
+    for name in swaps:
+        _log.info("replacement_finished", directory=directory, file=name)
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    files.sync_directory(directory)
+
+
+def _next_offset(files: Files, path: str, base: int) -> int:
+    file = files.open(path)
+    try:
+        end = base
+        for batch in scan_batches(file, 0, file.size()):
+            end = batch.last_offset + 1
+        return end
+    finally:
+        file.close()
+
+
+def _offset(name: str) -> int:
+    offset = offset_of_file(name)
+    return -1 if offset is None else offset

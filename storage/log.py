@@ -1,0 +1,438 @@
+"""One partition's log: segments in order, what is known of its producers and leader epochs, and how far it is durable.
+
+Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`, and `recovery_point` <= `log_end_offset`: below it all is on the
+disk. Everything here is synchronous and runs on one thread; what takes long is handed out as jobs (FlushJob, ColdRead, removals).
+
+The parts: log_append (writing), log_read (reading), log_search (by time), flushing, retention, recovery (opening).
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from bisect import bisect_right
+
+import structlog
+
+from protocol.batch_header import BatchHeader
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.record_validation import AppendOrigin
+from protocol.records import MAX_DECOMPRESSED_BYTES
+from protocol.topic_partition import TopicPartition
+from storage import flushing, log_append, log_read, log_search, producer_replay, retention
+from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, read_partition_metadata, write_partition_metadata
+from storage.files import Files
+from storage.flushing import FlushJob
+from storage.leader_epochs import LeaderEpochs
+from storage.log_append import LogAppendInfo, Marker
+from storage.log_config import LogConfig
+from storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
+from storage.log_read import FetchData
+from storage.producer_snapshots import ProducerSnapshots
+from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
+from storage.segment import LogSegment
+from storage.segment_cache import SegmentCache
+from storage.transaction_index import AbortedTransaction
+from timer.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+
+class Log:
+    """Made by recovery.open_log. `directory` is the partition's folder; `segments` ascend, the last is the active one."""
+
+    __slots__ = (
+        "_high_watermark_metadata",
+        "_unstable_metadata",
+        "base_offsets",
+        "cache",
+        "clock",
+        "config",
+        "directory",
+        "directory_changed",
+        "failure",
+        "files",
+        "generation",
+        "high_watermark",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "max_decompressed_bytes",
+        "producer_state",
+        "random",
+        "recovery_point",
+        "removals",
+        "segments",
+        "snapshots",
+        "topic_id",
+        "topic_partition",
+        "unsynced_segments",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        random_source: random.Random | None = None,
+        cache: SegmentCache | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.clock = clock
+        self.random = random_source if random_source is not None else random.Random(0)
+        self.cache = cache if cache is not None else SegmentCache()
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self.topic_id: uuid.UUID | None = None
+        self.segments: list[LogSegment] = []
+        self.base_offsets: list[int] = []
+        self.producer_state = ProducerState(producer_id_expiration_ms)
+        self.snapshots = ProducerSnapshots(files, directory)
+        self.leader_epochs = LeaderEpochs(files, f"{directory}/{LEADER_EPOCH}")
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self._high_watermark_metadata: LogOffsetMetadata | None = None
+        self._unstable_metadata: LogOffsetMetadata | None = None
+        self.recovery_point = 0
+        self.unsynced_segments: list[LogSegment] = []
+        self.directory_changed = False
+        self.last_flush_ms = clock.now_ms()
+        self.removals: list[tuple[int, str]] = []  # (due by the monotonic clock, path)
+        self.generation = 0
+        self.writable = True
+        self.failure: OSError | None = None
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark})"
+
+    # ---- segments
+
+    @property
+    def active_segment(self) -> LogSegment:
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of records in all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def add_segment(self, segment: LogSegment) -> None:
+        slot = bisect_right(self.base_offsets, segment.base_offset)
+        self.segments.insert(slot, segment)
+        self.base_offsets.insert(slot, segment.base_offset)
+
+    def drop_segment(self, segment: LogSegment) -> None:
+        """Takes a segment out of the log; its files are the caller's."""
+        slot = self.segments.index(segment)
+        del self.segments[slot], self.base_offsets[slot]
+        self.cache.forget(segment)
+        if segment in self.unsynced_segments:
+            self.unsynced_segments.remove(segment)
+
+    def use(self, segment: LogSegment) -> LogSegment:
+        """The segment, counted as used if it is one that may be released."""
+        if segment is not self.segments[-1] and segment not in self.unsynced_segments:
+            self.cache.use(segment)
+        return segment
+
+    def new_segment(self, base_offset: int) -> LogSegment:
+        config = self.config
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        roll_jitter_ms = self.random.randrange(jitter) if jitter > 0 else 0
+        now_ms = self.clock.wall_ms()
+        return LogSegment.create(self.files, self.directory, base_offset, config, now_ms, roll_jitter_ms)
+
+    def roll(self) -> LogSegment:
+        """Begins a new segment at the log's end and returns it; an active segment that is empty there already stays.
+
+        On OSError the log is as before. What cannot be written of the old segment's indexes or the producer snapshot does
+        not count: the one is written at the flush, the other is not needed.
+        """
+        previous = self.active_segment
+        if previous.size == 0 and previous.base_offset == self.log_end_offset:
+            return previous
+        segment = self.new_segment(self.log_end_offset)
+        self.directory_changed = True
+        self.producer_state.map_end_offset = self.log_end_offset
+        try:
+            previous.seal()
+            self.snapshots.take(self.producer_state, sync=False)
+        except OSError as error:
+            _log.warning("roll_incomplete", partition=str(self.topic_partition), reason=str(error))
+        self.unsynced_segments.append(previous)
+        self.add_segment(segment)
+        return segment
+
+    # ---- writing
+
+    def append_as_leader(
+        self,
+        records: bytes,
+        leader_epoch: int,
+        *,
+        api_version: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> LogAppendInfo:
+        """Appends the one batch of a partition's part of a Produce request; see log_append for what it promises.
+
+        `api_version` is that of the request, None for the broker's own appends. Raises ProtocolError: CORRUPT_MESSAGE,
+        INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
+        UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
+        TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        """
+        return log_append.append_as_leader(self, records, leader_epoch, api_version, origin)
+
+    def mark_torn(self) -> None:
+        """A write has failed: its torn tail is cut off now if that works, else before the next append."""
+        self.writable = False
+        try:
+            self.make_writable()
+        except OSError as error:
+            _log.error("torn_tail_stays", partition=str(self.topic_partition), reason=str(error))
+
+    def make_writable(self) -> None:
+        """Raises the OSError that stands against appending."""
+        if self.failure is not None:
+            raise self.failure
+        self.active_segment.cut_torn_tail()
+        self.writable = True
+
+    def fail(self, error: OSError) -> None:
+        """No more appends until the log is opened again: it is not known what of it is on the disk."""
+        self.failure = error
+        self.writable = False
+
+    def apply_marker(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
+        """The marker of a transaction is in the log: its producer is free again, an aborted one enters the segment's index."""
+        aborted = self.producer_state.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+
+    def assign_epoch_start_offset(self, leader_epoch: int) -> None:
+        """A leader begins its epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""
+        try:
+            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+        except OSError as error:
+            raise log_append.storage_error(self, "leader_epoch_not_written", error) from error
+
+    def assign_topic_id(self, topic_id: uuid.UUID) -> None:
+        """Writes `partition.metadata`. Raises INCONSISTENT_TOPIC_ID when the log belongs to another topic of that name."""
+        if self.topic_id is None:
+            write_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}", topic_id)
+            self.topic_id = topic_id
+        elif self.topic_id != topic_id:
+            raise ProtocolError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{self.topic_partition} has the topic id {self.topic_id}, not {topic_id}",
+            )
+
+    def load_topic_id(self) -> None:
+        self.topic_id = read_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}")
+
+    # ---- reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper: LogOffsetMetadata | None = None,
+        min_one_message: bool = True,
+        may_block: bool = True,
+    ) -> FetchData:
+        """Records from the batch that holds `offset`, below `upper` (the log's end if None), of one segment.
+
+        At most `max_bytes`, but at least the first batch with `min_one_message`. With `may_block=False` a read that would
+        wait for the disk comes back with `cold` set (see log_read). Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
+        """
+        return log_read.read(self, offset, max_bytes, upper, min_one_message, may_block)
+
+    def aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:
+        """The aborted transactions among the records of a read."""
+        return log_read.aborted_transactions(self, data)
+
+    def offset_metadata(self, offset: int, *, may_block: bool = True) -> LogOffsetMetadata:
+        """Where the offset lies; the offset alone when it is outside of the log."""
+        if offset == self.log_end_offset:
+            return self.log_end_offset_metadata
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return LogOffsetMetadata(offset)
+        located = log_read.locate(self, offset, may_block)
+        if located is None:
+            return self.log_end_offset_metadata
+        return LogOffsetMetadata(offset, located[0].base_offset, located[1])
+
+    def bytes_between(self, lower: LogOffsetMetadata, upper: LogOffsetMetadata) -> int:
+        """How many bytes of records lie from one offset to the other, whole segments in between included; 0 if none."""
+        if lower.message_offset_only or upper.message_offset_only or lower.message_offset >= upper.message_offset:
+            return 0
+        if lower.on_same_segment(upper):
+            return upper.relative_position - lower.relative_position
+        first = bisect_right(self.base_offsets, lower.segment_base_offset) - 1
+        last = bisect_right(self.base_offsets, upper.segment_base_offset) - 1
+        between = sum(segment.size for segment in self.segments[max(first, 0) : last])
+        return between - lower.relative_position + upper.relative_position
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after the timestamp (ms); -1 the end, -2 the start, -3 the record with the largest timestamp.
+
+        None when there is no such record. -1 means the log's end: callers that bound it by an isolation level do so themselves.
+        """
+        return log_search.offset_for_timestamp(self, timestamp)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """The largest known epoch not above the one asked for, and the offset where it ends; (-1, -1) when unknown."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # ---- offsets
+
+    @property
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        active = self.segments[-1]
+        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        if self.high_watermark == self.log_end_offset:
+            return self.log_end_offset_metadata
+        known = self._high_watermark_metadata
+        if known is None or known.message_offset != self.high_watermark or known.message_offset_only:
+            known = self._high_watermark_metadata = self.offset_metadata(self.high_watermark)
+        return known
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Sets the high watermark, within the log's bounds; returns what it is now."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        if self.producer_state.unreplicated:
+            self.producer_state.forget_replicated(offset)
+        return offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of the oldest transaction that is not decided for everyone, or the high watermark if that is lower."""
+        unstable = self.producer_state.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
+
+    @property
+    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        offset = self.last_stable_offset
+        if offset == self.high_watermark:
+            return self.high_watermark_metadata
+        known = self._unstable_metadata
+        if known is None or known.message_offset != offset or known.message_offset_only:
+            known = self._unstable_metadata = self.offset_metadata(offset)
+        return known
+
+    def forget_positions(self) -> None:
+        """Offsets lie elsewhere now: segments were deleted or cut."""
+        self._high_watermark_metadata = None
+        self._unstable_metadata = None
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+        return self.recovery_point
+
+    @property
+    def safe_recovery_point(self) -> int:
+        """The recovery point to checkpoint: segments whose indexes are not synced yet have to be read again after a crash."""
+        unsynced = min((segment.base_offset for segment in self.unsynced_segments), default=self.recovery_point)
+        return min(self.recovery_point, unsynced)
+
+    # ---- flushing
+
+    def begin_flush(self, end_offset: int | None = None) -> FlushJob | None:
+        """On the loop: what is to be synced, or None when everything is. Raises KAFKA_STORAGE_ERROR."""
+        try:
+            return flushing.begin_flush(self, end_offset)
+        except OSError as error:
+            raise log_append.storage_error(self, "flush_not_begun", error) from error
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """On the loop, after job.run(): the recovery point moves. Raises KAFKA_STORAGE_ERROR when the job failed."""
+        flushing.finish_flush(self, job)
+
+    def flush(self) -> None:
+        """All of it, inline."""
+        job = self.begin_flush()
+        if job is not None:
+            job.run()
+            self.finish_flush(job)
+
+    # ---- what grows old
+
+    def delete_records_before(self, offset: int) -> int:
+        """Moves the log's start; -1 means the high watermark. Returns the new start. Raises OFFSET_OUT_OF_RANGE beyond that."""
+        return retention.delete_records_before(self, offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes the segments that retention no longer keeps; `now_ms` is the wall clock. Returns how many.
+
+        Their files are renamed and wait in `removals` for file.delete.delay.ms. Raises KAFKA_STORAGE_ERROR.
+        """
+        return retention.apply_retention(self, now_ms)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cuts the log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR."""
+        try:
+            return retention.truncate_to(self, offset)
+        except OSError as error:
+            raise log_append.storage_error(self, "truncation_failed", error) from error
+
+    def rebuild_producer_state(self) -> None:
+        """After the log's end has moved back. Raises OSError."""
+        producer_replay.rebuild_producer_state(self)
+
+    def update_config(self, config: LogConfig) -> None:
+        """New settings take effect with the next append; a new size of index files with the next segment."""
+        self.config = config
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    def close(self) -> None:
+        """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the same."""
+        try:
+            if self.failure is None:
+                if not self.writable:
+                    self.make_writable()
+                self.flush()
+                self.snapshots.take(self.producer_state, sync=True)
+                self._close_segments()
+        except OSError as error:
+            raise log_append.storage_error(self, "close_failed", error) from error
+        finally:
+            self.close_files()
+
+    def _close_segments(self) -> None:
+        """The active segment's indexes are synced too: after a clean shutdown nobody reads the segment again."""
+        active = self.active_segment
+        active.close()
+        if self.recovery_point > active.base_offset or active.size:
+            for path in (active.offset_index.path, active.time_index.path):
+                self.files.sync_file(path)
+
+    def close_files(self) -> None:
+        """Closes all files as they are."""
+        for segment in self.segments:
+            self.cache.forget(segment)
+            segment.close_files()

@@ -1,0 +1,219 @@
+"""A leader's append: validate, check the producer, roll if need be, write, and only then tell everyone.
+
+(A) Nothing changes before the write has succeeded, but for the leader epoch, which may be known before its first batch.
+(B) A write that fails leaves the log as it was: the torn tail is cut off (now, or before the next append), offsets and producers
+    stand where they stood, and the error is KAFKA_STORAGE_ERROR. A disk that is full is full until it is not: the next append tries.
+(C) A duplicate of one of the producer's last five batches is not written again; the answer is where it was stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from protocol.batch_header import NO_TIMESTAMP, BatchHeader
+from protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.record_validation import AppendOrigin, ValidatedBatch, validate_for_append
+from protocol.records import Buffer, read_records
+from storage.producer_state_entry import BatchMetadata
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+_log = structlog.get_logger(__name__)
+
+
+class LogAppendInfo:
+    """What an append did. Offsets are absolute; times in ms, -1 for none.
+
+    `log_append_time_ms` is -1 with CreateTime, but for a duplicate the time that was stored (as Kafka answers it);
+    `flush_required` says that the topic's flush.messages wants a flush before the answer.
+    """
+
+    __slots__ = (
+        "duplicate",
+        "first_offset",
+        "flush_required",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "record_count",
+        "rolled",
+        "size_in_bytes",
+        "source_compression",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_count: int,
+        size_in_bytes: int,
+        source_compression: int,
+        duplicate: bool,
+        flush_required: bool,
+        rolled: bool,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_count = record_count
+        self.size_in_bytes = size_in_bytes
+        self.source_compression = source_compression
+        self.duplicate = duplicate
+        self.flush_required = flush_required
+        self.rolled = rolled
+
+
+class Marker:
+    """The transaction marker that a control batch holds."""
+
+    __slots__ = ("aborted", "coordinator_epoch", "timestamp")
+
+    def __init__(self, aborted: bool, coordinator_epoch: int, timestamp: int) -> None:
+        self.aborted = aborted
+        self.coordinator_epoch = coordinator_epoch
+        self.timestamp = timestamp
+
+
+def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | None:
+    """The COMMIT or ABORT of a control batch; None of an empty one, or of other control records."""
+    records = read_records(data, position, header)
+    if not records:
+        return None
+    control_type = read_control_type(records[0].key)
+    if control_type not in (ControlType.COMMIT, ControlType.ABORT):
+        return None
+    return Marker(control_type is ControlType.ABORT, read_coordinator_epoch(records[0].value), records[0].timestamp)
+
+
+def append_as_leader(
+    log: Log, records: bytes, leader_epoch: int, api_version: int | None, origin: AppendOrigin
+) -> LogAppendInfo:
+    """See Log.append_as_leader."""
+    config = log.config
+    now_ms = log.clock.wall_ms()
+    batch = validate_for_append(
+        records,
+        offset=log.log_end_offset,
+        now_ms=now_ms,
+        partition_leader_epoch=leader_epoch,
+        timestamp_type=config.timestamp_type,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        compacted=config.compact,
+        max_batch_bytes=config.max_message_bytes,
+        max_decompressed_bytes=log.max_decompressed_bytes,
+        target_compression=config.compression_type,
+        compression_level=config.compression_level,
+        api_version=api_version,
+        origin=origin,
+    )
+    header = batch.header
+    size = batch.size_in_bytes
+    if size > config.segment_bytes:
+        raise ProtocolError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch of {size} bytes exceeds the segment size of {config.segment_bytes}"
+        )
+    marker = None
+    if header.producer_id >= 0:
+        if header.is_control:
+            marker = _check_control_batch(log, records, header)
+        elif origin is AppendOrigin.CLIENT:
+            duplicate = log.producer_state.find_duplicate(header)
+            if duplicate is not None:
+                return _duplicate_info(log, batch, duplicate)
+            log.producer_state.check_data_batch(header)
+        else:
+            log.producer_state.check_data_batch(header, sequences=False)
+    rolled = _write(log, batch, now_ms, leader_epoch)
+    if header.producer_id >= 0:
+        _note_producer(log, header, marker)
+    log.producer_state.map_end_offset = end_offset = header.base_offset + header.last_offset_delta + 1
+    return LogAppendInfo(
+        header.base_offset,
+        end_offset - 1,
+        batch.max_timestamp,
+        batch.offset_of_max_timestamp,
+        batch.log_append_time_ms,
+        log.log_start_offset,
+        header.record_count,
+        size,
+        batch.source_compression,
+        False,
+        end_offset - log.recovery_point >= config.flush_messages,
+        rolled,
+    )
+
+
+def _check_control_batch(log: Log, records: bytes, header: BatchHeader) -> Marker | None:
+    marker = read_marker(records, 0, header)
+    if marker is not None:
+        log.producer_state.check_marker(header, marker.coordinator_epoch)
+    return marker
+
+
+def _duplicate_info(log: Log, batch: ValidatedBatch, stored: BatchMetadata) -> LogAppendInfo:
+    return LogAppendInfo(
+        stored.first_offset,
+        stored.last_offset,
+        batch.max_timestamp,
+        batch.offset_of_max_timestamp,
+        stored.timestamp,
+        log.log_start_offset,
+        batch.header.record_count,
+        batch.size_in_bytes,
+        batch.source_compression,
+        True,
+        False,
+        False,
+    )
+
+
+def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int) -> bool:
+    """Puts the batch at the end of the log; returns whether a new segment was begun for it."""
+    header = batch.header
+    last_offset = header.base_offset + header.last_offset_delta
+    rolled = False
+    try:
+        if not log.writable:
+            log.make_writable()
+        if leader_epoch != log.leader_epochs.latest_epoch and leader_epoch >= 0:
+            log.leader_epochs.assign(leader_epoch, header.base_offset)
+        segment = log.active_segment
+        if segment.should_roll(log.config, batch.size_in_bytes, last_offset, batch.max_timestamp, now_ms):
+            previous = segment
+            segment = log.roll()
+            rolled = segment is not previous
+        segment.append(
+            batch.parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset
+        )
+    except OSError as error:
+        raise storage_error(log, "append_failed", error) from error
+    log.log_end_offset = last_offset + 1
+    return rolled
+
+
+def storage_error(log: Log, event: str, error: OSError) -> ProtocolError:
+    """Case (B): names what happened, brings the log's files back to what they were, and makes the error for the client."""
+    _log.error(event, partition=str(log.topic_partition), directory=log.directory, reason=str(error))
+    log.mark_torn()
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be written: {error.strerror}")
+
+
+def _note_producer(log: Log, header: BatchHeader, marker: Marker | None) -> None:
+    if not header.is_control:
+        log.producer_state.apply_data_batch(header)
+    elif marker is not None:
+        log.apply_marker(log.active_segment, header, marker)

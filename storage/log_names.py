@@ -1,0 +1,51 @@
+"""The names of files and folders in a log directory (Kafka's LogFileUtils, LocalLog)."""
+
+import re
+import uuid
+
+from protocol.topic_partition import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+DELETE_FOLDER_SUFFIX = "-delete"
+_LONGEST_NAME = 255
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def offset_of_file(name: str) -> int | None:
+    """The offset in front of the first dot, or None for a file that is not named by one."""
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def parse_folder(name: str) -> TopicPartition | None:
+    """The partition that a folder is named for; None for any other name (also of folders that wait for deletion)."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not number.isascii() or not number.isdigit() or (number != "0" and number[0] == "0"):
+        return None
+    if not _TOPIC_NAME.fullmatch(topic) or topic in (".", "..") or int(number) > 2**31 - 1:
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """`topic-partition.<unique>-delete`, with the topic shortened where the name would grow too long."""
+    tail = f"-{partition.partition}.{unique.hex}{DELETE_FOLDER_SUFFIX}"
+    return partition.topic[: _LONGEST_NAME - len(tail)] + tail
+
+
+def is_deleted_folder(name: str) -> bool:
+    return re.fullmatch(r"\S+-\d+\.[0-9a-f]{32}-delete", name) is not None

@@ -1,0 +1,173 @@
+"""Reading a log by offset: for fetches, and to find where an offset lies.
+
+A read never waits for the disk unless it may: with `may_block=False` a read that the page cache cannot answer comes back with
+`cold` set and no records. `cold.run()`, in a thread, brings the bytes into the cache; then the caller reads again (with
+`may_block=True`, should the cache have lost them meanwhile).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from protocol.errors import ErrorCode, ProtocolError
+from storage.batch_scan import WouldBlock, read_window
+from storage.files import Buffer, File
+from storage.log_offsets import LogOffsetMetadata
+from storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.segment import LogSegment
+
+_WARM_BYTES = 1 << 20
+
+
+class ColdRead:
+    """Bytes that must come from the disk. `run` reads them (any thread, once) and keeps nothing but the warm cache."""
+
+    __slots__ = ("_file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self._file = file.duplicate()
+        self.position = position
+        self.length = length
+
+    def run(self) -> None:
+        """Raises OSError when the disk does."""
+        try:
+            position, end = self.position, self.position + self.length
+            while position < end and self._file.read(position, min(_WARM_BYTES, end - position)):
+                position += _WARM_BYTES
+        finally:
+            self._file.close()
+
+
+class FetchData:
+    """What a read found.
+
+    `records` whole batches but for the last, which may be cut by `max_bytes` (b"" for none); `offset_metadata` where the offset
+    asked for lies; `first_batch_incomplete`: not even the first batch fitted; `cold`: see the head of this file.
+    """
+
+    __slots__ = ("cold", "first_batch_incomplete", "offset_metadata", "records")
+
+    def __init__(
+        self,
+        records: Buffer,
+        offset_metadata: LogOffsetMetadata,
+        first_batch_incomplete: bool = False,
+        cold: ColdRead | None = None,
+    ) -> None:
+        self.records = records
+        self.offset_metadata = offset_metadata
+        self.first_batch_incomplete = first_batch_incomplete
+        self.cold = cold
+
+
+class FetchSlice:
+    """Where the records of a read lie: `length` bytes at `position` of `segment.file`, for callers that send files themselves."""
+
+    __slots__ = ("first_batch_incomplete", "length", "offset_metadata", "position", "segment")
+
+    def __init__(
+        self,
+        segment: LogSegment | None,
+        position: int,
+        length: int,
+        offset_metadata: LogOffsetMetadata,
+        first_batch_incomplete: bool = False,
+    ) -> None:
+        self.segment = segment
+        self.position = position
+        self.length = length
+        self.offset_metadata = offset_metadata
+        self.first_batch_incomplete = first_batch_incomplete
+
+
+def read(
+    log: Log, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
+) -> FetchData:
+    """See Log.read."""
+    try:
+        found = find(log, offset, max_bytes, upper, min_one_message, may_block)
+        if found.segment is None or found.length == 0:
+            return FetchData(b"", found.offset_metadata, found.first_batch_incomplete)
+        records = read_window(found.segment.file, found.position, found.length, may_block)
+    except WouldBlock as cold:
+        length = max(cold.length, max_bytes)
+        return FetchData(b"", LogOffsetMetadata(offset), False, ColdRead(cold.file, cold.position, length))
+    except OSError as error:
+        raise ProtocolError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be read: {error.strerror}"
+        ) from error
+    return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
+
+
+def find(
+    log: Log, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
+) -> FetchSlice:
+    """Where the answer to a read lies. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
+    if offset < log.log_start_offset or offset > log.log_end_offset:
+        raise ProtocolError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is outside of {log.topic_partition}, which has {log.log_start_offset} to {log.log_end_offset}",
+        )
+    if upper is None:
+        upper = log.log_end_offset_metadata
+    elif upper.segment_base_offset < 0:
+        upper = log.offset_metadata(upper.message_offset, may_block=may_block)
+    if offset >= upper.message_offset:
+        where = upper if offset == upper.message_offset else log.offset_metadata(offset, may_block=may_block)
+        return FetchSlice(None, 0, 0, where)
+    located = locate(log, offset, may_block)
+    if located is None:
+        return FetchSlice(None, 0, 0, log.log_end_offset_metadata)
+    segment, position, batch_size = located
+    where = LogOffsetMetadata(offset, segment.base_offset, position)
+    if segment.base_offset < upper.segment_base_offset:
+        end = segment.size
+    elif segment.base_offset == upper.segment_base_offset:
+        end = upper.relative_position
+    else:
+        end = position
+    if min_one_message and batch_size > max_bytes:
+        max_bytes = batch_size
+    length = end - position
+    if length > max_bytes:
+        length = max_bytes
+    return FetchSlice(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
+
+
+def locate(log: Log, offset: int, may_block: bool = True) -> tuple[LogSegment, int, int] | None:
+    """(segment, position, size) of the first batch that ends at `offset` or above; None at the log's end."""
+    segment = log.active_segment
+    if offset >= segment.base_offset:
+        where = segment.locate(offset, may_block=may_block)
+        return None if where is None else (segment, *where)
+    slot = max(bisect_right(log.base_offsets, offset) - 1, 0)
+    while slot < len(log.segments):
+        segment = log.segments[slot]
+        where = log.use(segment).locate(offset, may_block=may_block)
+        if where is not None:
+            return segment, *where
+        slot += 1
+    return None
+
+
+def aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
+    """The aborted transactions that a read_committed consumer must know to filter these records (Kafka's LocalLog)."""
+    where = data.offset_metadata
+    if not data.records or where.message_offset_only:
+        return []
+    slot = bisect_right(log.base_offsets, where.segment_base_offset) - 1
+    upper_bound = log.use(log.segments[slot]).offset_index.upper_bound_offset(where.relative_position + len(data.records))
+    if upper_bound is None:
+        upper_bound = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else log.log_end_offset
+    found: list[AbortedTransaction] = []
+    for segment in log.segments[slot:]:
+        entries, complete = log.use(segment).transaction_index.collect(where.message_offset, upper_bound)
+        found += entries
+        if complete:
+            break
+    return found

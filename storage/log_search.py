@@ -1,0 +1,66 @@
+"""Finding records by time (ListOffsets), as Kafka's UnifiedLog.fetchOffsetByTimestamp does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.batch_header import read_batch_header
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import Record, read_records
+from storage.batch_scan import ScannedBatch
+from storage.log_offsets import TimestampOffset
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.segment import LogSegment
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+    """See Log.offset_for_timestamp."""
+    if timestamp == _LATEST:
+        return TimestampOffset(-1, log.log_end_offset, log.leader_epochs.latest_epoch)
+    if timestamp == _EARLIEST:
+        entries = log.leader_epochs.entries
+        epoch = entries[0][0] if entries and entries[0][1] <= log.log_start_offset else -1
+        return TimestampOffset(-1, log.log_start_offset, epoch)
+    try:
+        return _max_timestamp(log) if timestamp == _MAX_TIMESTAMP else _first_at_or_after(log, timestamp)
+    except OSError as error:
+        raise ProtocolError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be read: {error.strerror}"
+        ) from error
+
+
+def _first_at_or_after(log: Log, timestamp: int) -> TimestampOffset | None:
+    for segment in log.segments:
+        if log.use(segment).largest_timestamp < timestamp:
+            continue
+        _, offset = segment.time_index.lookup(timestamp)
+        position = segment.offset_index.lookup(max(offset, log.log_start_offset))
+        for batch in segment.scan(position):
+            if batch.max_timestamp < timestamp:
+                continue
+            for record in records_of(segment, batch):
+                if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, batch.leader_epoch)
+        return None
+    return None
+
+
+def _max_timestamp(log: Log) -> TimestampOffset | None:
+    segment = max((log.use(segment) for segment in log.segments), key=lambda segment: segment.max_timestamp)
+    timestamp = segment.max_timestamp
+    for batch in segment.scan(segment.offset_index.lookup(segment.offset_of_max_timestamp)):
+        if batch.max_timestamp == timestamp:
+            for record in records_of(segment, batch):
+                if record.timestamp == timestamp:
+                    return TimestampOffset(timestamp, record.offset, batch.leader_epoch)
+    return None
+
+
+def records_of(segment: LogSegment, batch: ScannedBatch) -> list[Record]:
+    """All records of a batch of the segment. Raises ProtocolError as protocol.records.read_records does."""
+    data = segment.file.read(batch.position, batch.size)
+    return read_records(data, 0, read_batch_header(data))

@@ -1,0 +1,182 @@
+"""The producers of one partition: sequences, epochs, open transactions (Kafka's ProducerStateManager; KIP-98, KIP-360, KIP-890).
+
+A leader's append asks first and tells afterwards, so that a write that fails leaves nothing to undo:
+
+(A) `find_duplicate`: the batch is one of the last five of its producer; the answer is where that one was stored;
+(B) `check_data_batch` / `check_marker`: raises when epoch or sequence do not fit (codes 47, 45, 48, 52);
+(C) `apply_data_batch` / `apply_marker`: the batch is in the log. The same calls replay a log, without (A) and (B).
+
+A transaction is *ongoing* from its first batch to its marker, then *unreplicated* until the high watermark has passed the marker.
+The first offset of either kind bounds what read_committed consumers see.
+"""
+
+from protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from protocol.errors import ErrorCode, ProtocolError
+from storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from storage.transaction_index import AbortedTransaction
+
+PRODUCER_ID_EXPIRATION_MS = 86400000
+
+
+class TransactionMetadata:
+    """An ongoing or unreplicated transaction; `last_offset` is its marker's, -1 while it is ongoing."""
+
+    __slots__ = ("first_offset", "last_offset", "producer_id")
+
+    def __init__(self, producer_id: int, first_offset: int) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+        self.last_offset = NO_OFFSET
+
+
+class ProducerState:
+    """All producers; `map_end_offset` is the offset up to which their batches are counted in."""
+
+    __slots__ = ("expiration_ms", "map_end_offset", "ongoing", "producers", "unreplicated")
+
+    def __init__(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+        self.expiration_ms = expiration_ms
+        self.map_end_offset = 0
+        self.producers: dict[int, ProducerStateEntry] = {}
+        self.ongoing: dict[int, TransactionMetadata] = {}  # by first offset, ascending
+        self.unreplicated: dict[int, TransactionMetadata] = {}
+
+    # ---- a leader's questions
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        entry = self.producers.get(header.producer_id)
+        return entry.find_duplicate(header) if entry is not None else None
+
+    def check_data_batch(self, header: BatchHeader, *, sequences: bool = True) -> None:
+        """Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
+
+        A producer that is not known may begin with any sequence: its state may have expired.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            self._check_epoch(header, NO_PRODUCER_EPOCH)
+            return
+        self._check_epoch(header, entry.producer_epoch)
+        if sequences:
+            _check_sequence(header, entry)
+        if entry.current_transaction_first_offset >= 0 and not header.is_transactional:
+            raise ProtocolError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has an open transaction and may only write within it",
+            )
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
+        entry = self.producers.get(header.producer_id)
+        self._check_epoch(header, entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH)
+        if entry is not None and entry.coordinator_epoch > coordinator_epoch:
+            raise ProtocolError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} is older than {entry.coordinator_epoch}, known of producer {header.producer_id}",
+            )
+
+    @staticmethod
+    def _check_epoch(header: BatchHeader, known_epoch: int) -> None:
+        if header.producer_epoch < known_epoch:
+            raise ProtocolError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {known_epoch}, the batch has {header.producer_epoch}",
+            )
+
+    # ---- what is in the log
+
+    def apply_data_batch(self, header: BatchHeader) -> None:
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id)
+        delta = header.last_offset_delta
+        base_offset = header.base_offset
+        entry.add_batch(
+            header.producer_epoch, BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
+        )
+        if header.is_transactional and entry.current_transaction_first_offset < 0:
+            entry.current_transaction_first_offset = base_offset
+            self.ongoing[base_offset] = TransactionMetadata(producer_id, base_offset)
+
+    def apply_marker(
+        self, header: BatchHeader, aborted: bool, coordinator_epoch: int, timestamp: int
+    ) -> AbortedTransaction | None:
+        """Ends the producer's transaction, if one is open; returns what the transaction index must keep of an aborted one."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerStateEntry(header.producer_id)
+        first_offset = entry.current_transaction_first_offset
+        entry.enter_epoch(header.producer_epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_transaction_first_offset = NO_OFFSET
+        entry.last_timestamp = timestamp
+        transaction = self.ongoing.pop(first_offset, None)
+        if transaction is None:
+            return None
+        transaction.last_offset = header.base_offset
+        self.unreplicated[first_offset] = transaction
+        if not aborted:
+            return None
+        still_open = next(iter(self.ongoing), None)
+        last_stable_offset = header.base_offset + 1 if still_open is None else still_open
+        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        ongoing = next(iter(self.ongoing), None)
+        unreplicated = min(self.unreplicated) if self.unreplicated else None
+        if ongoing is None or unreplicated is None:
+            return unreplicated if ongoing is None else ongoing
+        return min(ongoing, unreplicated)
+
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the high watermark are decided for everyone."""
+        for first_offset, transaction in list(self.unreplicated.items()):
+            if transaction.last_offset < high_watermark:
+                del self.unreplicated[first_offset]
+
+    # ---- life
+
+    def clear(self) -> None:
+        self.producers.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
+
+    def load(self, entries: list[ProducerStateEntry], now_ms: int) -> None:
+        """What a snapshot holds, but for producers that have expired since."""
+        for entry in entries:
+            if not self._is_expired(entry, now_ms):
+                self.producers[entry.producer_id] = entry
+        open_transactions = [entry for entry in self.producers.values() if entry.current_transaction_first_offset >= 0]
+        for entry in sorted(open_transactions, key=lambda entry: entry.current_transaction_first_offset):
+            first_offset = entry.current_transaction_first_offset
+            self.ongoing[first_offset] = TransactionMetadata(entry.producer_id, first_offset)
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forgets producers without an open transaction whose last batch is too old, by the records' time; returns how many."""
+        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
+        return entry.current_transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+
+def _check_sequence(header: BatchHeader, entry: ProducerStateEntry) -> None:
+    first = header.base_sequence
+    if header.producer_epoch != entry.producer_epoch:
+        if first != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+            raise ProtocolError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} begins its epoch {header.producer_epoch} with sequence {first}, not 0",
+            )
+        return
+    last = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
+    if entry.producer_epoch == NO_PRODUCER_EPOCH or first == last + 1 or (first == 0 and last == MAX_INT32):
+        return
+    raise ProtocolError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} is at sequence {last}, the batch begins with {first}",
+    )

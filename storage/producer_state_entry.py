@@ -1,0 +1,88 @@
+"""What a partition remembers of one producer (Kafka's ProducerStateEntry, KIP-98)."""
+
+from typing import NamedTuple
+
+from protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+
+BATCHES_TO_RETAIN = 5
+NO_OFFSET = -1
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches: its last sequence and offset, how many records before that it began, its largest timestamp (ms)."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequences go on at 0 after 2147483647, so a batch may begin above where it ends."""
+        first = self.last_sequence - self.offset_delta
+        return first if first >= 0 else first + MAX_INT32 + 1
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerStateEntry:
+    """`batches` are the last five of the current epoch, oldest first; -1 stands for what there is none of."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_transaction_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_transaction_first_offset: int = NO_OFFSET,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_transaction_first_offset = current_transaction_first_offset
+        self.batches: list[BatchMetadata] = []
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The batch of the last five with the same epoch and the same first and last sequence."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        last_sequence = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+    def enter_epoch(self, producer_epoch: int) -> None:
+        """A new epoch begins its sequences anew: the batches of the old one are no longer duplicates of anything."""
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+    def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
+        self.enter_epoch(producer_epoch)
+        if len(self.batches) == BATCHES_TO_RETAIN:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerStateEntry(producer_id={self.producer_id}, epoch={self.producer_epoch}, batches={self.batches}, "
+            f"transaction={self.current_transaction_first_offset})"
+        )

@@ -1,0 +1,294 @@
+"""Opening a log: what an interrupted Kafka or we ourselves left behind is put in order (Kafka's LogLoader).
+
+In this order:
+(A) leftovers: files that waited for deletion go, an interrupted replacement of segments is finished or undone;
+(B) segments: index files without a log go; indexes that are missing or cannot be right are made anew from the log;
+(C) recovery, unless the last shutdown was clean: every segment from the recovery point on is read, batch by batch; at the first
+    byte that is no whole, correct batch the log ends: the rest of that segment is cut off, later segments go. Indexes, transaction
+    indexes, producer state and leader epochs are made anew on the way;
+(D) the producers are brought to the log's end, strays among the snapshots go.
+
+`open_log_steps` yields after every piece of work, so that a caller can do something else in between.
+"""
+
+import random
+import zlib
+from collections.abc import Iterator
+
+import structlog
+
+from protocol.batch_header import MAGIC_POSITION, check_crc, read_batch_header
+from protocol.topic_partition import TopicPartition
+from storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
+from storage.checkpoint import LEADER_EPOCH
+from storage.files import Files
+from storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from storage.leftovers import clear_leftovers
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_of_file
+from storage.producer_replay import apply_stored, rebuild_producer_state, replay
+from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
+from storage.retention import delete_segment
+from storage.segment import LogSegment
+from storage.segment_cache import SegmentCache
+from storage.transaction_index import CorruptTransactionIndex
+from timer.clock import Clock
+
+_log = structlog.get_logger(__name__)
+_BATCHES_PER_STEP = 256
+
+
+def open_log(files: Files, directory: str, topic_partition: TopicPartition, config: LogConfig, clock: Clock, **options: object) -> Log:
+    """The log in `directory`, which is made if missing; takes the options of `open_log_steps`. Raises OSError."""
+    log = None
+    for log in open_log_steps(files, directory, topic_partition, config, clock, **options):  # type: ignore[arg-type]
+        pass
+    assert log is not None
+    return log
+
+
+def open_log_steps(
+    files: Files,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    clock: Clock,
+    *,
+    clean: bool = True,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    high_watermark: int = 0,
+    random_source: random.Random | None = None,
+    cache: SegmentCache | None = None,
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    max_decompressed_bytes: int = 128 << 20,
+) -> Iterator[Log]:
+    """Yields the log again and again while it is being opened; it may be used when the iterator ends.
+
+    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the checkpoints.
+    """
+    files.make_directories(directory)
+    log = Log(
+        files,
+        directory,
+        topic_partition,
+        config,
+        clock,
+        random_source=random_source,
+        cache=cache,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+        max_decompressed_bytes=max_decompressed_bytes,
+    )
+    log.load_topic_id()
+    log.log_start_offset = log_start_offset
+    log.recovery_point = recovery_point
+    clear_leftovers(files, directory)
+    log.leader_epochs.load()
+    log.snapshots.scan()
+    _load_segments(log)
+    yield log
+    if log.segments and (not clean or not _ends_with_a_whole_batch(log.active_segment)):
+        yield from _recover(log)
+    _settle(log, clean)
+    yield log
+    log.snapshots.remove_strays(log.base_offsets)
+    rebuild_producer_state(log, clean=clean)
+    log.update_high_watermark(high_watermark)
+    yield log
+
+
+def _load_segments(log: Log) -> None:
+    names = log.files.list_directory(log.directory)
+    bases = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of_file(name)) is not None)
+    for name in names:
+        if name.endswith(SEGMENT_SUFFIXES) and offset_of_file(name) not in bases:
+            _log.warning("index_without_log_removed", directory=log.directory, file=name)
+            log.files.remove(f"{log.directory}/{name}")
+    for base in bases:
+        segment = LogSegment(log.files, log.directory, base, log.config, log.clock.wall_ms())
+        log.add_segment(segment)
+    present = set(names)
+    for segment in log.segments:
+        _check_indexes(log, segment, present)
+
+
+def _check_indexes(log: Log, segment: LogSegment, names: set[str]) -> None:
+    """(B) by the names and sizes of the files; what stands in them is checked when it is read."""
+    reason = None
+    for suffix, entry_size in ((INDEX_SUFFIX, OFFSET_ENTRY_SIZE), (TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)):
+        path = segment.path(suffix)
+        if path.rpartition("/")[2] not in names:
+            reason = f"{suffix} is missing"
+        elif log.files.size(path) % entry_size:
+            reason = f"the size of {suffix} is no whole number of entries"
+    try:
+        segment.transaction_index.entries()
+    except CorruptTransactionIndex as error:
+        _log.warning("transaction_index_rebuilt", directory=log.directory, reason=str(error))
+        _rebuild_transaction_index(log, segment)
+    segment.transaction_index.unload()
+    if reason is not None:
+        _log.warning("indexes_rebuilt", directory=log.directory, segment=segment.base_offset, reason=reason)
+        segment.rebuild_indexes()
+        segment.release()
+
+
+def _rebuild_transaction_index(log: Log, segment: LogSegment) -> None:
+    state = _state_at(log, segment.base_offset)
+    segment.transaction_index.reset()
+    for batch in whole_batches(segment.file, 0, segment.size):
+        if batch.magic < 2:
+            continue
+        aborted = apply_stored(state, batch, read_batch_header(batch.data, batch.start))
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+
+
+def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
+    """What a clean shutdown promises of the active segment."""
+    last = segment.last_batch()
+    if last is None:
+        return segment.size == 0
+    return last.position + last.size == segment.size and last.base_offset >= segment.base_offset
+
+
+def _recover(log: Log) -> Iterator[Log]:
+    """(C)."""
+    first = max([base for base in log.base_offsets if base <= log.recovery_point], default=log.base_offsets[0])
+    to_recover = [segment for segment in log.segments if segment.base_offset >= first]
+    state = _state_at(log, to_recover[0].base_offset)
+    _log.info(
+        "recovering_log", partition=str(log.topic_partition), recovery_point=log.recovery_point, segments=len(to_recover)
+    )
+    for number, segment in enumerate(to_recover):
+        cut = yield from recover_segment(log, segment, state)
+        if segment is not log.active_segment:
+            log.unsynced_segments.append(segment)
+        log.snapshots.take(state, sync=False)
+        if cut:
+            later = to_recover[number + 1 :]
+            if later:
+                _log.error(
+                    "segments_behind_corruption_deleted",
+                    partition=str(log.topic_partition),
+                    base_offsets=[segment.base_offset for segment in later],
+                )
+            for doomed in later:
+                delete_segment(log, doomed)
+            break
+    log.directory_changed = True
+    if log.active_segment in log.unsynced_segments:
+        log.unsynced_segments.remove(log.active_segment)
+
+
+def _state_at(log: Log, offset: int) -> ProducerState:
+    """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between."""
+    state = ProducerState(log.producer_state.expiration_ms)
+    usable = type(log.snapshots)(log.files, log.directory)
+    usable.offsets = [known for known in log.snapshots.offsets if known <= offset]
+    usable.load_latest(state, log.log_start_offset, log.clock.wall_ms())
+    for slot, segment in enumerate(log.segments):
+        end = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else offset
+        if segment.base_offset < offset and end > state.map_end_offset:
+            replay(state, segment, max(segment.base_offset, state.map_end_offset), offset)
+    state.map_end_offset = offset
+    return state
+
+
+def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> "Iterator[Log]":
+    """Reads all of a segment and makes its indexes anew; the generator's value is whether anything had to be cut off."""
+    segment.reset_indexes()
+    valid = 0
+    next_offset = segment.base_offset
+    try:
+        for number, batch in enumerate(whole_batches(segment.file, 0, segment.size)):
+            next_offset = _recover_batch(log, segment, state, batch, next_offset)
+            valid = batch.position + batch.size
+            if number % _BATCHES_PER_STEP == _BATCHES_PER_STEP - 1:
+                yield log
+        reason = "the last batch is cut off"
+    except CorruptSegment as error:
+        reason = error.reason
+    if valid < segment.size:
+        _log.warning(
+            "segment_cut",
+            partition=str(log.topic_partition),
+            segment=segment.base_offset,
+            position=valid,
+            bytes_removed=segment.size - valid,
+            reason=reason,
+        )
+        segment.cut_at(valid)
+        segment.finish_indexes()
+        return True
+    segment.finish_indexes()
+    return False
+
+
+def _recover_batch(log: Log, segment: LogSegment, state: ProducerState, batch: StoredBatch, next_offset: int) -> int:
+    """Checks one batch and counts it in; returns the offset behind it. Raises CorruptSegment."""
+    if batch.magic < 2:
+        return _recover_legacy(segment, batch, next_offset)
+    header = read_batch_header(batch.data, batch.start)
+    if not check_crc(batch.data, batch.start, header):
+        raise CorruptSegment(batch.position, "the checksum does not fit")
+    last_offset = header.last_offset
+    if header.base_offset < next_offset or last_offset < header.base_offset - 1 or not segment.can_take(last_offset):
+        raise CorruptSegment(batch.position, f"offsets {header.base_offset} to {last_offset} do not follow {next_offset - 1}")
+    segment.index_recovered(batch.position, batch.size, last_offset, header.max_timestamp)
+    epoch = header.partition_leader_epoch
+    if epoch >= 0 and epoch > log.leader_epochs.latest_epoch:
+        log.leader_epochs.assign(epoch, header.base_offset)
+    aborted = apply_stored(state, batch, header)
+    if aborted is not None:
+        segment.transaction_index.append(aborted)
+    state.map_end_offset = last_offset + 1
+    return last_offset + 1
+
+
+def _recover_legacy(segment: LogSegment, batch: StoredBatch, next_offset: int) -> int:
+    """A message (set) of format 0 or 1: CRC-32 of everything from its magic on, at position 12."""
+    data = batch.data[batch.start : batch.start + batch.size]
+    offset = int.from_bytes(data[:8], "big")
+    if zlib.crc32(data[MAGIC_POSITION:]) != int.from_bytes(data[12:16], "big"):
+        raise CorruptSegment(batch.position, "the checksum does not fit")
+    if offset < next_offset or not segment.can_take(offset):
+        raise CorruptSegment(batch.position, f"offset {offset} does not follow {next_offset - 1}")
+    segment.index_recovered(batch.position, batch.size, offset, legacy_timestamp(data, 0))
+    return offset + 1
+
+
+def _settle(log: Log, clean: bool) -> None:
+    """The log's bounds, and at least one segment."""
+    if log.segments:
+        end_offset = log.active_segment.next_offset()
+        if end_offset < log.log_start_offset:
+            _log.warning(
+                "log_ends_before_its_start",
+                partition=str(log.topic_partition),
+                log_end_offset=end_offset,
+                log_start_offset=log.log_start_offset,
+            )
+            for segment in list(log.segments):
+                delete_segment(log, segment)
+            log.leader_epochs.clear()
+    if not log.segments:
+        log.add_segment(log.new_segment(log.log_start_offset))
+        log.directory_changed = True
+        end_offset = log.log_start_offset
+    log.log_end_offset = end_offset
+    log.log_start_offset = max(log.log_start_offset, log.base_offsets[0])
+    log.recovery_point = end_offset if clean else min(log.recovery_point, end_offset)
+    if not log.leader_epochs.entries and end_offset > log.base_offsets[0] and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}"):
+        _read_epochs(log)
+    log.leader_epochs.truncate_from_end(end_offset)
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+
+
+def _read_epochs(log: Log) -> None:
+    """A lost leader-epoch-checkpoint is made anew from the batches, which all name their epoch."""
+    for segment in log.segments:
+        for batch in log.use(segment).scan(0):
+            if batch.leader_epoch > log.leader_epochs.latest_epoch:
+                log.leader_epochs.assign(batch.leader_epoch, batch.base_offset)

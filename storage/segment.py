@@ -1,0 +1,354 @@
+"""One segment of a log: `<base offset>.log` with its indexes (Kafka's LogSegment).
+
+The last segment of a log is *active*: appended to, its index entries written behind, its most recent batches remembered by
+position so that a consumer at the end of the log is found its place without touching the disk. The others are *sealed*: their
+files are opened and their indexes read when somebody needs them, and may be released again at any time.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import structlog
+
+from storage.batch_scan import ScannedBatch, scan_batches
+from storage.files import Buffer, File, Files
+from storage.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from storage.log_config import LogConfig
+from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_file_name
+from storage.transaction_index import TransactionIndex
+
+_log = structlog.get_logger(__name__)
+_RECENT_BATCHES = 256
+
+
+class LogSegment:
+    """`size` in bytes; times in ms; `max_timestamp` -1 and `offset_of_max_timestamp` the base offset when there is none."""
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_first_batch_timestamp",
+        "_last_offset",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "_recent_offsets",
+        "_recent_positions",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "directory",
+        "index_interval_bytes",
+        "offset_index",
+        "roll_jitter_ms",
+        "size",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, roll_jitter_ms: int = 0
+    ) -> None:
+        """Of files that are there already; see `create`. Raises FileNotFoundError when the log file is not."""
+        self._files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self._file: File | None = None
+        self.index_interval_bytes = config.index_interval_bytes
+        self.roll_jitter_ms = roll_jitter_ms
+        self.created_ms = now_ms
+        self.offset_index = OffsetIndex(files, self.path(INDEX_SUFFIX), base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes)
+        self.offset_index.rebuild = self.time_index.rebuild = self.rebuild_indexes
+        self.transaction_index = TransactionIndex(files, self.path(TRANSACTION_INDEX_SUFFIX), base_offset)
+        self.size = files.size(self.path(LOG_SUFFIX))
+        self.bytes_since_index_entry = 0
+        self._first_batch_timestamp: int | None = None
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+        self._last_offset = -1
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, roll_jitter_ms: int = 0
+    ) -> "LogSegment":
+        """An empty segment with new files; whatever has their names is replaced. On OSError nothing new is left behind."""
+        suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        paths = [f"{directory}/{offset_file_name(base_offset, suffix)}" for suffix in suffixes]
+        files.remove(f"{directory}/{offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX)}")
+        try:
+            for path in paths:
+                files.remove(path)
+                file = files.open(path, create=True)
+                try:
+                    if config.preallocate and path.endswith(LOG_SUFFIX):
+                        file.allocate(config.segment_bytes)
+                finally:
+                    file.close()
+            segment = cls(files, directory, base_offset, config, now_ms, roll_jitter_ms)
+        except OSError:
+            for path in paths:
+                files.remove(path)
+            raise
+        segment.size = 0
+        segment.offset_index.load()
+        segment.time_index.load()
+        return segment
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{offset_file_name(self.base_offset, suffix)}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._files.open(self.path(LOG_SUFFIX))
+        return self._file
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the segment holds no open file and no index in memory."""
+        return self._file is None and not self.offset_index.loaded and not self.time_index.loaded
+
+    # ---- appending
+
+    def can_take(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def append(
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+    ) -> None:
+        """Writes one batch of `size` bytes at the end. On OSError the segment is as before, but for a torn tail in its file."""
+        position = self.size
+        file = self._file if self._file is not None else self.file
+        file.write(parts, position)
+        self.size = position + size
+        if position == 0:
+            self._first_batch_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = offset_of_max_timestamp
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += size
+        self._last_offset = last_offset
+        recent = self._recent_offsets
+        recent.append(base_offset)
+        self._recent_positions.append(position)
+        if len(recent) >= 2 * _RECENT_BATCHES:
+            del recent[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
+
+    def cut_torn_tail(self) -> None:
+        """Removes from the file what a failed append may have left behind the last whole batch."""
+        self.file.truncate(self.size)
+
+    def age_for_roll(self, now_ms: int, timestamp: int) -> int:
+        """How long the segment has waited: by the records' times where they have any, else by the clock."""
+        first = self.first_batch_timestamp
+        return timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def should_roll(self, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch of that size, end and time belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
+        if self.size > config.segment_bytes - size or not self.can_take(last_offset):
+            return True
+        if self.size and self.age_for_roll(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms:
+            return True
+        return self.offset_index.is_full or self.time_index.is_full
+
+    # ---- times
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        if self._first_batch_timestamp is None:
+            first = next(iter(self.scan(0)), None)
+            if first is None:
+                return -1
+            self._first_batch_timestamp = first.max_timestamp
+        return self._first_batch_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._max_timestamp is None:
+            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch that has the largest timestamp."""
+        return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The records' largest time, or the file's where no record has one: what retention goes by."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self._files.modified_ms(self.path(LOG_SUFFIX))
+
+    # ---- making indexes anew
+
+    def reset_indexes(self) -> None:
+        """Empties all three; index_recovered fills them, batch by batch from the start, then finish_indexes."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.reset()
+        self._begin_indexes()
+
+    def _begin_indexes(self) -> None:
+        self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
+        self._first_batch_timestamp = None
+        self._recent_offsets = []
+        self._recent_positions = []
+        self.bytes_since_index_entry = 0
+
+    def index_recovered(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += size
+
+    def finish_indexes(self) -> None:
+        if self.max_timestamp >= 0:
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+        self.write_indexes()
+
+    def rebuild_indexes(self) -> None:
+        """Offset and time index anew from the records, as they stand; the transaction index needs the producers (see recovery)."""
+        _log.warning("indexes_rebuilt", directory=self.directory, segment=self.base_offset)
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._begin_indexes()
+        for batch in self.scan(0):
+            self.index_recovered(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+        self.finish_indexes()
+
+    def cut_at(self, size: int) -> None:
+        """Recovery found no more whole batches behind `size`."""
+        self.file.truncate(size)
+        self.size = size
+
+    # ---- looking up
+
+    def scan(self, position: int, end: int | None = None, *, may_block: bool = True) -> Iterator[ScannedBatch]:
+        return scan_batches(self.file, position, self.size if end is None else end, may_block=may_block)
+
+    def locate(self, offset: int, *, may_block: bool = True) -> tuple[int, int] | None:
+        """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it."""
+        recent = self._recent_offsets
+        if recent and offset >= recent[0]:
+            slot = bisect_right(recent, offset)
+            if slot < len(recent):
+                position = self._recent_positions[slot - 1]
+                return position, self._recent_positions[slot] - position
+            start = self._recent_positions[-1]
+            return (start, self.size - start) if offset <= self._last_offset else None
+        start = self.offset_index.lookup(offset)
+        first = True
+        for batch in scan_batches(self.file, start, self.size, may_block=may_block):
+            if first and start and not self.base_offset <= batch.base_offset <= offset:
+                return self._locate_without_index(offset)
+            if batch.last_offset >= offset:
+                return batch.position, batch.size
+            first = False
+        return self._locate_without_index(offset) if first and start else None
+
+    def _locate_without_index(self, offset: int) -> tuple[int, int] | None:
+        """The index has pointed at something that is no batch, or not the right one."""
+        self.rebuild_indexes()
+        return next(((batch.position, batch.size) for batch in self.scan(0) if batch.last_offset >= offset), None)
+
+    def last_batch(self) -> ScannedBatch | None:
+        last = None
+        for last in self.scan(self.offset_index.lookup(self.offset_index.last_offset)):
+            pass
+        return last
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch, read from the file."""
+        last = self.last_batch()
+        return self.base_offset if last is None else last.last_offset + 1
+
+    # ---- the files
+
+    def seal(self) -> None:
+        """The segment is no longer the active one. Raises OSError when its indexes cannot be written; they stay in memory then."""
+        self._recent_offsets = []
+        self._recent_positions = []
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.max_timestamp >= 0:
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+        if self._file is not None and self.file.size() > self.size:
+            self.file.truncate(self.size)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        self.offset_index.write()
+        self.time_index.write()
+
+    def files_to_sync(self) -> list[File]:
+        """The files with what they must hold, in the order in which they are to be synced."""
+        files = [self.file, self.offset_index.write(), self.time_index.write()]
+        transaction_file = self.transaction_index.file_for_sync()
+        return files if transaction_file is None else [*files, transaction_file]
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Removes everything from `offset` on; returns how many bytes went."""
+        where = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self._recent_offsets = []
+        self._recent_positions = []
+        removed = 0
+        if where is not None:
+            removed = self.size - where[0]
+            self.file.truncate(where[0])
+            self.size = where[0]
+        if self.size == 0:
+            self.created_ms = now_ms
+            self._first_batch_timestamp = None
+        self.bytes_since_index_entry = 0
+        self._read_max_timestamp()
+        return removed
+
+    def _read_max_timestamp(self) -> None:
+        timestamp, offset = self.time_index.last_entry
+        for batch in self.scan(self.offset_index.lookup(offset)):
+            if batch.max_timestamp > timestamp:
+                timestamp, offset = batch.max_timestamp, batch.last_offset
+        self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
+
+    def release(self) -> None:
+        """Closes what is open and forgets what can be read again; for sealed segments."""
+        self.offset_index.unload()
+        self.time_index.unload()
+        self.transaction_index.unload()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Writes what the indexes are missing and closes everything. Raises OSError after closing all the same."""
+        try:
+            if not self.is_released:
+                self._finish()
+        finally:
+            self.close_files()
+
+    def close_files(self) -> None:
+        self.offset_index.close()
+        self.time_index.close()
+        self.transaction_index.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
