@@ -1,0 +1,74 @@
+"""A partition in a few lines: a log of bytes in segments, replicas at offsets, a high watermark."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from purgatory import ANSWER_NOW
+from tests.purgatory.rooms import PurgatoryRoom
+
+
+class Target(NamedTuple):
+    """What a fetch asks of a partition: where to begin (a byte is an offset here), at most how much, in which epoch."""
+
+    topic_partition: TopicPartition
+    offset: int
+    max_bytes: int = 1 << 20
+    leader_epoch: int = 0
+    last_fetched_epoch_end: int | None = None
+
+
+class PartitionModel:
+    """Tells the purgatory's room what happens to it."""
+
+    def __init__(self, room: PurgatoryRoom, followers: dict[str, int] | None = None, size: int = 0) -> None:
+        self.room = room
+        self.topic_partition = TopicPartition("topic", 0)
+        self.log_end_offset = size
+        self.segment_base_offset = 0
+        self.followers = dict(followers or {})
+        self.leader_epoch = 0
+        self.error = ErrorCode.NONE
+
+    @property
+    def high_watermark(self) -> int:
+        return min([self.log_end_offset, *self.followers.values()])
+
+    def append(self, size: int) -> None:
+        self.log_end_offset += size
+        self._changed()
+
+    def follower_fetched(self, follower: str, offset: int) -> None:
+        self.followers[follower] = offset
+        self._changed()
+
+    def roll(self) -> None:
+        self.segment_base_offset = self.log_end_offset
+
+    def fail(self, error: ErrorCode) -> None:
+        self.error = error
+        self._changed()
+
+    def check(self, _: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+        if self.error != ErrorCode.NONE:
+            return False, self.error
+        return self.high_watermark >= required_offset, ErrorCode.NONE
+
+    def progress(self, target: Target) -> int:
+        if self.error != ErrorCode.NONE or target.leader_epoch != self.leader_epoch:
+            return ANSWER_NOW
+        if target.last_fetched_epoch_end is not None and target.last_fetched_epoch_end < target.offset:
+            return ANSWER_NOW
+        if target.offset > self.high_watermark:
+            return ANSWER_NOW
+        if target.offset < self.high_watermark and target.offset < self.segment_base_offset:
+            return ANSWER_NOW
+        return min(self.high_watermark - target.offset, target.max_bytes)
+
+    def reader(self, target: Target, into: list[int]) -> Callable[[], None]:
+        """An on_response that reads what there is."""
+        return lambda: into.append(min(max(self.high_watermark - target.offset, 0), target.max_bytes))
+
+    def _changed(self) -> None:
+        self.room.completions.add(self.room.purgatory, self.topic_partition)

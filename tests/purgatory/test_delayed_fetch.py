@@ -1,0 +1,143 @@
+"""Cases A to H of DelayedFetch, and its time-out."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from purgatory import ANSWER_NOW, DelayedFetch, FetchExpirations
+from tests.purgatory.partition_model import PartitionModel, Target
+from tests.purgatory.rooms import PurgatoryRoom
+
+
+class Fetch:
+    """A fetch from one partition that holds 1,000 bytes, from its end, parked."""
+
+    def __init__(self, room: PurgatoryRoom, min_bytes: int = 1, is_from_follower: bool = False, **asked: int) -> None:
+        self.partition = PartitionModel(room, size=1_000)
+        self.target = Target(self.partition.topic_partition, **{"offset": 1_000, **asked})
+        self.answers: list[int] = []
+        self.expirations = FetchExpirations()
+        self.operation = DelayedFetch(
+            500,
+            min_bytes,
+            [self.target],
+            self.partition.progress,
+            self.partition.reader(self.target, self.answers),
+            self.expirations,
+            is_from_follower,
+        )
+        self.completed_at_once = room.purgatory.try_complete_else_watch(
+            self.operation, [self.partition.topic_partition]
+        )
+        self.room = room
+
+    def is_answered(self) -> bool:
+        self.room.loop.until_idle()
+        return bool(self.answers)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ErrorCode.NOT_LEADER_OR_FOLLOWER, id="A no longer the leader, B no longer a replica"),
+        pytest.param(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="C no longer known"),
+        pytest.param(ErrorCode.KAFKA_STORAGE_ERROR, id="D its directory is offline"),
+    ],
+)
+def test_a_partition_that_fails_answers_the_fetch_at_once(room: PurgatoryRoom, error: ErrorCode) -> None:
+    fetch = Fetch(room, min_bytes=1_000_000)
+    fetch.partition.fail(error)
+    assert fetch.is_answered()
+
+
+def test_case_e_a_fenced_leader_epoch_answers_it_at_once(room: PurgatoryRoom) -> None:
+    fetch = Fetch(room)
+    fetch.partition.leader_epoch = 1
+    fetch.partition.append(0)
+    assert fetch.is_answered()
+
+
+def test_case_f_data_in_an_older_segment_answers_it_however_little_it_is(room: PurgatoryRoom) -> None:
+    fetch = Fetch(room, min_bytes=1_000_000)
+    fetch.partition.append(5)
+    assert not fetch.is_answered()
+    fetch.partition.roll()
+    fetch.partition.append(5)
+    assert fetch.is_answered()
+
+
+def test_case_f_a_roll_without_new_data_answers_nothing(room: PurgatoryRoom) -> None:
+    fetch = Fetch(room)
+    fetch.partition.roll()
+    fetch.partition.append(0)
+    assert not fetch.is_answered()
+
+
+def test_case_f_a_log_truncated_below_the_fetch_offset_answers_it(room: PurgatoryRoom) -> None:
+    fetch = Fetch(room)
+    fetch.partition.append(-10)
+    assert fetch.is_answered()
+
+
+def test_case_g_the_bytes_of_all_partitions_together_count(room: PurgatoryRoom) -> None:
+    first, second = PartitionModel(room), PartitionModel(room)
+    models = {0: first, 1: second}
+    asked: list[int] = []
+
+    def progress(number: int) -> int:
+        asked.append(number)
+        return models[number].progress(Target(first.topic_partition, 0))
+
+    done: list[bool] = []
+    fetch = DelayedFetch(500, 100, [0, 1], progress, lambda: done.append(True))
+    room.purgatory.try_complete_else_watch(fetch, [first.topic_partition])
+    first.append(60)
+    room.loop.until_idle()
+    assert not done
+    second.append(40)
+    room.loop.until_idle()
+    assert done
+
+
+def test_case_g_a_partition_counts_no_more_than_its_own_maximum(room: PurgatoryRoom) -> None:
+    fetch = Fetch(room, min_bytes=100, max_bytes=99)
+    fetch.partition.append(1_000)
+    assert not fetch.is_answered()
+
+
+def test_case_g_one_that_has_enough_in_its_first_partitions_does_not_look_at_the_rest(room: PurgatoryRoom) -> None:
+    asked: list[int] = []
+
+    def progress(number: int) -> int:
+        asked.append(number)
+        return 50
+
+    fetch = DelayedFetch(500, 100, range(10), progress, lambda: None)
+    assert room.purgatory.try_complete_else_watch(fetch, ["key"])
+    assert asked == [0, 1]
+
+
+def test_case_h_a_diverging_epoch_answers_it_at_once(room: PurgatoryRoom) -> None:
+    fetch = Fetch(room, min_bytes=1_000_000, last_fetched_epoch_end=990)
+    assert fetch.completed_at_once
+
+
+def test_one_that_asks_for_no_bytes_never_waits(room: PurgatoryRoom) -> None:
+    assert Fetch(room, min_bytes=0).completed_at_once
+
+
+def test_answer_now_counts_for_no_bytes_of_the_partitions_before_it(room: PurgatoryRoom) -> None:
+    found = {0: 5, 1: ANSWER_NOW}
+    fetch = DelayedFetch(500, 1_000, [0, 1], lambda number: found[number], lambda: None)
+    assert room.purgatory.try_complete_else_watch(fetch, ["key"])
+
+
+def test_time_outs_of_consumers_and_followers_are_counted_apart(room: PurgatoryRoom) -> None:
+    consumer, follower = Fetch(room), Fetch(room, is_from_follower=True)
+    room.pass_time(500)
+    assert consumer.answers == [0]
+    assert (consumer.expirations.consumer, consumer.expirations.follower) == (1, 0)
+    assert (follower.expirations.consumer, follower.expirations.follower) == (0, 1)
+
+
+def test_it_can_be_read_in_a_listing(room: PurgatoryRoom) -> None:
+    assert repr(Fetch(room).operation) == "DelayedFetch(max_wait_ms=500, min_bytes=1, 1 partitions, consumer)"

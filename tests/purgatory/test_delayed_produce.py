@@ -1,0 +1,131 @@
+"""Cases A to C.2 of DelayedProduce, and its time-out."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
+from tests.purgatory.rooms import PurgatoryRoom
+
+A, B, C = (TopicPartition("topic", number) for number in range(3))
+
+
+class Leader:
+    """Answers `check` from a table; what is not in it waits."""
+
+    def __init__(self) -> None:
+        self.answers: dict[TopicPartition, tuple[bool, ErrorCode]] = {}
+        self.asked: list[tuple[TopicPartition, int]] = []
+
+    def check(self, topic_partition: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+        self.asked.append((topic_partition, required_offset))
+        return self.answers.get(topic_partition, (False, ErrorCode.NONE))
+
+
+class Produce:
+    """A produce of three partitions, parked, with what it was answered."""
+
+    def __init__(self, room: PurgatoryRoom, **errors: ErrorCode) -> None:
+        self.room = room
+        self.leader = Leader()
+        self.answers: list[dict[TopicPartition, ErrorCode]] = []
+        self.expirations = PartitionExpirations()
+        named = {"a": A, "b": B, "c": C}
+        self.statuses = {
+            key: ProducePartitionStatus(100 + key.partition, errors.get(name, ErrorCode.NONE), result=name)
+            for name, key in named.items()
+        }
+        self.operation = DelayedProduce(1_500, self.statuses, self.leader.check, self.answered, self.expirations)
+        self.completed_at_once = room.purgatory.try_complete_else_watch(self.operation, [A, B, C])
+
+    def answered(self, statuses: dict[TopicPartition, ProducePartitionStatus]) -> None:
+        self.answers.append({key: status.error for key, status in statuses.items()})
+
+    def reached(self, key: TopicPartition, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.leader.answers[key] = (error == ErrorCode.NONE, error)
+        self.room.happened(key)  # type: ignore[arg-type]
+
+
+def test_it_waits_until_every_partition_has_enough_replicas(room: PurgatoryRoom) -> None:
+    produce = Produce(room)
+    produce.reached(A)
+    produce.reached(C)
+    assert produce.answers == []
+    produce.reached(B)
+    assert produce.answers == [{A: ErrorCode.NONE, B: ErrorCode.NONE, C: ErrorCode.NONE}]
+
+
+def test_it_asks_for_the_required_offset_and_only_of_partitions_that_are_pending(room: PurgatoryRoom) -> None:
+    produce = Produce(room)
+    assert produce.leader.asked == [(A, 100), (B, 101), (C, 102)]
+    produce.reached(A)
+    produce.leader.asked.clear()
+    produce.reached(B)
+    assert produce.leader.asked == [(B, 101), (C, 102)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="A the replica is no longer here"),
+        pytest.param(ErrorCode.NOT_LEADER_OR_FOLLOWER, id="B it is no longer the leader"),
+        pytest.param(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, id="C1 too few replicas in sync"),
+    ],
+)
+def test_a_partition_that_fails_keeps_its_error_and_the_others_are_waited_for(
+    room: PurgatoryRoom, error: ErrorCode
+) -> None:
+    produce = Produce(room)
+    produce.reached(A, error)
+    assert produce.answers == []
+    produce.reached(B)
+    produce.reached(C)
+    assert produce.answers == [{A: error, B: ErrorCode.NONE, C: ErrorCode.NONE}]
+
+
+def test_a_partition_that_failed_when_it_was_appended_to_is_not_waited_for(room: PurgatoryRoom) -> None:
+    produce = Produce(room, a=ErrorCode.MESSAGE_TOO_LARGE)
+    assert (A, 100) not in produce.leader.asked
+    produce.reached(B)
+    produce.reached(C)
+    assert produce.answers == [{A: ErrorCode.MESSAGE_TOO_LARGE, B: ErrorCode.NONE, C: ErrorCode.NONE}]
+
+
+def test_one_whose_partitions_all_failed_is_answered_at_once(room: PurgatoryRoom) -> None:
+    error = ErrorCode.CORRUPT_MESSAGE
+    produce = Produce(room, a=error, b=error, c=error)
+    assert produce.completed_at_once
+    assert produce.answers == [{A: error, B: error, C: error}]
+
+
+def test_the_time_out_is_the_error_of_what_is_pending_and_of_nothing_else(room: PurgatoryRoom) -> None:
+    produce = Produce(room, a=ErrorCode.MESSAGE_TOO_LARGE)
+    produce.reached(B)
+    room.pass_time(1_500)
+    assert produce.answers == [
+        {A: ErrorCode.MESSAGE_TOO_LARGE, B: ErrorCode.NONE, C: ErrorCode.REQUEST_TIMED_OUT},
+    ]
+    assert (produce.expirations.total, produce.expirations.by_partition) == (1, {C: 1})
+    produce.expirations.forget(C)
+    assert (produce.expirations.total, produce.expirations.by_partition) == (1, {})
+
+
+def test_one_that_a_shutdown_completes_is_told_of_a_time_out_but_not_counted_as_one(room: PurgatoryRoom) -> None:
+    produce = Produce(room)
+    produce.reached(A)
+    room.purgatory.shutdown()
+    assert produce.answers == [
+        {A: ErrorCode.NONE, B: ErrorCode.REQUEST_TIMED_OUT, C: ErrorCode.REQUEST_TIMED_OUT},
+    ]
+    assert (produce.expirations.total, room.purgatory.expired) == (0, 0)
+
+
+def test_a_status_carries_what_the_caller_gave_it(room: PurgatoryRoom) -> None:
+    assert [status.result for status in Produce(room).statuses.values()] == ["a", "b", "c"]
+
+
+def test_it_can_be_read_in_a_listing(room: PurgatoryRoom) -> None:
+    text = repr(Produce(room, a=ErrorCode.MESSAGE_TOO_LARGE).operation)
+    assert "timeout_ms=1500" in text
+    assert "required_offset=101, pending" in text
+    assert "required_offset=100, MESSAGE_TOO_LARGE" in text

@@ -1,0 +1,329 @@
+"""Watchers per key: parking, waking, cancelling, counting, listing and purging."""
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from purgatory import WaitingOperation
+from tests.purgatory.rooms import Operation, PurgatoryRoom
+
+
+def test_an_operation_is_tried_once_when_it_is_parked(room: PurgatoryRoom) -> None:
+    assert room.park("a", "b", "c").tried == 1
+
+
+def test_an_event_tries_the_operations_of_its_key_and_no_others(room: PurgatoryRoom) -> None:
+    first, second, other = room.park("a"), room.park("a", "b"), room.park("b")
+    room.happened("a")
+    assert (first.tried, second.tried, other.tried) == (2, 2, 1)
+
+
+def test_check_and_complete_tells_how_many_it_completed(room: PurgatoryRoom) -> None:
+    operations = [room.park("key", name=str(number)) for number in range(5)]
+    for operation in operations[::2]:
+        operation.ready = True
+    assert room.purgatory.check_and_complete("key") == 3
+    assert [operation.is_completed for operation in operations] == [True, False, True, False, True]
+    assert room.purgatory.check_and_complete("key") == 0
+    assert room.purgatory.check_and_complete("nobody watches this") == 0
+
+
+def test_operations_of_a_key_are_tried_oldest_first(room: PurgatoryRoom) -> None:
+    order: list[str] = []
+    for name in "abcde":
+        operation = room.park("key", name=name)
+        operation.ready = True
+        operation.when_complete = lambda name=name: order.append(name)
+    room.happened("key")
+    assert order == list("abcde")
+
+
+def test_an_operation_without_keys_is_refused(room: PurgatoryRoom) -> None:
+    with pytest.raises(ValueError, match="needs a key"):
+        room.purgatory.try_complete_else_watch(Operation(), [])
+
+
+def test_a_completed_operation_is_not_parked(room: PurgatoryRoom) -> None:
+    operation = Operation()
+    operation.force_complete()
+    assert not room.purgatory.try_complete_else_watch(operation, ["key"])
+    assert (room.purgatory.watched, room.purgatory.delayed) == (0, 0)
+
+
+def test_a_watcher_list_that_becomes_empty_goes_away(room: PurgatoryRoom) -> None:
+    operation = room.park("a", "b")
+    assert room.purgatory.watched_keys == 2
+    operation.ready = True
+    room.happened("a")
+    assert room.purgatory.watched_keys == 1
+    room.happened("b")
+    assert room.purgatory.watched_keys == 0
+    assert room.purgatory.watched == 0
+
+
+def test_purgatory_size_counts_entries_and_num_delayed_operations_counts_operations(room: PurgatoryRoom) -> None:
+    first = room.park("a", "b", "c")
+    room.park("a")
+    assert (room.purgatory.watched, room.purgatory.delayed) == (4, 2)
+    first.force_complete()
+    assert (room.purgatory.watched, room.purgatory.delayed) == (4, 1)
+    room.happened("a", "b", "c")
+    assert (room.purgatory.watched, room.purgatory.delayed) == (1, 1)
+
+
+def test_what_waits_is_listed_with_its_keys_age_and_deadline_the_oldest_first(room: PurgatoryRoom) -> None:
+    room.clock.advance(10_000)
+    first = room.park("a", "b", name="first", delay_ms=500)
+    room.clock.advance(100)
+    second = room.park("b", name="second", delay_ms=250)
+    done = room.park("b")
+    done.force_complete()
+    room.clock.advance(7)
+    assert room.purgatory.waiting() == [
+        WaitingOperation(first, ("a", "b"), age_ms=107, deadline_ms=10_500),
+        WaitingOperation(second, ("b",), age_ms=7, deadline_ms=10_350),
+    ]
+
+
+def test_cancelling_a_key_forgets_its_operations_without_completing_them(room: PurgatoryRoom) -> None:
+    cancelled = [room.park("a", delay_ms=100), room.park("a", "b", delay_ms=100)]
+    kept = room.park("b", delay_ms=100)
+    done = room.park("a")
+    done.force_complete()
+    assert room.purgatory.cancel_for_key("a") == cancelled
+    assert (room.purgatory.watched, room.purgatory.delayed, room.timer.size) == (2, 1, 1)
+    assert room.purgatory.cancel_for_key("a") == []
+    room.pass_time(200)
+    assert [operation.events for operation in cancelled] == [[], []]
+    assert kept.events == ["complete", "expired"]
+
+
+def test_a_cancelled_operation_may_still_be_completed_under_its_other_key(room: PurgatoryRoom) -> None:
+    operation = room.park("a", "b")
+    assert room.purgatory.cancel_for_key("a") == [operation]
+    assert room.purgatory.delayed == 0
+    assert room.purgatory.waiting() == []
+    operation.ready = True
+    room.happened("b")
+    assert operation.events == ["complete"]
+    assert (room.purgatory.delayed, room.purgatory.watched, room.purgatory.dead) == (0, 0, 0)
+
+
+def test_an_operation_may_cancel_its_own_key_while_it_completes(room: PurgatoryRoom) -> None:
+    operations = [room.park("key", "other", name=str(number)) for number in range(4)]
+    operations[0].force_complete()
+    operations[2].ready = True
+    operations[2].when_complete = lambda: room.purgatory.cancel_for_key("key")
+    room.happened("key")
+    assert [operation.is_completed for operation in operations] == [True, False, True, False]
+    assert [operation.tried for operation in operations] == [1, 2, 2, 1]
+    assert (room.purgatory.watched, room.purgatory.delayed, room.purgatory.dead) == (4, 0, 2)
+    room.happened("other")
+    assert (room.purgatory.watched, room.purgatory.dead) == (2, 0)
+
+
+def test_an_operation_that_completes_may_park_another_under_the_same_key(room: PurgatoryRoom) -> None:
+    later = Operation("later")
+    first = room.park("key", name="first")
+    first.ready = True
+    first.when_complete = lambda: room.purgatory.try_complete_else_watch(later, ["key"])
+    room.happened("key")
+    assert first.is_completed
+    assert later.tried == 1
+    later.ready = True
+    room.happened("key")
+    assert later.is_completed
+    assert room.purgatory.watched_keys == 0
+
+
+def test_checking_a_key_from_inside_one_of_its_operations_is_left_to_the_queue(room: PurgatoryRoom) -> None:
+    answers: list[int] = []
+    first, second = room.park("key", name="first"), room.park("key", name="second")
+
+    def make_room_for_the_second() -> None:
+        second.ready = True
+        answers.append(room.purgatory.check_and_complete("key"))
+
+    first.ready = True
+    first.when_complete = make_room_for_the_second
+    room.happened("key")
+    assert answers == [0]
+    assert second.is_completed
+
+
+def test_an_operation_that_raises_harms_no_other(room: PurgatoryRoom, capsys: pytest.CaptureFixture[str]) -> None:
+    class Failing(Operation):
+        def try_complete(self) -> bool:
+            self.tried += 1
+            if self.tried > 1:
+                raise ValueError("no")
+            return False
+
+    failing = Failing(delay_ms=100)
+    room.purgatory.try_complete_else_watch(failing, ["key"])
+    other = room.park("key", delay_ms=100)
+    other.ready = True
+    room.happened("key")
+    assert other.is_completed
+    assert not failing.is_completed
+    assert "completion_failed" in capsys.readouterr().out
+    room.pass_time(100)
+    assert failing.events == ["complete", "expired"]
+
+
+def test_an_answer_that_raises_harms_no_other_time_out(room: PurgatoryRoom, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse() -> None:
+        raise ValueError("no")
+
+    failing, other = room.park("key", delay_ms=100), room.park("key", delay_ms=100)
+    failing.when_complete = refuse
+    room.pass_time(100)
+    assert other.events == ["complete", "expired"]
+    assert "expiration_failed" in capsys.readouterr().out
+    assert room.purgatory.delayed == 0
+
+
+def test_shutting_down_completes_what_waits_and_lets_nothing_wait_any_more(room: PurgatoryRoom) -> None:
+    operations = [room.park("a", "b"), room.park("b")]
+    room.purgatory.shutdown()
+    assert [operation.events for operation in operations] == [["complete"], ["complete"]]
+    assert (room.purgatory.watched, room.purgatory.delayed, room.purgatory.watched_keys) == (0, 0, 0)
+    late = Operation()
+    assert room.purgatory.try_complete_else_watch(late, ["a"])
+    assert late.events == ["complete"]
+    assert room.timer.size == 0
+
+
+def test_two_purgatories_on_one_timer_count_their_own(room: PurgatoryRoom) -> None:
+    from purgatory import DelayedOperationPurgatory
+
+    other = DelayedOperationPurgatory("Other", room.timer, room.clock, room.completions)
+    room.park("key", delay_ms=100)
+    operation = Operation(delay_ms=200)
+    other.try_complete_else_watch(operation, ["key"])
+    assert (room.purgatory.delayed, other.delayed, room.timer.size) == (1, 1, 2)
+    operation.ready = True
+    room.happened("key")
+    assert not operation.is_completed
+    room.pass_time(150)
+    assert (room.purgatory.expired, other.expired, other.delayed) == (1, 0, 1)
+
+
+# Purging
+
+
+def test_completed_watchers_stay_up_to_the_purge_interval(make_room: Callable[..., PurgatoryRoom]) -> None:
+    room = make_room(purge_interval=10)
+    operations = [room.park("busy", "quiet") for _ in range(20)]
+    for operation in operations[:10]:
+        operation.force_complete()
+    room.loop.until_idle()
+    assert (room.purgatory.dead, room.purgatory.watched) == (10, 40)
+
+
+def test_completed_watchers_past_the_purge_interval_are_purged(make_room: Callable[..., PurgatoryRoom]) -> None:
+    room = make_room(purge_interval=10)
+    operations = [room.park("busy", "quiet") for _ in range(20)]
+    for operation in operations[:11]:
+        operation.force_complete()
+    room.loop.until_idle()
+    assert (room.purgatory.dead, room.purgatory.watched) == (0, 18)
+    assert room.purgatory.delayed == 9
+
+
+def test_a_list_whose_operations_were_all_purged_goes_away(make_room: Callable[..., PurgatoryRoom]) -> None:
+    room = make_room(purge_interval=1)
+    waiting = room.park("kept")
+    for number in range(5):
+        room.park(f"only-{number}", "kept").force_complete()
+    room.loop.until_idle()
+    room.park("only-5", "kept").force_complete()
+    room.park("only-6", "kept").force_complete()
+    room.loop.until_idle()
+    assert room.purgatory.watched_keys <= 2
+    assert waiting in room.purgatory.cancel_for_key("kept")
+
+
+def test_operations_that_complete_under_their_only_key_never_start_a_purge(
+    make_room: Callable[..., PurgatoryRoom],
+) -> None:
+    room = make_room(purge_interval=2)
+    waiting = [room.park("other") for _ in range(50)]
+    for _ in range(100):
+        operation = room.park("key")
+        operation.ready = True
+        room.happened("key")
+    assert room.purgatory.dead == 0
+    assert all(operation.tried == 1 for operation in waiting)
+    assert room.loop.until_idle() == 0
+
+
+def test_a_purge_looks_at_a_bounded_number_of_entries_per_turn_of_the_loop(
+    make_room: Callable[..., PurgatoryRoom],
+) -> None:
+    room = make_room(purge_interval=100, budget=50)
+    operations = [room.park(f"key-{number % 7}", "all") for number in range(1_000)]
+    for operation in operations[:101]:
+        operation.force_complete()
+    seen = [room.purgatory.watched]
+    while room.loop.turn():
+        seen.append(room.purgatory.watched)
+    assert seen[0] == 2_000
+    assert seen[-1] == 2_000 - 202
+    assert all(before - after <= 50 for before, after in itertools.pairwise(seen))
+    assert 2_000 / 50 <= len(seen) - 1 <= 2_000 / 50 + 2
+
+
+def test_what_is_parked_and_completed_during_a_purge_is_not_lost(make_room: Callable[..., PurgatoryRoom]) -> None:
+    room = make_room(purge_interval=20, budget=10)
+    chance = random.Random(7)
+    waiting: list[Operation] = []
+    for step in range(3_000):
+        keys = [f"key-{chance.randrange(30)}" for _ in range(chance.randrange(1, 4))]
+        waiting.append(room.park(*dict.fromkeys(keys), name=str(step), delay_ms=chance.randrange(1, 400)))
+        if chance.random() < 0.5:
+            waiting[chance.randrange(len(waiting))].force_complete()
+        if chance.random() < 0.3:
+            chosen = waiting[chance.randrange(len(waiting))]
+            chosen.ready = True
+            room.completions.add(room.purgatory, chosen.watch_keys[0])
+        if chance.random() < 0.02:
+            room.purgatory.cancel_for_key(f"key-{chance.randrange(30)}")
+        if chance.random() < 0.5:
+            room.clock.advance(1)
+            room.timer.advance_clock()
+            room.loop.turn()
+        assert room.purgatory.dead >= 0
+        assert room.purgatory.delayed >= 0
+    room.pass_time(1_000)
+    assert room.purgatory.delayed == 0
+    assert room.timer.size == 0
+    assert room.purgatory.dead <= 20 + 3
+    for operation in waiting:
+        assert operation.events in (["complete"], ["complete", "expired"]) or operation.is_cancelled
+    completed = [operation for operation in waiting if operation.is_completed]
+    assert room.purgatory.completed + room.purgatory.expired == len(completed)
+    for key in range(30):
+        room.purgatory.cancel_for_key(f"key-{key}")
+    assert (room.purgatory.watched, room.purgatory.watched_keys, room.purgatory.dead) == (0, 0, 0)
+
+
+def test_a_large_purgatory_is_not_looked_through_for_every_thousand_that_complete(
+    make_room: Callable[..., PurgatoryRoom],
+) -> None:
+    """A pass looks at every entry. After the first, the next waits for a sixteenth of them to be dead."""
+    room = make_room(purge_interval=10, budget=100_000)
+    operations = [room.park("a", "b") for _ in range(4_000)]
+    for operation in operations[:11]:
+        operation.force_complete()
+    assert room.loop.until_idle() == 1
+    assert room.purgatory.dead == 0
+    for operation in operations[11:511]:
+        operation.force_complete()
+    assert room.loop.until_idle() == 0
+    assert room.purgatory.dead == 500
+    operations[511].force_complete()
+    assert room.loop.until_idle() == 1
+    assert room.purgatory.dead == 0
