@@ -27,7 +27,7 @@ def handle_delete_records(
     )
     if type(outcome) is dict:
         return delete_records_response(outcome)
-    pending.when_abandoned(outcome.force_complete)
+    pending.when_abandoned(outcome.abandon)
     return pending
 
 

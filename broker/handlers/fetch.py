@@ -1,7 +1,7 @@
 """Fetch (key 1): sessions, reading, waiting for min_bytes.
 
-Below version 4 clients know only message formats 0 and 1: every partition is answered with UNSUPPORTED_VERSION and the connection stays.
-(Kafka's KafkaApis.handleFetchRequest)
+Below version 4 clients know only message formats 0 and 1: every partition is answered with UNSUPPORTED_VERSION and
+the connection stays. (Kafka's KafkaApis.handleFetchRequest)
 """
 
 from __future__ import annotations

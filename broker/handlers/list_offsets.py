@@ -31,7 +31,9 @@ _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answers every partition at once."""
-    keys = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    keys = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         answers = []

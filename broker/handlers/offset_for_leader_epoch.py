@@ -1,10 +1,12 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that a client can tell whether its log was truncated. (KIP-101, KIP-320)"""
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that a client can tell whether its log was truncated.
+(KIP-101, KIP-320)
+"""
 
 from __future__ import annotations
 
 from broker.handlers.request_context import RequestContext
 from protocol.errors import ProtocolError
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from protocol.topic_partition import TopicPartition
 
 _Answer = OffsetForLeaderEpochResponse.EpochEndOffset

@@ -1,7 +1,8 @@
 """Produce (key 0): from the request's batches to the answer for each partition.
 
-Below version 3 batches of message format 0 and 1 are answered with UNSUPPORTED_VERSION by the log; nothing is converted.
-acks=0 has no answer: if a partition fails the connection ends, so that the client finds out. (Kafka's KafkaApis.handleProduceRequest)
+Below version 3 batches of message format 0 and 1 are answered with UNSUPPORTED_VERSION by the log; nothing is
+converted. acks=0 has no answer: if a partition fails the connection ends, so that the client finds out. (Kafka's
+KafkaApis.handleProduceRequest)
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
     )
     if type(outcome) is not dict:
-        pending.when_abandoned(outcome.force_complete)
+        pending.when_abandoned(outcome.abandon)
         return pending
     if refused:
         outcome |= refused

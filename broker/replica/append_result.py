@@ -1,0 +1,55 @@
+"""What became of one partition's part of a Produce request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.errors import ErrorCode
+
+UNKNOWN = -1
+
+
+class PartitionAppendResult:
+    """A value for each partition: the error, or where the batch went.
+
+    `base_offset` and `last_offset` are inclusive, `log_append_time_ms` is -1 with CreateTime, `log_start_offset` -1
+    where it is not known. `record_errors` are (index in the batch, message or None): the records to blame (KIP-467).
+    While the request waits, `error` is what it will be answered with at the timeout.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "error",
+        "error_message",
+        "flush_required",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode = ErrorCode.NONE,
+        *,
+        base_offset: int = UNKNOWN,
+        last_offset: int = UNKNOWN,
+        log_append_time_ms: int = UNKNOWN,
+        log_start_offset: int = UNKNOWN,
+        record_errors: Sequence[tuple[int, str | None]] = (),
+        error_message: str | None = None,
+        flush_required: bool = False,
+    ) -> None:
+        self.error = error
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.flush_required = flush_required
+
+    @property
+    def required_offset(self) -> int:
+        """The offset (exclusive) that must be replicated, or flushed, before this append is acknowledged."""
+        return self.last_offset + 1

@@ -1,0 +1,142 @@
+"""Produce requests: append to each partition, then answer, or wait until the append is as safe as its acks ask for.
+
+acks=0 and acks=1 are answered as soon as the leader has appended; acks=all when the high watermark has passed the
+batch. Where `flush.messages` wants the append on disk, acks=1 waits for the flushed offset, and acks=all does so by
+itself (partition.py, D). A partition's failure is its own and is in its result.
+
+Source: Kafka's ReplicaManager.appendRecords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker.metadata_cache import INTERNAL_TOPICS
+from broker.replica.append_result import PartitionAppendResult
+from broker.replica.flusher import LogFlusher
+from broker.replica.hosted_partitions import HostedPartitions
+from broker.replica.wakeups import Wakeups
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
+
+ACKS_ALL = -1
+VALID_ACKS = frozenset({-1, 0, 1})
+
+AppendResults = dict[TopicPartition, PartitionAppendResult]
+OnAppended = Callable[[AppendResults], None]
+
+_WITHOUT_LOG_START_OFFSET = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class Appends:
+    def __init__(self, partitions: HostedPartitions, wakeups: Wakeups, flusher: LogFlusher) -> None:
+        self._partitions = partitions
+        self._wakeups = wakeups
+        self._flusher = flusher
+        self.expirations = PartitionExpirations()
+
+    def append(
+        self,
+        timeout_ms: int,
+        acks: int,
+        entries: Mapping[TopicPartition, bytes],
+        api_version: int,
+        on_response: OnAppended,
+        *,
+        internal_topics_allowed: bool = False,
+    ) -> AppendResults | DelayedProduce:
+        """The results where they can be answered now, else the parked operation, which calls `on_response` once
+        (perhaps already).
+        """
+        if acks not in VALID_ACKS:
+            return {key: PartitionAppendResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries}
+        results: AppendResults = {}
+        waits = False
+        for key, records in entries.items():
+            if key.topic in INTERNAL_TOPICS and not internal_topics_allowed:
+                results[key] = PartitionAppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                continue
+            result = results[key] = self._append_one(key, records, acks, api_version)
+            if result.error is ErrorCode.NONE and (acks == ACKS_ALL or (acks == 1 and result.flush_required)):
+                waits = True
+        if not waits:
+            return results
+        return self._park(timeout_ms, acks, results, on_response)
+
+    def _append_one(self, key: TopicPartition, records: bytes, acks: int, api_version: int) -> PartitionAppendResult:
+        try:
+            partition = self._partitions.find(key)
+            stats = partition.stats
+            stats.produce_requests += 1
+            log = partition.log
+            old_high_watermark = log.high_watermark
+            info = partition.append_as_leader(records, acks, api_version)
+        except ProtocolError as error:
+            return self._failed(key, error)
+        if not info.duplicate:
+            stats.bytes_in += info.size_in_bytes
+            stats.messages_in += info.record_count
+            self._flusher.appended(partition, required=info.flush_required)
+            if log.high_watermark != old_high_watermark:
+                self._wakeups.watermark_moved(partition)
+            else:
+                self._wakeups.log_grew(partition)
+        return PartitionAppendResult(
+            base_offset=info.first_offset,
+            last_offset=info.last_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+            flush_required=log.flushed_offset <= info.last_offset < partition.required_flush_offset,
+        )
+
+    def _failed(self, key: TopicPartition, error: ProtocolError) -> PartitionAppendResult:
+        log_start_offset = -1
+        if error.code not in _WITHOUT_LOG_START_OFFSET:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.stats.failed_produce_requests += 1
+                log_start_offset = partition.log.log_start_offset
+        return PartitionAppendResult(
+            error.code,
+            log_start_offset=log_start_offset,
+            record_errors=getattr(error, "record_errors", ()),
+            error_message=error.error_message,
+        )
+
+    def _park(self, timeout_ms: int, acks: int, results: AppendResults, on_response: OnAppended) -> DelayedProduce:
+        def answer(statuses: dict[TopicPartition, ProducePartitionStatus]) -> None:
+            for key, status in statuses.items():
+                results[key].error = status.error
+            on_response(results)
+
+        operation = DelayedProduce(
+            timeout_ms,
+            {key: ProducePartitionStatus(result.required_offset, result.error) for key, result in results.items()},
+            self._replicated if acks == ACKS_ALL else self._flushed,
+            answer,
+            self.expirations,
+        )
+        self._wakeups.produce.try_complete_else_watch(operation, tuple(results))
+        return operation
+
+    def _replicated(self, key: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+        try:
+            return self._partitions.find(key).reached(required_offset)
+        except ProtocolError as error:
+            return False, error.code
+
+    def _flushed(self, key: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+        try:
+            return self._partitions.find(key).flushed(required_offset)
+        except ProtocolError as error:
+            return False, error.code

@@ -1,0 +1,162 @@
+"""Fetch requests: read, and answer now or when there is enough.
+
+An answer does not wait if the request does not want to (max_wait_ms, min_bytes), if there is enough, or if a
+partition has an error or a diverging epoch. Otherwise the fetch is parked: under its partitions, or for an
+incremental fetch under its session, which knows which of its partitions may have news (fetch_session.py). A read that
+the page cache cannot answer is warmed up in a thread first, so that one old consumer does not stop the others.
+
+Source: Kafka's ReplicaManager.fetchMessages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.replica.fetch_session import FetchContext, FetchResult
+from broker.replica.fetch_target import FetchParams, FetchTarget
+from broker.replica.hosted_partitions import HostedPartitions
+from broker.replica.log_reader import FetchRead, LogReader
+from broker.replica.wakeups import Wakeups
+from purgatory import DelayedFetch, FetchExpirations
+
+if TYPE_CHECKING:
+    from broker.replica.flusher import Threads
+
+OnFetched = Callable[[list[FetchResult]], object]
+
+logger = structlog.get_logger("broker.replica")
+
+
+class ParkedFetch(DelayedFetch[FetchTarget]):
+    """A fetch that waits for min_bytes. One of a session looks at what the session has pending at the time."""
+
+    def __init__(self, fetches: Fetches, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> None:
+        super().__init__(
+            params.max_wait_ms,
+            params.min_bytes,
+            () if context.session is not None else tuple(context.wanted.values()),
+            partial(fetches.reader.progress, params),
+            partial(fetches.complete, params, context, on_fetched),
+            fetches.expirations,
+            params.is_from_follower,
+        )
+        self._session = context.session
+
+    def try_complete(self) -> bool:
+        if self._session is not None:
+            self.targets = tuple(self._session.pending)
+        return super().try_complete()
+
+    def on_complete(self) -> None:
+        if self._session is not None:
+            self._session.parked -= 1
+        super().on_complete()
+
+    def abandon(self) -> bool:
+        if not super().abandon():
+            return False
+        if self._session is not None:
+            self._session.parked -= 1
+        return True
+
+
+class ColdFetch:
+    """A fetch that waits for the disk."""
+
+    __slots__ = ("is_abandoned",)
+
+    def __init__(self) -> None:
+        self.is_abandoned = False
+
+    def abandon(self) -> None:
+        """Nobody is left to answer."""
+        self.is_abandoned = True
+
+
+class Fetches:
+    def __init__(self, partitions: HostedPartitions, wakeups: Wakeups, background: Threads) -> None:
+        self.reader = LogReader(partitions.find, wakeups.watermark_moved)
+        self.expirations = FetchExpirations()
+        self.cold_reads = 0
+        self._wakeups = wakeups
+        self._background = background
+
+    def fetch(
+        self, params: FetchParams, context: FetchContext, on_fetched: OnFetched
+    ) -> list[FetchResult] | ParkedFetch | ColdFetch:
+        """The results where they can be answered now; else what waits, which calls `on_fetched` once (perhaps
+        already).
+        """
+        read = self.reader.read(params, context.targets())
+        if read.cold:
+            return self._warm_up(params, context, on_fetched, read, may_wait=True)
+        if self._is_answer(params, context, read):
+            return _counted(read.results)
+        return self._park(params, context, on_fetched)
+
+    def complete(self, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> None:
+        """A parked fetch has come to its end: reads what there is and answers."""
+        read = self.reader.read(params, context.targets(), again=True)
+        if read.cold:
+            self._warm_up(params, context, on_fetched, read, may_wait=False)
+        else:
+            on_fetched(_counted(read.results))
+
+    @staticmethod
+    def _is_answer(params: FetchParams, context: FetchContext, read: FetchRead) -> bool:
+        return params.max_wait_ms <= 0 or read.size >= params.min_bytes or read.answer_now or not context.wanted
+
+    def _park(self, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> ParkedFetch:
+        operation = ParkedFetch(self, params, context, on_fetched)
+        session = context.session
+        if session is None:
+            self._wakeups.fetch.try_complete_else_watch(operation, tuple(context.wanted))
+        else:
+            session.parked += 1
+            session.settle()
+            self._wakeups.fetch.try_complete_else_watch(operation, (session,))
+        return operation
+
+    def _warm_up(
+        self, params: FetchParams, context: FetchContext, on_fetched: OnFetched, read: FetchRead, *, may_wait: bool
+    ) -> ColdFetch:
+        waiting = ColdFetch()
+        self.cold_reads += 1
+        self._background.spawn(
+            self._read_from_disk(params, context, on_fetched, read, waiting, may_wait=may_wait), "cold read"
+        )
+        return waiting
+
+    async def _read_from_disk(
+        self,
+        params: FetchParams,
+        context: FetchContext,
+        on_fetched: OnFetched,
+        read: FetchRead,
+        waiting: ColdFetch,
+        *,
+        may_wait: bool,
+    ) -> None:
+        for cold in read.cold:
+            try:
+                await self._background.run_in_thread(cold.run)
+            except OSError as error:
+                logger.warning("cold read failed", error=str(error))  # the read itself answers KAFKA_STORAGE_ERROR
+        if waiting.is_abandoned:
+            return
+        read = self.reader.read(params, context.targets(), again=True, may_block=True)
+        if may_wait and not self._is_answer(params, context, read):
+            self._park(params, context, on_fetched)
+        else:
+            on_fetched(_counted(read.results))
+
+
+def _counted(results: list[FetchResult]) -> list[FetchResult]:
+    for target, data in results:
+        if data.records and target.hosted is not None:
+            target.hosted.stats.bytes_out += len(data.records)
+    return results

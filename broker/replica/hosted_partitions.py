@@ -1,0 +1,56 @@
+"""The partitions on this broker, by topic and number, and which of them cannot be served because their disk fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.replica.partition import Partition
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+
+
+class HostedPartitions:
+    """`is_known` says whether the cluster has such a partition, wherever its replicas are."""
+
+    __slots__ = ("_is_known", "_online", "offline")
+
+    def __init__(self, is_known: Callable[[TopicPartition], bool]) -> None:
+        self._is_known = is_known
+        self._online: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+
+    def __len__(self) -> int:
+        return len(self._online)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._online.values()))
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._online
+
+    def find(self, topic_partition: TopicPartition) -> Partition:
+        """The partition. Raises KAFKA_STORAGE_ERROR (its disk fails), NOT_LEADER_OR_FOLLOWER (it is on other brokers)
+        or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        partition = self._online.get(topic_partition)
+        if partition is not None:
+            return partition
+        if topic_partition in self.offline:
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._is_known(topic_partition):
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        return self._online.get(topic_partition)
+
+    def put(self, partition: Partition) -> None:
+        self._online[partition.topic_partition] = partition
+        self.offline.discard(partition.topic_partition)
+
+    def pop(self, topic_partition: TopicPartition) -> Partition | None:
+        self.offline.discard(topic_partition)
+        return self._online.pop(topic_partition, None)
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return [partition for key, partition in self._online.items() if key.topic == topic]

@@ -1,0 +1,190 @@
+"""Reading the partitions of one fetch, and telling how much a waiting fetch would find.
+
+A partition's failure is its own: its answer carries the error, and the others are read all the same. The limits:
+
+(A) Each partition gives at most its own max_bytes and what is left of the request's.
+(B) The first partition that has anything gives at least one whole batch, however large, so that a consumer always
+    gets on. (KIP-74)
+(C) A partition gives nothing beyond its isolation's bound: the high watermark, the last stable offset, or a
+    follower's log end.
+(D) A client that names its last fetched epoch learns where its log parts from this one's instead of reading. (KIP-595)
+
+Source: Kafka's ReplicaManager.readFromLog, Partition.readRecords and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget, upper_bound
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.fetch import FetchResponse
+from purgatory import ANSWER_NOW
+
+if TYPE_CHECKING:
+    from broker.replica.fetch_session import FetchResult
+    from broker.replica.partition import Partition
+    from protocol.topic_partition import TopicPartition
+    from storage.log import Log
+    from storage.log_read import ColdRead, FetchData
+
+FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
+NO_EPOCH = -1
+UNDEFINED = -1
+PartitionData = FetchResponse.PartitionData
+
+
+class FetchRead:
+    """What one pass over a fetch's targets found. `answer_now`: an error or a diverging epoch, which does not wait
+    for min_bytes. `cold`: what must come from the disk first; then the pass is to be made again.
+    """
+
+    __slots__ = ("answer_now", "cold", "results", "size")
+
+    def __init__(self) -> None:
+        self.results: list[FetchResult] = []
+        self.size = 0
+        self.answer_now = False
+        self.cold: list[ColdRead] = []
+
+
+def failed_partition(partition: int, error: ErrorCode, version: int) -> PartitionData:
+    """Clients below version 6 do not know KAFKA_STORAGE_ERROR; they refresh their metadata at
+    NOT_LEADER_OR_FOLLOWER.
+    """
+    if error == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return PartitionData(
+        partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def _aborted(log: Log, fetched: FetchData) -> list[FetchResponse.AbortedTransaction]:
+    """What a read_committed consumer must know to leave out of these records. (KIP-98)"""
+    return [
+        FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.aborted_transactions(fetched)
+    ]
+
+
+class LogReader:
+    """`partition` finds a hosted partition or raises; `follower_moved` is told when a follower's fetch moved a
+    watermark.
+    """
+
+    def __init__(
+        self, partition: Callable[[TopicPartition], Partition], follower_moved: Callable[[Partition], None]
+    ) -> None:
+        self._partition = partition
+        self._follower_moved = follower_moved
+
+    def read(
+        self, params: FetchParams, targets: Iterable[FetchTarget], *, again: bool = False, may_block: bool = False
+    ) -> FetchRead:
+        """Reads every target in turn (A, B).
+
+        `again`: for a fetch that waited; its partitions were counted and a follower's position noted before.
+        `may_block`: to wait for the disk rather than to say what is cold.
+        """
+        found = FetchRead()
+        remaining = params.max_bytes
+        min_one = True
+        for target in targets:
+            try:
+                data, cold = self._read_one(params, target, remaining, min_one, again, may_block)
+            except ProtocolError as error:
+                target.hosted = target.start = None
+                found.answer_now = True
+                data = failed_partition(target.topic_partition.partition, error.code, params.version)
+            else:
+                size = len(data.records or b"")
+                if cold is not None:
+                    found.cold.append(cold)
+                    size = cold.length
+                elif size:
+                    found.size += size
+                elif data.diverging_epoch is not None:
+                    found.answer_now = True
+                if size:
+                    min_one = False
+                    remaining = max(0, remaining - size)
+            found.results.append((target, data))
+        return found
+
+    def _read_one(
+        self, params: FetchParams, target: FetchTarget, remaining: int, min_one: bool, again: bool, may_block: bool
+    ) -> tuple[PartitionData, ColdRead | None]:
+        partition = self._partition(target.topic_partition)
+        log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
+        if params.version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
+            raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if params.is_from_follower:
+            partition.follower(params.replica_id, target.current_leader_epoch)
+        data = PartitionData(
+            partition_index=target.topic_partition.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if not again:
+            partition.stats.fetch_requests += 1
+        target.hosted = partition
+        if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, data):
+            target.start = None
+            return data, None
+        cold = None
+        upper = upper_bound(log, params.isolation)
+        if target.fetch_offset == upper.message_offset:
+            target.start = upper
+        else:
+            limit = min(remaining, target.max_bytes)
+            fetched = log.read(target.fetch_offset, limit, upper=upper, min_one_message=min_one, may_block=may_block)
+            target.start = fetched.offset_metadata
+            data.records = fetched.records
+            cold = fetched.cold
+            if params.isolation is FetchIsolation.COMMITTED:
+                data.aborted_transactions = _aborted(log, fetched)
+        if params.is_from_follower and not again:
+            self._note_follower(params, partition, target)
+        return data, cold
+
+    def _note_follower(self, params: FetchParams, partition: Partition, target: FetchTarget) -> None:
+        if partition.update_follower(params.replica_id, target.fetch_offset, target.log_start_offset):
+            self._follower_moved(partition)
+
+    @staticmethod
+    def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
+        """(D); raises OFFSET_OUT_OF_RANGE where this log knows nothing of the epoch, or starts later."""
+        epoch, end = partition.end_offset_for_epoch(
+            target.current_leader_epoch, target.last_fetched_epoch, require_leader=False
+        )
+        if epoch == UNDEFINED or end == UNDEFINED or target.fetch_offset < partition.log.log_start_offset:
+            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch >= target.last_fetched_epoch and end >= target.fetch_offset:
+            return False
+        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+        return True
+
+    def progress(self, params: FetchParams, target: FetchTarget) -> int:
+        """How many bytes a waiting fetch would now get of this target, or ANSWER_NOW where waiting on makes no sense:
+        the partition fails, the log has rolled since, or it was truncated below the fetch offset."""
+        start = target.start
+        if start is None:
+            return 0
+        try:
+            partition = self._partition(target.topic_partition)
+            log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
+            if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, PartitionData()):
+                return ANSWER_NOW
+        except ProtocolError:
+            return ANSWER_NOW
+        upper = upper_bound(log, params.isolation)
+        if start.message_offset == upper.message_offset:
+            return 0
+        if start.message_offset > upper.message_offset or start.segment_base_offset < upper.segment_base_offset:
+            return ANSWER_NOW
+        return min(upper.relative_position - start.relative_position, target.max_bytes)

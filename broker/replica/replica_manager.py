@@ -1,0 +1,227 @@
+"""The replica manager: the partitions on this broker, and everything that is asked of them.
+
+It finds the partition, lets it decide, and sees to it that those who wait hear of it. The work itself is in rooms of
+its own: appends.py (Produce), fetches.py (Fetch), deletions.py (DeleteRecords), partition_offsets.py (ListOffsets),
+flusher.py (fsync). What is asked of several partitions is answered for each: a partition's failure is a value. What
+is asked of one raises ProtocolError.
+
+Source: Kafka's ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from broker.replica import partition_offsets
+from broker.replica.appends import Appends
+from broker.replica.deletions import Deletions
+from broker.replica.fetches import Fetches
+from broker.replica.flusher import LogFlusher, Threads
+from broker.replica.hosted_partitions import HostedPartitions
+from broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
+from broker.replica.partition import Partition
+from broker.replica.topic_stats import AllTopicStats
+from broker.replica.wakeups import Wakeups
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from purgatory import CompletionQueue, DelayedOperationPurgatory
+from timer import Clock, SystemTimer
+
+if TYPE_CHECKING:
+    from storage.log_manager import LogManager
+
+    from broker.config import BrokerConfig
+    from storage.log_config import LogConfig
+    from storage.log_offsets import EpochEndOffset, TimestampOffset
+    from storage.producer_state_entry import ProducerStateEntry
+
+
+class ReplicaSettings(NamedTuple):
+    """The part of the broker's settings that replication reads, under Kafka's names; times in milliseconds."""
+
+    broker_id: int = 0
+    replica_lag_time_max_ms: int = 30_000
+    producer_purgatory_purge_interval_requests: int = 1000
+    fetch_purgatory_purge_interval_requests: int = 1000
+    delete_records_purgatory_purge_interval_requests: int = 1
+    fetch_max_bytes: int = 57_671_680
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
+        """The values of the settings of these names."""
+        return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
+
+
+class ReplicaManager:
+    """`is_known` says whether the cluster has such a partition, wherever it is; `background` is where fsyncs and cold
+    reads run.
+    """
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        *,
+        log_manager: LogManager,
+        clock: Clock,
+        timer: SystemTimer,
+        completions: CompletionQueue,
+        background: Threads,
+        is_known: Callable[[TopicPartition], bool],
+    ) -> None:
+        self.settings = settings
+        self.log_manager = log_manager
+        self.partitions = HostedPartitions(is_known)
+        self.topic_stats = AllTopicStats()
+        self.produce_purgatory = DelayedOperationPurgatory(
+            "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
+        )
+        self.fetch_purgatory = DelayedOperationPurgatory(
+            "Fetch", timer, clock, completions, settings.fetch_purgatory_purge_interval_requests
+        )
+        self.delete_records_purgatory = DelayedOperationPurgatory(
+            "DeleteRecords", timer, clock, completions, settings.delete_records_purgatory_purge_interval_requests
+        )
+        self._clock = clock
+        self._wakeups = Wakeups(
+            completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory
+        )
+        self.flusher = LogFlusher(background, timer, self._flushed, self._flush_failed)
+        self._appends = Appends(self.partitions, self._wakeups, self.flusher)
+        self._fetches = Fetches(self.partitions, self._wakeups, background)
+        self._deletions = Deletions(self.partitions, self._wakeups)
+        self.append_records = self._appends.append
+        self.fetch_messages = self._fetches.fetch
+        self.delete_records = self._deletions.delete
+        self.partition = self.partitions.find
+
+    # Leadership: the controller's calls
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        log_config: LogConfig,
+    ) -> Partition:
+        """Opens or makes the log and leads the partition from now on, or renews its assignment.
+
+        Raises ProtocolError or OSError where the log cannot be opened; the partition then answers KAFKA_STORAGE_ERROR.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            try:
+                log = self.log_manager.get_or_create(topic_partition, topic_id, log_config)
+            except (OSError, ProtocolError):
+                self.partitions.offline.add(topic_partition)
+                raise
+            partition = Partition(
+                topic_partition,
+                topic_id,
+                log,
+                self.topic_stats.of(topic_partition.topic),
+                local_broker_id=self.settings.broker_id,
+                clock=self._clock,
+                replica_lag_time_max_ms=self.settings.replica_lag_time_max_ms,
+            )
+            self.partitions.put(partition)
+        partition.make_leader(leader_epoch, replicas, isr)
+        self._wakeups.watermark_moved(partition)
+        return partition
+
+    def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
+        """Serves the partition no more, and with `delete` removes its log. Whoever waits for it is answered with an
+        error.
+        """
+        partition = self.partitions.pop(topic_partition)
+        if partition is not None:
+            partition.resign()
+            self.flusher.forget(partition)
+            self._appends.expirations.forget(topic_partition)
+            self._deletions.expirations.forget(topic_partition)
+            self._wakeups.watermark_moved(partition)
+        if not self.partitions.of_topic(topic_partition.topic):
+            self.topic_stats.forget(topic_partition.topic)
+        if delete and self.log_manager.get(topic_partition) is not None:
+            self.log_manager.delete(topic_partition)
+
+    def update_log_config(self, topic: str, config: LogConfig) -> None:
+        """The running logs of the topic go by these settings from now on."""
+        for partition in self.partitions.of_topic(topic):
+            partition.log.update_config(config)
+            self.flusher.appended(partition, required=False)
+            if partition.maybe_increment_high_watermark():
+                self._wakeups.watermark_moved(partition)
+
+    # What changes without a request
+
+    def log_changed(self, topic_partition: TopicPartition) -> None:
+        """Retention or truncation moved one of the log's offsets: whoever waits or was told otherwise is woken."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            self._wakeups.watermark_moved(partition)
+
+    def _flushed(self, partition: Partition) -> None:
+        if partition.maybe_increment_high_watermark():
+            self._wakeups.watermark_moved(partition)
+        else:
+            self._wakeups.flushed(partition)
+
+    def _flush_failed(self, partition: Partition) -> None:
+        partition.fail()
+        self._wakeups.watermark_moved(partition)
+
+    # Questions
+
+    def offset_for_timestamp(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: int | None = None,
+        current_leader_epoch: int = -1,
+        require_leader: bool = True,
+    ) -> TimestampOffset:
+        """See partition_offsets.offset_for_timestamp."""
+        return partition_offsets.offset_for_timestamp(
+            self.partition(topic_partition),
+            timestamp,
+            isolation_level,
+            current_leader_epoch,
+            require_leader=require_leader,
+        )
+
+    def offset_for_leader_epoch(
+        self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
+    ) -> EpochEndOffset:
+        """Where the largest epoch not above `leader_epoch` ends; (-1, -1) unknown. (KIP-101, KIP-320)"""
+        return self.partition(topic_partition).end_offset_for_epoch(current_leader_epoch, leader_epoch)
+
+    def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerStateEntry]:
+        """The producers whose state the partition remembers. (KIP-664)"""
+        return list(self.partition(topic_partition).local_log(require_leader=False).producer_state.producers.values())
+
+    def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> list[LogDirDescription]:
+        """Every log directory with the logs asked for (None: all)."""
+        replicas: dict[str, list[ReplicaDescription]] = {path: [] for path in self.log_manager.directories}
+        for partition in self.partitions:
+            log = partition.log
+            lag = max(log.high_watermark - log.log_end_offset, 0)
+            replicas[os.path.dirname(log.directory)].append(
+                ReplicaDescription(partition.topic_partition, log.size, lag)
+            )
+        return [
+            LogDirDescription(path, ErrorCode.NONE, chosen(found, wanted), *self.log_manager.files.space(path))
+            for path, found in replicas.items()
+        ]
+
+    # The end
+
+    def shutdown(self) -> None:
+        """Answers everything that waits, as it stands; nothing waits from now on. The logs stay open."""
+        for purgatory in (self.fetch_purgatory, self.produce_purgatory, self.delete_records_purgatory):
+            purgatory.shutdown()

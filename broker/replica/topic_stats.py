@@ -1,0 +1,48 @@
+"""Counters of one topic, bumped on the hot paths and read by the metrics exporter. Names as Kafka's
+BrokerTopicMetrics.
+"""
+
+from __future__ import annotations
+
+
+class TopicStats:
+    """Plain counts since the start: bytes, messages, requests by partition (as Kafka counts them) and unexpected
+    failures.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_requests",
+        "messages_in",
+        "produce_requests",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        self.produce_requests = 0
+        self.fetch_requests = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+
+
+class AllTopicStats:
+    """The counters of every topic that was ever asked for, until it is deleted."""
+
+    __slots__ = ("by_topic",)
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str, TopicStats] = {}
+
+    def of(self, topic: str) -> TopicStats:
+        stats = self.by_topic.get(topic)
+        if stats is None:
+            stats = self.by_topic[topic] = TopicStats()
+        return stats
+
+    def forget(self, topic: str) -> None:
+        self.by_topic.pop(topic, None)

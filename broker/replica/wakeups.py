@@ -1,0 +1,60 @@
+"""Who is told when a partition has changed: the purgatories' operations, and the fetch sessions that had been told
+everything.
+
+Nothing is completed here. The completion queue looks at the keys once the running handler has finished. A waiting
+produce, delete or plain fetch is watched under its partitions; a waiting fetch of a session under the session and the
+partitions it has not settled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from purgatory import CompletionQueue, DelayedOperationPurgatory
+
+if TYPE_CHECKING:
+    from broker.replica.partition import Partition
+
+
+class Wakeups:
+    __slots__ = ("_completions", "delete_records", "fetch", "produce")
+
+    def __init__(
+        self,
+        completions: CompletionQueue,
+        produce: DelayedOperationPurgatory,
+        fetch: DelayedOperationPurgatory,
+        delete_records: DelayedOperationPurgatory,
+    ) -> None:
+        self._completions = completions
+        self.produce = produce
+        self.fetch = fetch
+        self.delete_records = delete_records
+
+    def log_grew(self, partition: Partition) -> None:
+        """An append that the high watermark does not cover yet: followers may read it."""
+        self._completions.add(self.fetch, partition.topic_partition)
+        if partition.watchers:
+            self._wake_sessions(partition)
+
+    def watermark_moved(self, partition: Partition) -> None:
+        """The high watermark, the last stable offset or the low watermark moved, or the leader changed."""
+        key = partition.topic_partition
+        completions = self._completions
+        completions.add(self.produce, key)
+        completions.add(self.fetch, key)
+        completions.add(self.delete_records, key)
+        if partition.watchers:
+            self._wake_sessions(partition)
+
+    def flushed(self, partition: Partition) -> None:
+        """The flushed offset moved but not the high watermark: a produce with acks=1 may wait for it."""
+        self._completions.add(self.produce, partition.topic_partition)
+
+    def _wake_sessions(self, partition: Partition) -> None:
+        watchers, partition.watchers = partition.watchers, set()
+        for target in watchers:
+            session = target.session
+            if session is not None and session.awaken(target):
+                partition.watchers.add(target)
+                self._completions.add(self.fetch, session)
