@@ -123,7 +123,7 @@ class Dispatcher:
     def _answer_failure(self, route: Route, request: Any, context: RequestContext, error: Exception) -> list[Part]:
         row = route.row
         if isinstance(error, ProtocolError):
-            code, message = error.code, error.message
+            code, message = error.code, error.error_message
             self._complaints.tell(
                 "a request was refused",
                 api=row.key.name,

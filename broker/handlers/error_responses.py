@@ -2,8 +2,8 @@
 
 Three shapes. `top_level`: the response has an error code of its own. `per_item`: the code is repeated for every topic
 or resource that was asked for. `per_partition`: for every partition of every topic. What a shape copies from the
-request is given as names, or as (name in the request, name in the response) where the two differ; the classes of the
-response's structures come from its schema.
+request is given as names, or as (name in the request, name in the response) where the two differ; `values` are what an
+error needs besides the schema's defaults; the classes of the response's structures come from its schema.
 
 Source: `getErrorResponse` of Kafka's requests.
 """
@@ -14,38 +14,44 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.schema import Message
 
 Name = str | tuple[str, str]
 ErrorResponse = Callable[[Any, ErrorCode, str | None], Message]
 
 
-def top_level(response_class: type[Message]) -> ErrorResponse:
+def top_level(response_class: type[Message], **values: Any) -> ErrorResponse:
     def build(request: Any, code: ErrorCode, message: str | None) -> Message:
-        return _with_error(response_class, code, message)
+        return _with_error(response_class, code, message, **values)
 
     return build
 
 
-def per_item(response_class: type[Message], items: Name, *identity: str) -> ErrorResponse:
-    """`items`: the array; `identity`: the fields that name an item. An array of null is answered with an empty one."""
+def per_item(response_class: type[Message], items: Name, *identity: str, **values: Any) -> ErrorResponse:
+    """`items`: the array; `identity`: the fields that name an item. An array of null is answered with an empty one.
+
+    Items may be structures or bare names in the request."""
     request_items, response_items = _pair(items)
     item_class = _structure(response_class, response_items)
 
     def build(request: Any, code: ErrorCode, message: str | None) -> Message:
         response = _with_error(response_class, code, message)
         answers = [
-            _with_error(item_class, code, message, **{name: getattr(item, name) for name in identity})
+            _with_error(item_class, code, message, **values, **named(item))
             for item in getattr(request, request_items) or ()
         ]
         setattr(response, response_items, answers)
         return response
 
+    def named(item: Any) -> dict[str, Any]:
+        return {identity[0]: item} if isinstance(item, str) else {name: getattr(item, name) for name in identity}
+
     return build
 
 
 def per_partition(
-    response_class: type[Message], topics: Name, topic: str, partitions: Name, partition: Name
+    response_class: type[Message], topics: Name, topic: str, partitions: Name, partition: Name, **values: Any
 ) -> ErrorResponse:
     """`topics` and `partitions`: the arrays; `topic` and `partition`: name and number in them.
 
@@ -58,7 +64,7 @@ def per_partition(
 
     def build_partition(asked: Any, code: ErrorCode, message: str | None) -> Message:
         index = asked if isinstance(asked, int) else getattr(asked, request_index)
-        return _with_error(partition_class, code, message, **{response_index: index})
+        return _with_error(partition_class, code, message, **values, **{response_index: index})
 
     def build(request: Any, code: ErrorCode, message: str | None) -> Message:
         response = _with_error(response_class, code, message)
@@ -72,6 +78,20 @@ def per_partition(
         return response
 
     return build
+
+
+def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Message:
+    """Once, with no node, before version 4; for each key from then on."""
+    return FindCoordinatorResponse(
+        error_code=code,
+        error_message=message,
+        node_id=-1,
+        port=-1,
+        coordinators=[
+            FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
+            for key in request.coordinator_keys
+        ],
+    )
 
 
 def _pair(name: Name) -> tuple[str, str]:

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 
 class Endpoint(NamedTuple):
-    """A bound listener. `port` is the bound one; `host` is what was configured ("" for every interface)."""
+    """A bound listener. `port` is the bound one; `host` is what was configured ("" for every interface).
+
+    `advertised_host` is None where clients are not told of the listener."""
 
     name: str
     security_protocol: str
     host: str
     port: int
-    advertised_host: str
+    advertised_host: str | None
     advertised_port: int

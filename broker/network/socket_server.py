@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker.handlers.request_context import ConnectionInfo
+from broker.listeners import Listener
 from broker.network.complaints import Complaints
 from broker.network.connection import SCRATCH_BYTES, Connection, Dispatch
 from broker.network.endpoint import Endpoint
@@ -31,17 +32,6 @@ NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 class BindError(Exception):
     """A listener's address is taken or not ours. The message is for people."""
-
-
-class ListenAddress(NamedTuple):
-    """A listener to bind. Port 0 takes a free one, which is then advertised unless another is named."""
-
-    name: str
-    security_protocol: str
-    host: str
-    port: int
-    advertised_host: str | None = None
-    advertised_port: int | None = None
 
 
 class ConnectionLimits(NamedTuple):
@@ -101,7 +91,7 @@ class SocketServer:
 
     # --- listening ----------------------------------------------------------------------------------------------
 
-    async def bind(self, addresses: Iterable[ListenAddress]) -> list[Endpoint]:
+    async def bind(self, addresses: Iterable[Listener]) -> list[Endpoint]:
         """Takes the addresses without accepting anyone yet. Raises BindError and lets go of all of them if one fails."""
         self._loop = asyncio.get_running_loop()
         try:
@@ -136,13 +126,13 @@ class SocketServer:
             cut.cancel()
         self._servers.clear()
 
-    async def _bind(self, address: ListenAddress) -> Endpoint:
+    async def _bind(self, address: Listener) -> Endpoint:
         loop = asyncio.get_running_loop()
         port = address.port
         bound = 0
         failure: OSError | None = None
         for host in await self._hosts(address):
-            endpoint = Endpoint(address.name, address.security_protocol, address.host, port, "", 0)
+            endpoint = Endpoint(address.name, address.security_protocol, address.host, port, None, 0)
             accept = _Acceptor(self, endpoint)
             try:
                 server = await loop.create_server(accept, host, port, backlog=LISTEN_BACKLOG, start_serving=False)
@@ -158,7 +148,7 @@ class SocketServer:
                 address.security_protocol,
                 address.host,
                 port,
-                address.advertised_host or address.host or socket.gethostname(),
+                socket.gethostname() if address.advertised_host == "" else address.advertised_host,
                 address.advertised_port or port,
             )
             accept.endpoint = endpoint
@@ -167,7 +157,7 @@ class SocketServer:
             raise BindError(_bind_failure(address, failure)) from failure
         return endpoint
 
-    async def _hosts(self, address: ListenAddress) -> list[str]:
+    async def _hosts(self, address: Listener) -> list[str]:
         """The addresses behind a host name, each once: binding them one by one gives all of them the same port."""
         loop = asyncio.get_running_loop()
         try:
@@ -322,7 +312,7 @@ class _Acceptor:
         return Connection(self._server, self.endpoint)
 
 
-def _bind_failure(address: ListenAddress, error: OSError | None) -> str:
+def _bind_failure(address: Listener, error: OSError | None) -> str:
     where = f"{address.host or '*'}:{address.port}"
     if error is not None and error.errno == errno.EADDRINUSE:
         return f"listener {address.name}: port {address.port} is already in use ({where})"

@@ -13,10 +13,11 @@ import structlog.testing
 
 from broker.handlers.parked_answer import ParkedAnswer, Part
 from broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from broker.listeners import Listener
 from broker.network.complaints import Complaints
 from broker.network.connection import MAX_IN_FLIGHT_REQUESTS
 from broker.network.endpoint import Endpoint
-from broker.network.socket_server import BindError, ConnectionLimits, ListenAddress, SocketServer
+from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
 from timer import SystemClock
 
 ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH = range(9)
@@ -120,7 +121,7 @@ async def start(echo: Echo, limits: ConnectionLimits) -> Bench:
         limits=limits,
         complaints=Complaints(clock),
     )
-    [endpoint] = await server.bind([ListenAddress("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)])
+    [endpoint] = await server.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)])
     await server.start()
     return Bench(echo, server, endpoint)
 
@@ -485,7 +486,7 @@ async def test_a_taken_port_is_named(bench: Bench) -> None:
         complaints=Complaints(clock),
     )
     with pytest.raises(BindError, match=rf"port {bench.endpoint.port} is already in use"):
-        await second.bind([ListenAddress("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port)])
+        await second.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port, None, 0)])
 
 
 async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() -> None:
@@ -499,8 +500,8 @@ async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() ->
         complaints=Complaints(clock),
     )
     addresses = [
-        ListenAddress("A", "PLAINTEXT", "", 0),
-        ListenAddress("B", "PLAINTEXT", "127.0.0.1", 0, "example.org", 1234),
+        Listener("A", "PLAINTEXT", "", 0, "", 0),
+        Listener("B", "PLAINTEXT", "127.0.0.1", 0, "example.org", 1234),
     ]
     everywhere, advertised = await server.bind(addresses)
     await server.start()

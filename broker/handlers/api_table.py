@@ -1,0 +1,134 @@
+"""The one table of what is served: it drives dispatching, ApiVersions and the generated documentation.
+
+The versions are Apache Kafka 3.0's. Produce and Fetch are advertised from 0 although message formats 0 and 1 are
+refused per partition: librdkafka before 2.12 switches features off unless the ranges contain the old versions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.api_row import ApiRow, ApiTable
+from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
+from broker.handlers.delete_records import handle_delete_records
+from broker.handlers.error_responses import find_coordinator_error, per_item, per_partition, top_level
+from broker.handlers.fetch import handle_fetch
+from broker.handlers.list_offsets import handle_list_offsets
+from broker.handlers.metadata import handle_metadata
+from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from broker.handlers.produce import handle_produce
+from broker.handlers.producers import handle_describe_producers
+from broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.delete_records import DeleteRecordsResponse
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
+from protocol.messages.metadata import MetadataResponse
+from protocol.messages.produce import ProduceResponse
+from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
+from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+
+
+def _count(topics: str, partitions: str) -> Any:
+    """How many partitions a request names: `topics` and `partitions` are the arrays' names."""
+
+    def count(request: Any) -> int:
+        return sum(len(getattr(topic, partitions)) for topic in getattr(request, topics) or ())
+
+    return count
+
+
+def client_api_table() -> ApiTable:
+    """What client listeners serve."""
+    return ApiTable(
+        [
+            ApiRow(
+                ApiKey.PRODUCE,
+                (0, 9),
+                handle_produce,
+                per_partition(
+                    ProduceResponse,
+                    ("topic_data", "responses"),
+                    "name",
+                    ("partition_data", "partition_responses"),
+                    "index",
+                    base_offset=-1,
+                ),
+                partitions_asked=_count("topic_data", "partition_data"),
+                keeps_parked_requests=False,
+            ),
+            ApiRow(
+                ApiKey.FETCH,
+                (0, 12),
+                handle_fetch,
+                per_partition(
+                    FetchResponse,
+                    ("topics", "responses"),
+                    "topic",
+                    "partitions",
+                    ("partition", "partition_index"),
+                    high_watermark=-1,
+                ),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.LIST_OFFSETS,
+                (0, 7),
+                handle_list_offsets,
+                per_partition(ListOffsetsResponse, "topics", "name", "partitions", "partition_index"),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.METADATA,
+                (0, 11),
+                handle_metadata,
+                per_item(MetadataResponse, "topics", "name", "topic_id"),
+            ),
+            ApiRow(
+                ApiKey.FIND_COORDINATOR,
+                (0, 4),
+                handle_find_coordinator,
+                find_coordinator_error,
+            ),
+            ApiRow(ApiKey.SASL_HANDSHAKE, (0, 1), handle_sasl_handshake, top_level(SaslHandshakeResponse)),
+            ApiRow(ApiKey.API_VERSIONS, (0, 3), handle_api_versions, top_level(ApiVersionsResponse)),
+            ApiRow(
+                ApiKey.DELETE_RECORDS,
+                (0, 2),
+                handle_delete_records,
+                per_partition(
+                    DeleteRecordsResponse, "topics", "name", "partitions", "partition_index", low_watermark=-1
+                ),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.INIT_PRODUCER_ID,
+                (0, 4),
+                handle_init_producer_id,
+                top_level(InitProducerIdResponse, producer_id=-1, producer_epoch=-1),
+            ),
+            ApiRow(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                (0, 4),
+                handle_offset_for_leader_epoch,
+                per_partition(OffsetForLeaderEpochResponse, "topics", "topic", "partitions", "partition"),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(ApiKey.SASL_AUTHENTICATE, (0, 2), handle_sasl_authenticate, top_level(SaslAuthenticateResponse)),
+            ApiRow(
+                ApiKey.DESCRIBE_PRODUCERS,
+                (0, 0),
+                handle_describe_producers,
+                per_partition(
+                    DescribeProducersResponse,
+                    "topics",
+                    "name",
+                    ("partition_indexes", "partitions"),
+                    "partition_index",
+                ),
+                partitions_asked=_count("topics", "partition_indexes"),
+            ),
+        ]
+    )

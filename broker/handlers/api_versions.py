@@ -1,0 +1,40 @@
+"""ApiVersions (key 18): what this listener serves, in which versions, and who the client says it is.
+
+An unknown version is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can ask again
+(KIP-511). From version 3 clients name their software; a name that is none is INVALID_REQUEST, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+
+from broker.handlers.request_context import RequestContext
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle_api_versions(request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
+    """`request` is None where its version is unknown."""
+    table = context.broker.api_table
+    if request is None:
+        own = next(row for row in table.rows() if row.key == ApiKey.API_VERSIONS)
+        return ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[ApiVersionsResponse.ApiVersion(api_key=own.key, max_version=own.advertised.highest)],
+        )
+    if context.api_version >= 3:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(text) for text in software):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software = software
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=row.key, min_version=row.advertised.lowest, max_version=row.advertised.highest
+            )
+            for row in table.rows()
+        ]
+    )
