@@ -14,6 +14,19 @@ from pathlib import Path
 
 COMPILED = (
     "protocol/record_walk.py",
+    "timer/task.py",
+    "timer/task_list.py",
+    "timer/bucket_queue.py",
+    "timer/timing_wheel.py",
+    "timer/system_timer.py",
+    "purgatory/delayed_operation.py",
+    "purgatory/completion_queue.py",
+    "purgatory/watchers.py",
+    "purgatory/purgatory.py",
+    "purgatory/expirations.py",
+    "purgatory/delayed_produce.py",
+    "purgatory/delayed_fetch.py",
+    "purgatory/delayed_delete_records.py",
 )
 
 # All of them are one library; the .so beside a module only finds its part of it.
