@@ -1,0 +1,105 @@
+"""One directory of log.dirs: its lock, its checkpoints, the partition folders in it."""
+
+import structlog
+
+from protocol.topic_partition import TopicPartition
+from storage.checkpoint import (
+    CLEAN_SHUTDOWN,
+    CLEAN_SHUTDOWN_CONTENT,
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
+from storage.files import DirectoryLock, Files
+from storage.log_names import is_deleted_folder, parse_folder
+from storage.meta_properties import MetaProperties, read_meta_properties
+
+_log = structlog.get_logger(__name__)
+
+LOCK = ".lock"
+
+
+class DirectoryLocked(Exception):
+    """Another process, or another broker in this one, uses the directory."""
+
+
+class LogDirectory:
+    """`path` without a slash at its end. `clean`: the last shutdown was; known after `begin_load`."""
+
+    __slots__ = ("_checkpointed", "_files", "_lock", "clean", "high_watermarks", "log_start_offsets", "meta", "path", "recovery_points")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self._lock: DirectoryLock | None = None
+        self.meta: MetaProperties | None = None
+        self.clean = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+
+    def open(self) -> None:
+        """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked, MetaPropertiesError."""
+        self._files.make_directories(self.path)
+        self._lock = self._files.lock(f"{self.path}/{LOCK}")
+        if self._lock is None:
+            raise DirectoryLocked(f"{self.path} is in use by another broker (its {LOCK} is held)")
+        try:
+            self.meta = read_meta_properties(self._files, self.path)
+        except BaseException:
+            self.release()
+            raise
+
+    def begin_load(self) -> None:
+        """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises OSError."""
+        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.clean = self._files.exists(marker)
+        if self.clean:
+            self._files.remove(marker)
+            self._files.sync_directory(self.path)
+        self.recovery_points = self._read(RECOVERY_POINT)
+        self.log_start_offsets = self._read(LOG_START_OFFSET)
+        self.high_watermarks = self._read(HIGH_WATERMARK)
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._files, f"{self.path}/{name}")
+        except CorruptCheckpoint as error:
+            _log.warning("checkpoint_unusable", reason=str(error))
+            return {}
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have a folder here. Other folders are not ours to touch; those on their way out are `deleted`."""
+        found = []
+        for name in self._folders():
+            partition = parse_folder(name)
+            if partition is not None:
+                found.append(partition)
+            elif not is_deleted_folder(name) and "-" in name:
+                _log.warning("folder_left_alone", directory=self.path, folder=name, reason="it is named like no partition")
+        return found
+
+    def deleted(self) -> list[str]:
+        """Folders that were waiting for their removal."""
+        return [f"{self.path}/{name}" for name in self._folders() if is_deleted_folder(name)]
+
+    def _folders(self) -> list[str]:
+        return [name for name in self._files.list_directory(self.path) if self._files.is_directory(f"{self.path}/{name}")]
+
+    def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Replaces a checkpoint unless it says just that already. Raises OSError."""
+        if self._checkpointed.get(name) != offsets:
+            write_offsets(self._files, f"{self.path}/{name}", offsets)
+            self._checkpointed[name] = offsets
+
+    def mark_clean(self) -> None:
+        self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_SHUTDOWN_CONTENT)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

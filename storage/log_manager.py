@@ -1,0 +1,374 @@
+"""All logs of a broker, in all directories of log.dirs (Kafka's LogManager).
+
+Life: `open` (locks, whose directories they are), `claim` (they are this broker's of this cluster), `load`, then `get_or_create`,
+`delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What takes long is handed out:
+
+* `load_steps`, `retention_steps`: iterators that do a bounded piece of work per step;
+* `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
+
+A partition's folder that `known` does not answer for is named in the log and left alone.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+
+import structlog
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from storage.checkpoint import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    CorruptCheckpoint,
+    read_partition_metadata,
+)
+from storage.files import Files
+from storage.flushing import FlushJob
+from storage.log import Log
+from storage.log_config import LONG_MAX, LogConfig
+from storage.log_directory import LogDirectory
+from storage.log_names import deleted_folder
+from storage.meta_properties import (
+    check_meta_properties,
+    generated_broker_id,
+    write_meta_properties,
+)
+from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
+from storage.recovery import open_log, open_log_steps
+from storage.segment_cache import SegmentCache
+from timer.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+Known = Callable[[TopicPartition, uuid.UUID | None], bool]
+ConfigOf = Callable[[str], LogConfig]
+
+
+class Removal:
+    """Files, or a folder, whose time has come. `run` in any thread; errors are named in the log."""
+
+    __slots__ = ("_files", "paths")
+
+    def __init__(self, files: Files, paths: list[str]) -> None:
+        self._files = files
+        self.paths = paths
+
+    def run(self) -> None:
+        for path in self.paths:
+            try:
+                if self._files.is_directory(path):
+                    self._files.remove_tree(path)
+                else:
+                    self._files.remove(path)
+            except OSError as error:
+                _log.error("removal_failed", path=path, reason=str(error))
+
+
+class LogManager:
+    """`directories` by path; `logs` by partition. `broker_id` and `cluster_id` are what the directories say, until `claim`."""
+
+    def __init__(
+        self,
+        dirs: Iterable[str],
+        files: Files,
+        clock: Clock,
+        *,
+        random_source: random.Random | None = None,
+        default_config: LogConfig | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        max_decompressed_bytes: int = 128 << 20,
+        cache: SegmentCache | None = None,
+    ) -> None:
+        self.files = files
+        self.clock = clock
+        self.directories = {path: LogDirectory(files, path) for path in (_trimmed(path) for path in dirs)}
+        self.logs: dict[TopicPartition, Log] = {}
+        self.default_config = default_config if default_config is not None else LogConfig()
+        self.broker_id: int | None = None
+        self.cluster_id: str | None = None
+        self._random = random_source if random_source is not None else random.Random()
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._cache = cache if cache is not None else SegmentCache()
+        self._removals: list[tuple[int, str]] = []
+
+    # ---- starting
+
+    def open(self) -> None:
+        """Locks all directories and reads whose they are. Raises OSError, DirectoryLocked, MetaPropertiesError, and then holds none."""
+        try:
+            for directory in self.directories.values():
+                directory.open()
+                if directory.meta is not None:
+                    self.broker_id = directory.meta.broker_id if self.broker_id is None else self.broker_id
+                    self.cluster_id = directory.meta.cluster_id if self.cluster_id is None else self.cluster_id
+        except BaseException:
+            self.release()
+            raise
+
+    def claim(self, broker_id: int, cluster_id: str) -> int:
+        """Makes the directories this broker's, or raises MetaPropertiesError because one is not; returns the broker's id.
+
+        -1 as `broker_id` takes the one that the directories name, else a new one above 1000.
+        """
+        if broker_id < 0:
+            broker_id = self.broker_id if self.broker_id is not None else generated_broker_id(self._random)
+        for directory in self.directories.values():
+            if directory.meta is not None:
+                check_meta_properties(directory.path, directory.meta, broker_id, cluster_id)
+        for directory in self.directories.values():
+            if directory.meta is None or directory.meta.broker_id is None or directory.meta.cluster_id is None:
+                write_meta_properties(self.files, directory.path, broker_id, cluster_id)
+        self.broker_id, self.cluster_id = broker_id, cluster_id
+        return broker_id
+
+    def load(self, config_of: ConfigOf | None = None, known: Known | None = None) -> None:
+        """All of `load_steps` at once."""
+        for _ in self.load_steps(config_of, known):
+            pass
+
+    def load_steps(self, config_of: ConfigOf | None = None, known: Known | None = None) -> Iterator[None]:
+        """Opens the logs of all partition folders, recovering them after a crash. Raises OSError.
+
+        `config_of(topic)` gives a topic's settings; `known(partition, topic id)` whether it is one of the store's.
+        """
+        for directory in self.directories.values():
+            directory.begin_load()
+            self._removals += [(self.clock.now_ms() + self.default_config.file_delete_delay_ms, path) for path in directory.deleted()]
+            partitions = directory.partitions()
+            if partitions and not directory.clean:
+                _log.info("recovering_directory", directory=directory.path, partitions=len(partitions))
+            for topic_partition in partitions:
+                if self._is_ours(directory, topic_partition, known):
+                    config = self.default_config if config_of is None else config_of(topic_partition.topic)
+                    yield from self._open_steps(directory, topic_partition, config)
+
+    def _is_ours(self, directory: LogDirectory, topic_partition: TopicPartition, known: Known | None) -> bool:
+        folder = f"{directory.path}/{topic_partition}"
+        try:
+            topic_id = read_partition_metadata(self.files, f"{folder}/{PARTITION_METADATA}")
+        except CorruptCheckpoint as error:
+            _log.error("folder_left_alone", directory=directory.path, folder=str(topic_partition), reason=str(error))
+            return False
+        reason = None
+        if topic_partition in self.logs:
+            reason = f"the partition is in {self.logs[topic_partition].directory} too"
+        elif known is not None and not known(topic_partition, topic_id):
+            reason = "the partition is unknown, or was one of another topic of that name"
+        if reason is None:
+            return True
+        _log.warning("folder_left_alone", directory=directory.path, folder=str(topic_partition), reason=reason)
+        return False
+
+    def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Iterator[None]:
+        log = None
+        for log in open_log_steps(
+            self.files,
+            f"{directory.path}/{topic_partition}",
+            topic_partition,
+            config,
+            self.clock,
+            clean=directory.clean,
+            recovery_point=directory.recovery_points.get(topic_partition, 0),
+            log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+            high_watermark=directory.high_watermarks.get(topic_partition, 0),
+            random_source=self._random,
+            cache=self._cache,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        ):
+            yield
+        assert log is not None
+        self.logs[topic_partition] = log
+
+    # ---- logs
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self.logs.get(topic_partition)
+
+    def get_or_create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
+        """The partition's log, made in the directory with the fewest partitions if there is none.
+
+        Raises INCONSISTENT_TOPIC_ID when it belongs to another topic of that name, KAFKA_STORAGE_ERROR when it cannot be made.
+        """
+        log = self.logs.get(topic_partition)
+        try:
+            if log is None:
+                log = self._create(topic_partition, config)
+            if topic_id is not None and topic_id.int:
+                log.assign_topic_id(topic_id)
+        except (OSError, CorruptCheckpoint) as error:
+            _log.error("log_not_created", partition=str(topic_partition), reason=str(error))
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}") from error
+        self.logs[topic_partition] = log
+        return log
+
+    def _create(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+        directory = self._emptiest()
+        folder = f"{directory.path}/{topic_partition}"
+        if self.files.exists(folder):
+            raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
+        log = open_log(
+            self.files,
+            folder,
+            topic_partition,
+            config,
+            self.clock,
+            random_source=self._random,
+            cache=self._cache,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        )
+        self.files.sync_directory(directory.path)
+        return log
+
+    def _emptiest(self) -> LogDirectory:
+        counts = dict.fromkeys(self.directories, 0)
+        for log in self.logs.values():
+            counts[self.directory_of(log)] += 1
+        return self.directories[min(counts, key=lambda path: counts[path])]
+
+    @staticmethod
+    def directory_of(log: Log) -> str:
+        """The path of the directory of log.dirs that holds the log."""
+        return log.directory.rpartition("/")[0]
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Renames the partition's folder (`-delete`) and forgets the log; the folder is removed after file.delete.delay.ms.
+
+        Raises KAFKA_STORAGE_ERROR when it cannot be renamed. A partition without a log is deleted already.
+        """
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return
+        directory = self.directory_of(log)
+        unique = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        target = f"{directory}/{deleted_folder(topic_partition, unique)}"
+        try:
+            self.files.rename(log.directory, target)
+        except OSError as error:
+            _log.error("log_not_deleted", partition=str(topic_partition), reason=str(error))
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}") from error
+        del self.logs[topic_partition]
+        log.close_files()
+        self._removals.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
+        self._sync_directory(directory)
+
+    def _sync_directory(self, directory: str) -> None:
+        try:
+            self.files.sync_directory(directory)
+        except OSError as error:
+            _log.error("directory_not_synced", directory=directory, reason=str(error))
+
+    # ---- periodic work
+
+    def take_flush_jobs(self) -> list[tuple[Log, FlushJob]]:
+        """What rolled segments and flush.ms ask to be synced now. Run each job, then `log.finish_flush(job)` on the loop."""
+        now_ms = self.clock.now_ms()
+        jobs = []
+        for log in self.logs.values():
+            due = log.config.flush_ms < LONG_MAX and now_ms - log.last_flush_ms >= log.config.flush_ms
+            if due and log.recovery_point < log.log_end_offset:
+                end_offset = log.log_end_offset
+            elif log.unsynced_segments:
+                end_offset = log.active_segment.base_offset
+            else:
+                continue
+            try:
+                job = log.begin_flush(end_offset)
+            except ProtocolError:  # named in the log already; the next round tries again
+                continue
+            if job is not None:
+                jobs.append((log, job))
+        return jobs
+
+    def take_removals(self, *, everything: bool = False) -> Removal | None:
+        """The files and folders whose time has come; all that wait, with `everything`."""
+        now_ms = self.clock.now_ms()
+        due = _take_due(self._removals, now_ms, everything)
+        for log in self.logs.values():
+            if log.removals:
+                due += _take_due(log.removals, now_ms, everything)
+        return Removal(self.files, due) if due else None
+
+    def retention_steps(self) -> Iterator[int]:
+        """Applies every log's retention, one log a step; yields how many segments went."""
+        for log in list(self.logs.values()):
+            try:
+                yield log.apply_retention(self.clock.wall_ms())
+            except ProtocolError:  # named in the log already
+                yield 0
+
+    def expire_producers(self) -> int:
+        """Forgets producers that have been silent for producer.id.expiration.ms; returns how many."""
+        now_ms = self.clock.wall_ms()
+        return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Raises OSError."""
+        self._checkpoint(RECOVERY_POINT, lambda log: log.safe_recovery_point)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Raises OSError."""
+        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Only logs that begin within a segment need it. Raises OSError."""
+        self._checkpoint(
+            LOG_START_OFFSET, lambda log: log.log_start_offset if log.log_start_offset > log.base_offsets[0] else None
+        )
+
+    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self.directories}
+        for topic_partition, log in self.logs.items():
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[self.directory_of(log)][topic_partition] = offset
+        for path, entries in offsets.items():
+            self.directories[path].checkpoint(name, entries)
+
+    # ---- stopping
+
+    def shutdown(self) -> None:
+        """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well, unlocks."""
+        removal = self.take_removals(everything=False)
+        if removal is not None:
+            removal.run()
+        failed = set()
+        for log in self.logs.values():
+            try:
+                log.close()
+            except ProtocolError:  # named in the log already
+                failed.add(self.directory_of(log))
+            if log.failure is not None:
+                failed.add(self.directory_of(log))
+        try:
+            self.checkpoint_recovery_points()
+            self.checkpoint_high_watermarks()
+            self.checkpoint_log_start_offsets()
+            for path, directory in self.directories.items():
+                if path not in failed:
+                    directory.mark_clean()
+        except OSError as error:
+            _log.error("shutdown_not_clean", reason=str(error))
+        finally:
+            self.logs.clear()
+            self.release()
+
+    def release(self) -> None:
+        """Gives the locks back and nothing else: what a crash would do."""
+        for directory in self.directories.values():
+            directory.release()
+
+
+def _take_due(waiting: list[tuple[int, str]], now_ms: int, everything: bool) -> list[str]:
+    due = [path for due_ms, path in waiting if everything or due_ms <= now_ms]
+    waiting[:] = [entry for entry in waiting if not everything and entry[0] > now_ms]
+    return due
+
+
+def _trimmed(path: str) -> str:
+    return path.rstrip("/") or "/"

@@ -1,0 +1,77 @@
+"""`meta.properties` of a log directory: whose it is (Kafka's MetaProperties; KIP-866 for version 1).
+
+Version 0 names `broker.id`, version 1 `node.id` and the directory's own id; both may name `cluster.id`. Both are read; version 0
+is what a broker of ZooKeeper's time, and this one, writes. A file that is there and fits is left as it is.
+"""
+
+import random
+from collections.abc import Mapping
+
+from storage.files import Files
+
+NAME = "meta.properties"
+_ID_KEYS = {"0": "broker.id", "1": "node.id"}
+
+
+class MetaPropertiesError(Exception):
+    """A directory that belongs to another broker or cluster, or whose meta.properties cannot be understood."""
+
+
+class MetaProperties:
+    """`broker_id` and `cluster_id` are None where the file names none."""
+
+    __slots__ = ("broker_id", "cluster_id", "version")
+
+    def __init__(self, version: int, broker_id: int | None, cluster_id: str | None) -> None:
+        self.version = version
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+
+
+def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
+    """None when there is no such file. Raises MetaPropertiesError."""
+    path = f"{directory}/{NAME}"
+    if not files.exists(path):
+        return None
+    properties = parse_properties(files.read_file(path).decode("utf-8", "replace"))
+    version = properties.get("version")
+    if version not in _ID_KEYS:
+        raise MetaPropertiesError(f"{path} has version {version}; 0 and 1 are known")
+    text = properties.get(_ID_KEYS[version])
+    if text is not None and not text.isdigit():
+        raise MetaPropertiesError(f"{path}: {_ID_KEYS[version]} is a number, not {text!r}")
+    return MetaProperties(int(version), None if text is None else int(text), properties.get("cluster.id"))
+
+
+def check_meta_properties(directory: str, known: MetaProperties, broker_id: int, cluster_id: str) -> None:
+    """Raises MetaPropertiesError unless the directory may be this broker's."""
+    if known.cluster_id is not None and known.cluster_id != cluster_id:
+        raise MetaPropertiesError(
+            f"{directory} belongs to the cluster {known.cluster_id}, this broker is in {cluster_id}; it is left alone"
+        )
+    if known.broker_id is not None and known.broker_id != broker_id:
+        raise MetaPropertiesError(
+            f"{directory} belongs to the broker {known.broker_id}, this one is {broker_id}; it is left alone"
+        )
+
+
+def write_meta_properties(files: Files, directory: str, broker_id: int, cluster_id: str) -> None:
+    """Version 0."""
+    text = f"#\nbroker.id={broker_id}\nversion=0\ncluster.id={cluster_id}\n"
+    files.replace_file(f"{directory}/{NAME}", text.encode())
+
+
+def parse_properties(text: str) -> Mapping[str, str]:
+    """The simple form of Java's properties that such files have: `name=value` lines and `#` comments."""
+    properties = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#!":
+            name, _, value = stripped.partition("=")
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def generated_broker_id(source: random.Random) -> int:
+    """For broker.id=-1 and a directory that names none: above reserved.broker.max.id (1000), as Kafka does it."""
+    return 1001 + source.randrange(1_000_000)
