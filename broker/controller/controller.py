@@ -21,14 +21,13 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import structlog
-from protocol.errors import ErrorCode, ProtocolError
 
 from broker.controller import znodes
-from broker.controller.kafka_uuid import random_uuid
+from broker.controller.kafka_uuid import random_uuid, uuid_text
 from broker.controller.metadata_store import Create, EntryExists, MetadataStore, Operation, Set, StoreUnavailable
 from broker.controller.start_up import StartUp
 from broker.controller.state import (
@@ -43,6 +42,7 @@ from broker.controller.state import (
     topic_removal_operations,
 )
 from broker.metadata_cache import BrokerInfo, MetadataCache, PartitionState, TopicMetadata
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
 from storage.log_config import LogConfig
 from timer.clock import Clock
@@ -84,7 +84,10 @@ class Settings(Protocol):
         """A broker setting's typed value."""
 
     def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's settings over the broker's. Raises for names and values that are none."""
+        """A topic's settings over the broker's. Raises ConfigError for names and values that are none."""
+
+    def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
+        """Replaces the two layers of dynamic settings. Does not fail."""
 
 
 class Spawn(Protocol):
@@ -118,8 +121,7 @@ class Controller:
         self._random = source
         self._spawn = spawn
         self._changing = asyncio.Lock()
-        self._deleting: set[str] = set()
-        self._broker_config_listeners: list[Callable[[], None]] = []
+        self._deleting: dict[str, TopicMetadata | None] = {}
         self._planner = Planner(
             cache,
             source,
@@ -144,10 +146,14 @@ class Controller:
         return self._cache.cluster_id
 
     async def load(self) -> None:
-        """Reads settings, topics and partitions into the cache. After `open_store`, before the partitions' logs are
-        opened.
+        """Reads settings, topics and partitions into the cache, and has the broker go by its dynamic settings.
+
+        After `open_store`, before the partitions' logs are opened.
         """
-        self._deleting.update(await StartUp(self.store, self._cache, self._clock).load())
+        for name in await StartUp(self.store, self._cache, self._clock).load():
+            self._deleting[name] = self._cache.topic(name)
+            self._cache.remove_topic(name)
+        self._apply_broker_config()
 
     async def start(self, broker: BrokerInfo) -> None:
         """Registers this broker, becomes the controller, opens every partition that it leads, and ends what a crash
@@ -156,10 +162,10 @@ class Controller:
         start_up = StartUp(self.store, self._cache, self._clock)
         await self.register(broker)
         await start_up.elect(broker.broker_id)
-        for topic in [name for name in self._cache.topic_names() if name not in self._deleting]:
-            await self._open_topic(topic)
         for name in sorted(self._deleting):
-            self._spawn(self._finish_deletion(name), f"deletion of topic {name}")
+            await self._remove_topic(name)
+        for name in self._cache.topic_names():
+            await self._open_topic(name)
 
     async def register(self, broker: BrokerInfo) -> None:
         """Says where this broker is to be reached; again when its addresses have changed."""
@@ -224,7 +230,7 @@ class Controller:
         """Stores what `change` makes of a broker's dynamic settings (None: the cluster-wide default ones). `change`
         checks them.
 
-        Then calls the listeners, and has all logs go by the defaults that are valid now.
+        Then the broker goes by them, and all logs go by the defaults that are valid now.
         """
         async with self._changing:
             before = dict(self._cache.broker_config(broker_id))
@@ -233,15 +239,10 @@ class Controller:
                 return
             await self._store_config(znodes.broker_config_path(broker_id), after)
             self._cache.put_broker_config(broker_id, after)
-            for listener in self._broker_config_listeners:
-                listener()
+            self._apply_broker_config()
             for topic in self._cache.topic_names():
-                self._partitions.update_log_config(topic, self._config.log_config(self._cache.topic_config(topic)))
+                self._partitions.update_log_config(topic, self._log_config(topic, self._cache.topic_config(topic)))
             log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
-
-    def on_broker_config(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` whenever dynamic settings of brokers have changed in the cache."""
-        self._broker_config_listeners.append(listener)
 
     # How each change goes
 
@@ -275,36 +276,31 @@ class Controller:
             return {plan.name: _storage_error(error) for plan in plans}
         failures: dict[str, ProtocolError] = {}
         for plan, metadata in created:
-            failure = await self._open_partitions(
+            failed = await self._open_partitions(
                 plan.name, metadata.topic_id, metadata.partitions.values(), plan.config
             )
-            if failure is None:
-                self._cache.put_topic(metadata, plan.config)
-                log.info(
-                    "topic created",
-                    topic=plan.name,
-                    topic_id=str(metadata.topic_id),
-                    partitions=len(plan.replicas),
-                    config=plan.config,
-                )
-            else:
-                failures[plan.name] = failure
-                await self._take_back(metadata)
+            if failed:
+                failures[plan.name] = next(iter(failed.values()))
+                await self._take_back(metadata, plan.config, failed)
+                continue
+            self._cache.put_topic(metadata, plan.config)
+            topic_id, partitions = uuid_text(metadata.topic_id), len(plan.replicas)
+            log.info("topic created", topic=plan.name, topic_id=topic_id, partitions=partitions, config=plan.config)
         return failures
 
     def _first_metadata(self, plan: PlannedTopic) -> TopicMetadata:
         return new_topic(plan, random_uuid(self._random), self._cache.brokers.keys(), self._cache.controller_epoch)
 
-    async def _take_back(self, topic: TopicMetadata) -> None:
-        """Case (C)."""
+    async def _take_back(self, topic: TopicMetadata, config: Mapping[str, str], failed: Collection[int]) -> None:
+        """Case (C). Only logs that were made are removed: what was in the way is not ours."""
         for partition in topic.partitions:
-            self._stop_partition(TopicPartition(topic.name, partition), topic.topic_id)
+            self._stop_partition(TopicPartition(topic.name, partition), delete=partition not in failed)
         try:
             await self.store.multi(
                 topic_removal_operations(topic.name, topic.partitions, has_config=True, is_marked=False)
             )
         except StoreUnavailable as error:
-            self._cache.put_topic(topic, {})
+            self._cache.put_topic(topic, config)
             log.error("a topic without logs could not be taken back", topic=topic.name, reason=str(error))
 
     async def _delete_topics(self, names: Sequence[str]) -> list[ProtocolError | None]:
@@ -315,7 +311,9 @@ class Controller:
                 await self.store.multi([Create(znodes.deletion_path(name)) for name in marked])
             except StoreUnavailable as error:
                 return [_storage_error(error) for _ in names]
-            self._deleting.update(marked)
+            for name in marked:
+                self._deleting[name] = self._cache.topic(name)
+                self._cache.remove_topic(name)
             for name in marked:
                 await self._remove_topic(name)
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -323,20 +321,13 @@ class Controller:
                 ProtocolError(missing, f"There is no topic '{name}'") if name in unknown else None for name in names
             ]
 
-    async def _finish_deletion(self, name: str) -> None:
-        async with self._changing:
-            if name in self._deleting:
-                await self._remove_topic(name)
-
     async def _remove_topic(self, name: str) -> None:
         """Case (D): from the mark to the end. What cannot be ended now is ended at the next start."""
-        topic = self._cache.topic(name)
+        topic = self._deleting[name]
         has_config = await self.store.exists(znodes.topic_config_path(name)) is not None
-        self._cache.remove_topic(name)
         partitions = {} if topic is None else topic.partitions
         for index, partition in enumerate(partitions):
-            assert topic is not None
-            self._stop_partition(TopicPartition(name, partition), topic.topic_id)
+            self._stop_partition(TopicPartition(name, partition), delete=True)
             if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
                 await asyncio.sleep(0)
         try:
@@ -344,7 +335,7 @@ class Controller:
         except StoreUnavailable as error:
             log.error("the deletion of a topic goes on at the next start", topic=name, reason=str(error))
             return
-        self._deleting.discard(name)
+        del self._deleting[name]
         log.info("topic deleted", topic=name, partitions=len(partitions))
 
     async def _create_partitions(
@@ -372,10 +363,10 @@ class Controller:
         except StoreUnavailable as error:
             raise _storage_error(error) from error
         config = self._cache.topic_config(name)
-        failure = await self._open_partitions(name, topic.topic_id, added.values(), config)
+        failures = await self._open_partitions(name, topic.topic_id, added.values(), config)
         self._cache.put_topic(topic._replace(partitions={**topic.partitions, **added}), config)
         log.info("partitions added", topic=name, partitions=len(topic.partitions) + len(added))
-        if failure is not None:
+        for failure in failures.values():
             raise failure
 
     # Partitions and settings
@@ -394,10 +385,10 @@ class Controller:
 
     async def _open_partitions(
         self, name: str, topic_id: uuid.UUID, states: Iterable[PartitionState], config: Mapping[str, str]
-    ) -> ProtocolError | None:
-        """Opens those that this broker leads; the first failure, if any, with the rest tried all the same."""
-        failure: ProtocolError | None = None
-        log_config = self._config.log_config(config)
+    ) -> dict[int, ProtocolError]:
+        """Opens those that this broker leads, and returns the failures by partition."""
+        failures: dict[int, ProtocolError] = {}
+        log_config = self._log_config(name, config)
         for index, state in enumerate(states):
             if state.leader != self._cache.broker_id:
                 continue
@@ -407,27 +398,30 @@ class Controller:
                     topic_partition, topic_id, state.leader_epoch, state.replicas, state.isr, log_config
                 )
             except (ProtocolError, OSError) as error:
-                log.error(
-                    "partition could not be opened",
-                    partition=str(topic_partition),
-                    topic_id=str(topic_id),
-                    reason=str(error),
-                )
-                failure = failure or (error if isinstance(error, ProtocolError) else _storage_error(error))
+                text = uuid_text(topic_id)
+                log.error("partition not opened", partition=str(topic_partition), topic_id=text, reason=str(error))
+                failures[state.partition] = error if isinstance(error, ProtocolError) else _storage_error(error)
             if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
                 await asyncio.sleep(0)
-        return failure
+        return failures
 
-    def _stop_partition(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
+    def _log_config(self, topic: str, config: Mapping[str, str]) -> LogConfig:
+        """A stored setting that cannot be used (another release's, say) is named in the log: its topic must come up."""
         try:
-            self._partitions.stop_replica(topic_partition, delete=True)
+            return self._config.log_config(config)
+        except ValueError as error:
+            log.error("stored topic settings cannot be used", topic=topic, config=dict(config), reason=str(error))
+            return self._config.log_config({})
+
+    def _apply_broker_config(self) -> None:
+        cache = self._cache
+        self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
+
+    def _stop_partition(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        try:
+            self._partitions.stop_replica(topic_partition, delete=delete)
         except (ProtocolError, OSError) as error:
-            log.error(
-                "partition could not be removed",
-                partition=str(topic_partition),
-                topic_id=str(topic_id),
-                reason=str(error),
-            )
+            log.error("partition could not be removed", partition=str(topic_partition), reason=str(error))
 
     async def _store_config(self, path: str, config: Mapping[str, str]) -> None:
         data = znodes.encode_config(config)

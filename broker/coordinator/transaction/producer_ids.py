@@ -1,0 +1,71 @@
+"""Producer ids: no two producers of a cluster get the same one, whatever restarts in between.
+
+Ids come in blocks of 1000. A block is taken by a compare-and-set of `/latest_producer_id_block` in the metadata
+store, and is durable before its first id is given out; what is left of it at the end of the process is never given
+out again.
+
+Source: Kafka's `ZkProducerIdManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from broker.controller import znodes
+from broker.controller.metadata_store import BadVersion, MetadataStore, StoreUnavailable
+from protocol.errors import ErrorCode, ProtocolError
+
+BLOCK_SIZE = 1000
+LAST_ID = 2**63 - 1
+
+log = structlog.get_logger("producer_ids")
+
+
+class ProducerIds:
+    """Gives out producer ids for the broker `broker_id`."""
+
+    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._next = 0
+        self._end = 0
+        self._taking = asyncio.Lock()
+
+    async def next(self) -> int:
+        """A new id, 0 or greater. Raises COORDINATOR_LOAD_IN_PROGRESS (clients try again) while the store takes no
+        changes.
+        """
+        if self._next >= self._end:
+            async with self._taking:
+                if self._next >= self._end:
+                    await self._take_block()
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    async def _take_block(self) -> None:
+        try:
+            while not await self._try_to_take_block():
+                pass
+        except StoreUnavailable as error:
+            log.warning("no producer ids", reason=str(error))
+            message = f"No producer ids can be taken now: {error}"
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
+
+    async def _try_to_take_block(self) -> bool:
+        """False if another broker was quicker."""
+        entry = await self._store.get(znodes.PRODUCER_ID_BLOCK)
+        first = znodes.parse_producer_id_block(entry.data)[1] + 1 if entry.data else 0
+        last = first + BLOCK_SIZE - 1
+        if last > LAST_ID:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")
+        data = znodes.encode_producer_id_block(self._broker_id, first, last)
+        try:
+            await self._store.set(znodes.PRODUCER_ID_BLOCK, data, entry.version)
+        except BadVersion:
+            return False
+        self._next, self._end = first, last + 1
+        log.info("producer ids taken", first=first, last=last)
+        return True

@@ -1,0 +1,53 @@
+"""The bit fields in which a client hears what it may do (KIP-430): bit n stands for Kafka's `AclOperation` n.
+
+Without an authorizer everybody may do everything that the resource knows. Source: Kafka's
+`AclEntry.supportedOperations`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+NOT_ASKED = -(2**31)
+"""What stands in a response whose request did not ask."""
+
+
+class AclOperation(IntEnum):
+    """Kafka's operations, by number."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def bit_field(*operations: AclOperation) -> int:
+    """The operations as one number."""
+    return sum(1 << operation for operation in operations)
+
+
+ALL_ON_TOPIC = bit_field(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+ALL_ON_CLUSTER = bit_field(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)

@@ -1,0 +1,186 @@
+"""Metadata: brokers, topics and partitions, and topics made because somebody asked for them.
+
+    (A) All topics are asked for with null; before v1, which has no null, with an empty list. From v1 on an empty list
+        asks for none.
+    (B) A topic asked for by name that does not exist is created if both the broker (auto.create.topics.enable) and
+        the request (from v4 on) allow it. The answer waits for that and tells of the topic as it then is; Kafka
+        answers LEADER_NOT_AVAILABLE at once, and the client asks again. The two internal topics are not made this
+        way: their coordinators will.
+    (C) Names that cannot be topics answer INVALID_TOPIC_EXCEPTION, others that do not exist
+        UNKNOWN_TOPIC_OR_PARTITION.
+    (D) A partition whose leader is not alive answers LEADER_NOT_AVAILABLE; one whose leader has no address on this
+        listener LISTENER_NOT_FOUND, before v6 LEADER_NOT_AVAILABLE. Version 0 names only live replicas, and says
+        REPLICA_NOT_AVAILABLE if some are missing.
+
+Asked for by topic id (v12 on): served when a newer table is advertised. Source: Kafka's
+`KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `AutoTopicCreationManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker.controller.state import NewTopic
+from broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
+from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.metadata_cache import INTERNAL_TOPICS, NO_LEADER, BrokerInfo, PartitionState, TopicMetadata
+from broker.topic_names import topic_name_fault
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import ZERO_UUID
+
+ResponseTopic = MetadataResponse.MetadataResponseTopic
+ResponsePartition = MetadataResponse.MetadataResponsePartition
+
+FIRST_TOPIC_ID_VERSION = 12
+CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+
+
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | PendingResponse:
+    """Answers at once unless topics are to be created (B). Raises INVALID_REQUEST for names of null."""
+    names = _names_asked_for(request, context)
+    missing = [name for name in names or () if _is_to_be_created(name, request, context)]
+    if not missing:
+        return _response(request, context, names, {})
+    pending = PendingResponse()
+
+    async def create_and_answer() -> None:
+        try:
+            failures = await _create(missing, context)
+            pending.complete(_response(request, context, names, failures))
+        except Exception as error:
+            pending.fail(error)
+
+    context.broker.background.spawn(create_and_answer(), f"creation of topics for {context.connection_id}")
+    return pending
+
+
+def _names_asked_for(request: MetadataRequest, context: RequestContext) -> list[str] | None:
+    """None for all topics (A); each name once."""
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        return None
+    names: dict[str, None] = {}
+    for topic in request.topics:
+        if topic.name is None:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, f"Version {context.api_version} asks for topics by name only"
+            )
+        if topic.topic_id != ZERO_UUID:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Version {context.api_version} cannot ask for topic ids")
+        names[topic.name] = None
+    return list(names)
+
+
+def _is_to_be_created(name: str, request: MetadataRequest, context: RequestContext) -> bool:
+    """Case (B)."""
+    broker = context.broker
+    return (
+        request.allow_auto_topic_creation
+        and name not in INTERNAL_TOPICS
+        and broker.metadata.topic(name) is None
+        and bool(broker.config["auto.create.topics.enable"])
+        and topic_name_fault(name) is None
+    )
+
+
+async def _create(names: list[str], context: RequestContext) -> dict[str, ErrorCode]:
+    """Creates topics with the broker's defaults; the codes of those that could not be created."""
+    broker = context.broker
+    timeout_ms = int(broker.config["request.timeout.ms"])
+    results = await broker.controller.create_topics([NewTopic(name) for name in names], timeout_ms=timeout_ms)
+    failures: dict[str, ErrorCode] = {}
+    for name, result in zip(names, results, strict=True):
+        if isinstance(result, ProtocolError):
+            in_the_making = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+            failures[name] = ErrorCode.LEADER_NOT_AVAILABLE if in_the_making else result.code
+    return failures
+
+
+def _response(
+    request: MetadataRequest, context: RequestContext, names: list[str] | None, failures: Mapping[str, ErrorCode]
+) -> MetadataResponse:
+    metadata = context.broker.metadata
+    if names is None:
+        names = metadata.topic_names()
+    view = _ListenerView(metadata.brokers.values(), context)
+    topics: list[ResponseTopic] = []
+    for name in names:
+        topic = metadata.topic(name)
+        topics.append(_absent_topic(name, failures.get(name)) if topic is None else view.topic(topic))
+    if request.include_topic_authorized_operations:
+        for described in topics:
+            described.topic_authorized_operations = ALL_ON_TOPIC
+    response = MetadataResponse(
+        brokers=view.brokers(),
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.controller_id,
+        topics=topics,
+        cluster_authorized_operations=NOT_ASKED,
+    )
+    if request.include_cluster_authorized_operations and context.api_version in CLUSTER_OPERATIONS_VERSIONS:
+        response.cluster_authorized_operations = ALL_ON_CLUSTER
+    return response
+
+
+def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
+    """Case (C)."""
+    if failure is None:
+        is_legal = topic_name_fault(name) is None
+        failure = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ResponseTopic(error_code=failure, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+class _ListenerView:
+    """The cluster as a client of one listener sees it, in one version of the API (D)."""
+
+    def __init__(self, brokers: Iterable[BrokerInfo], context: RequestContext) -> None:
+        self._listener = context.listener.name
+        self._version = context.api_version
+        self._brokers = list(brokers)
+        self._alive = {broker.broker_id for broker in self._brokers}
+        self._reachable = {broker.broker_id for broker in self._brokers if broker.endpoint(self._listener)}
+
+    def brokers(self) -> list[MetadataResponse.MetadataResponseBroker]:
+        """The brokers that have an address on this listener."""
+        found = []
+        for broker in self._brokers:
+            endpoint = broker.endpoint(self._listener)
+            if endpoint is not None:
+                found.append(
+                    MetadataResponse.MetadataResponseBroker(
+                        node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                    )
+                )
+        return found
+
+    def topic(self, topic: TopicMetadata) -> ResponseTopic:
+        """A topic that exists, with all its partitions."""
+        return ResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[self._partition(state) for state in topic.partitions.values()],
+        )
+
+    def _partition(self, state: PartitionState) -> ResponsePartition:
+        replicas, isr = list(state.replicas), list(state.isr)
+        error = ErrorCode.NONE
+        if self._version == 0:
+            replicas = [broker for broker in replicas if broker in self._reachable]
+            isr = [broker for broker in isr if broker in self._reachable]
+            if len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+        leader = state.leader
+        if leader not in self._reachable:
+            without_address = leader in self._alive and self._version >= 6
+            error = ErrorCode.LISTENER_NOT_FOUND if without_address else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
+        return ResponsePartition(
+            error_code=error,
+            partition_index=state.partition,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=[broker for broker in state.replicas if broker not in self._reachable],
+        )

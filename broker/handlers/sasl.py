@@ -1,0 +1,26 @@
+"""SaslHandshake and SaslAuthenticate where there is nothing to authenticate: on a PLAINTEXT listener both are refused.
+
+Source: Kafka's `KafkaApis.handleSaslHandshakeRequest` and `handleSaslAuthenticateRequest`.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.request_context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+
+def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    """ILLEGAL_SASL_STATE with no mechanisms."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def handle_sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+    """ILLEGAL_SASL_STATE."""
+    message = f"Listener {context.listener.name} does not authenticate with SASL"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

@@ -1,0 +1,179 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: from requests to the controller's wishes and back, item by item.
+
+    (A) An item that a request names twice fails with INVALID_REQUEST; the others are carried out.
+    (B) Time-outs and validate-only are the controller's. What is created answers, from v5 on, partitions, replication
+        factor and settings as they are; what fails answers -1 and none.
+    (C) delete.topic.enable=false refuses every item: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+    (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id answers UNKNOWN_TOPIC_ID.
+
+Source: Kafka's `KafkaApis.handleCreateTopicsRequest`, `handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from broker.controller.state import NewPartitions, NewTopic, PlannedTopic
+from broker.handlers.request_context import RequestContext
+from broker.handlers.topic_settings import created_settings
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from protocol.schema import ZERO_UUID
+
+TopicResult = CreateTopicsResponse.CreatableTopicResult
+DeletionResult = DeleteTopicsResponse.DeletableTopicResult
+PartitionsResult = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+RESERVED_TOPIC = "__cluster_metadata"
+DELETION_DISABLED_VERSION = 3
+NAME_OR_ID_VERSION = 6
+
+
+def partitions_to_create(request: CreateTopicsRequest) -> int:
+    """How many partitions a CreateTopics names (defaults count as one)."""
+    return sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+
+
+def partitions_to_add(request: CreatePartitionsRequest) -> int:
+    """How many partitions a CreatePartitions names; totals, since what exists is not looked up."""
+    return sum(max(0, topic.count) for topic in request.topics)
+
+
+async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Creates topics, or with validate_only says what would happen."""
+    repeated = _repeated(topic.name for topic in request.topics)
+    wishes = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
+    outcomes = await context.broker.controller.create_topics(
+        [_new_topic(topic) for topic in wishes],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    outcome_of = {topic.name: outcome for topic, outcome in zip(wishes, outcomes, strict=True)}
+    results = []
+    for topic in request.topics:
+        outcome = outcome_of.get(topic.name)
+        if outcome is None:
+            outcome = _refusal(topic.name)
+        results.append(_topic_result(topic.name, outcome, request.validate_only, context))
+    return CreateTopicsResponse(topics=results)
+
+
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _refusal(name: str) -> ProtocolError:
+    """Why a topic was not even tried."""
+    if name == RESERVED_TOPIC:
+        return ProtocolError(ErrorCode.INVALID_REQUEST, f"'{RESERVED_TOPIC}' cannot be created: the name is reserved")
+    return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
+
+
+def _topic_result(
+    name: str, outcome: PlannedTopic | ProtocolError, validate_only: bool, context: RequestContext
+) -> TopicResult:
+    """Case (B)."""
+    if isinstance(outcome, ProtocolError):
+        return TopicResult(name=name, error_code=outcome.code, error_message=_message(outcome), configs=[])
+    broker = context.broker
+    return TopicResult(
+        name=name,
+        topic_id=ZERO_UUID if validate_only else broker.metadata.topic_id(name),
+        error_message=None,
+        num_partitions=len(outcome.replicas),
+        replication_factor=len(outcome.replicas[0]),
+        configs=created_settings(broker.config, outcome.config),
+    )
+
+
+async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Deletes topics by name or id. Raises INVALID_REQUEST where an item has both."""
+    results = [_deletion_result(state, context) for state in _topics_to_delete(request, context)]
+    names = [result.name for result in results if result.error_code == ErrorCode.NONE and result.name is not None]
+    outcomes = await context.broker.controller.delete_topics(list(dict.fromkeys(names)), timeout_ms=request.timeout_ms)
+    outcome_of = dict(zip(dict.fromkeys(names), outcomes, strict=True))
+    for result in results:
+        outcome = outcome_of.get(result.name or "") if result.error_code == ErrorCode.NONE else None
+        if outcome is not None:
+            result.error_code, result.error_message = outcome.code, _message(outcome)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _topics_to_delete(
+    request: DeleteTopicsRequest, context: RequestContext
+) -> list[DeleteTopicsRequest.DeleteTopicState]:
+    """Case (D), in the form of v6."""
+    if context.api_version < NAME_OR_ID_VERSION:
+        return [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+    for topic in request.topics:
+        if topic.name is not None and topic.topic_id != ZERO_UUID:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named by an id as well")
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic has neither a name nor an id")
+    return request.topics
+
+
+def _deletion_result(state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
+    """NONE for what can be deleted."""
+    metadata = context.broker.metadata
+    if not context.broker.config["delete.topic.enable"]:
+        has_code = context.api_version >= DELETION_DISABLED_VERSION
+        code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
+        return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=code)
+    if state.name is None:
+        name = metadata.topic_name(state.topic_id)
+        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        return DeletionResult(name=name, topic_id=state.topic_id, error_code=code)
+    topic = metadata.topic(state.name)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
+    return DeletionResult(name=state.name, error_code=code)
+
+
+async def handle_create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
+    """Raises topics' numbers of partitions."""
+    repeated = _repeated(topic.name for topic in request.topics)
+    wishes = [topic for topic in request.topics if topic.name not in repeated]
+    outcomes = await context.broker.controller.create_partitions(
+        [_new_partitions(topic) for topic in wishes],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(wishes, outcomes, strict=True)]
+    results.extend(_partitions_result(name, _refusal(name)) for name in repeated)
+    return CreatePartitionsResponse(results=results)
+
+
+def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> NewPartitions:
+    assigned = topic.assignments
+    return NewPartitions(topic.name, topic.count, None if assigned is None else [one.broker_ids for one in assigned])
+
+
+def _partitions_result(name: str, outcome: ProtocolError | None) -> PartitionsResult:
+    if outcome is None:
+        return PartitionsResult(name=name)
+    return PartitionsResult(name=name, error_code=outcome.code, error_message=_message(outcome))
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    """The names that occur more than once (A)."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _message(error: ProtocolError) -> str:
+    return str(error.args[0])
