@@ -1,0 +1,136 @@
+"""Partition: leadership, the high watermark, fencing, the ISR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode, ProtocolError
+
+
+def code_of(call: Any, *arguments: Any, **options: Any) -> ErrorCode:
+    with pytest.raises(ProtocolError) as raised:
+        call(*arguments, **options)
+    return raised.value.code
+
+
+def test_alone_the_high_watermark_is_the_log_end(room: Any) -> None:
+    partition = room.lead()
+    room.produce(room.batch(3))
+    assert partition.log.high_watermark == partition.log.log_end_offset == 3
+
+
+def test_the_high_watermark_is_the_smallest_end_of_the_isr(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1, 2))
+    room.produce(room.batch(10))
+    assert partition.log.high_watermark == 0
+    partition.update_follower(1, 7, 0)
+    assert partition.log.high_watermark == 0
+    partition.update_follower(2, 4, 0)
+    assert partition.log.high_watermark == 4
+
+
+def test_a_follower_outside_of_the_isr_that_is_caught_up_holds_the_high_watermark(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1), isr=(0,))
+    partition.update_follower(1, 0, 0)
+    room.produce(room.batch(10))
+    assert partition.log.high_watermark == 0
+
+
+def test_a_follower_that_lags_for_longer_than_the_limit_holds_nothing(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1), isr=(0,))
+    partition.update_follower(1, 0, 0)
+    room.clock.advance(30_001)
+    room.produce(room.batch(10))
+    assert partition.log.high_watermark == 10
+
+
+def test_the_high_watermark_does_not_move_back(room: Any) -> None:
+    partition = room.lead()
+    room.produce(room.batch(10))
+    partition.make_leader(1, (0, 1), (0, 1))
+    partition.update_follower(1, 4, 0)
+    assert partition.log.high_watermark == 10
+
+
+def test_acks_all_needs_the_minimum_of_in_sync_replicas(room: Any) -> None:
+    room.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
+    assert room.produce(acks=-1).result.error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert room.produce(acks=1).result.error is ErrorCode.NONE
+
+
+def test_below_the_minimum_the_high_watermark_stands(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
+    room.produce(acks=1)
+    assert partition.log.high_watermark == 0
+
+
+def test_the_minimum_is_never_more_than_the_replicas_there_are(room: Any) -> None:
+    partition = room.lead(min_insync_replicas=2)
+    assert room.produce(acks=-1).result.error is ErrorCode.NONE
+    assert partition.log.high_watermark == 1
+
+
+def test_an_isr_that_shrinks_after_the_append_is_told_of(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1), isr=(0, 1), min_insync_replicas=2)
+    produced = room.produce(acks=-1)
+    partition.update_follower(1, 1, 0)
+    room.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
+    room.turn()
+    assert produced.result.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_an_older_leader_epoch_is_fenced_and_a_newer_one_unknown(room: Any) -> None:
+    partition = room.lead(epoch=5)
+    assert code_of(partition.local_log, 4) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code_of(partition.local_log, 6) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert partition.local_log(5) is partition.log
+    assert partition.local_log(-1) is partition.log
+
+
+def test_a_follower_refuses_clients(room: Any) -> None:
+    partition = room.lead()
+    partition.make_follower(1, 1, (0, 1))
+    assert code_of(partition.local_log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.local_log(require_leader=False) is partition.log
+    assert room.produce().result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_broker_that_is_no_replica_is_no_follower(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1))
+    assert code_of(partition.follower, 7, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(partition.follower, 7, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_the_leader_epoch_starts_where_the_log_ends(room: Any) -> None:
+    partition = room.lead(epoch=1)
+    room.produce(room.batch(4))
+    room.lead(epoch=3)
+    room.produce(room.batch(2))
+    assert partition.end_offset_for_epoch(-1, 1) == (1, 4)
+    assert partition.end_offset_for_epoch(-1, 2) == (1, 4)
+    assert partition.end_offset_for_epoch(3, 3) == (3, 6)
+    assert partition.end_offset_for_epoch(3, 4) == (-1, -1)
+
+
+def test_a_partition_that_is_not_here_says_why(room: Any) -> None:
+    partition = room.lead()
+    room.manager.stop_replica(partition.topic_partition)
+    assert code_of(room.manager.partition, partition.topic_partition) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    room.known.clear()
+    assert code_of(room.manager.partition, partition.topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_whose_log_does_not_open_is_offline(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no such device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room.logs, "get_or_create", fail)
+        with pytest.raises(OSError, match="no such device"):
+            room.lead()
+    key = next(iter(room.known))
+    assert code_of(room.manager.partition, key) is ErrorCode.KAFKA_STORAGE_ERROR
+    room.lead()
+    assert room.manager.partition(key).is_leader
