@@ -1,7 +1,7 @@
 """Walking the batches of a segment file by their headers, a window at a time.
 
-Batches of message formats 0 and 1, which an old Kafka may have left in a directory, are walked like the others: their first
-field is the offset of the only or the last message.
+Batches of message formats 0 and 1, which an old Kafka may have left in a directory, are walked like the others:
+their first field is the offset of the only or the last message.
 """
 
 import struct
@@ -39,7 +39,9 @@ class WouldBlock(Exception):
 
 
 def read_window(file: File, position: int, length: int, may_block: bool) -> Buffer:
-    """`length` bytes at `position`, fewer at the end of the file. Raises WouldBlock when they must come from the disk."""
+    """`length` bytes at `position`, fewer at the end of the file. Raises WouldBlock when they must come from the
+    disk.
+    """
     if may_block:
         return file.read(position, length)
     data = file.read_cached(position, length)
@@ -49,7 +51,9 @@ def read_window(file: File, position: int, length: int, may_block: bool) -> Buff
 
 
 def scan_batches(file: File, position: int, end: int, *, may_block: bool = True) -> Iterator[ScannedBatch]:
-    """The whole batches of [position, end), in order; stops without a word where none can begin (see recovery for the words)."""
+    """The whole batches of [position, end), in order; stops without a word where none can begin (see recovery for
+    the words).
+    """
     window: Buffer = b""
     start = position
     while end - position >= BATCH_OVERHEAD:

@@ -1,7 +1,7 @@
 """Kafka's small text files: checkpoints of offsets and of leader epochs, `partition.metadata`.
 
-A checkpoint is lines: its version (0), the number of entries, the entries; an offset's entry is `topic partition offset`, an
-epoch's `epoch start-offset`. All are replaced as a whole (Files.replace_file).
+A checkpoint is lines: its version (0), the number of entries, the entries; an offset's entry is `topic partition
+offset`, an epoch's `epoch start-offset`. All are replaced as a whole (Files.replace_file).
 """
 
 import base64
@@ -41,7 +41,9 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
-    """A partition's leader epochs as (epoch, start offset); empty when there is no such file. Raises CorruptCheckpoint."""
+    """A partition's leader epochs as (epoch, start offset); empty when there is no such file. Raises
+    CorruptCheckpoint.
+    """
     epochs = []
     for line in _entries(files, path):
         words = line.split(" ")

@@ -1,7 +1,8 @@
 """The disk, as the log needs it: a `Files` that opens `File`s, renames, lists, syncs and locks.
 
-Everything in `storage/` reaches the disk through these two protocols, so that a test can hand in a disk that is full after n
-bytes, that forgets what was not synced, or that lives in memory. All calls are synchronous and raise OSError.
+Everything in `storage/` reaches the disk through these two protocols, so that a test can hand in a disk that is
+full after n bytes, that forgets what was not synced, or that lives in memory. All calls are synchronous and raise
+OSError.
 
 What `OsFiles` promises about durability (and any other implementation has to keep):
 (A) bytes written to a file are durable after `File.sync()`;
@@ -30,10 +31,14 @@ class File(Protocol):
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
 
     def read_cached(self, position: int, length: int) -> Buffer | None:
-        """As `read`, or None when some of it would have to come from the disk (or when that cannot be told for this file)."""
+        """As `read`, or None when some of it would have to come from the disk (or when that cannot be told for this
+        file).
+        """
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
-        """Writes all parts one after the other from `position` on; returns their total. On OSError any part may be on the disk."""
+        """Writes all parts one after the other from `position` on; returns their total. On OSError any part may
+        be on the disk.
+        """
 
     def truncate(self, size: int) -> None: ...
 
@@ -61,12 +66,16 @@ class DirectoryLock(Protocol):
 
 class Files(Protocol):
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
-        """For reading and writing. `create` makes a missing file, `exclusive` refuses one that is there (FileExistsError)."""
+        """For reading and writing. `create` makes a missing file, `exclusive` refuses one that is there
+        (FileExistsError).
+        """
 
     def read_file(self, path: str) -> bytes: ...
 
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """The file has exactly this content afterwards, or, on OSError and after a crash, still the one that it had."""
+        """The file has exactly this content afterwards, or, on OSError and after a crash, still the one that it
+        had.
+        """
 
     def exists(self, path: str) -> bool: ...
 
@@ -184,7 +193,9 @@ class OsFile:
 
 
 class _OsLock:
-    """Two locks on one file: the record lock is the one that the JVM takes, the other also excludes this very process."""
+    """Two locks on one file: the record lock is the one that the JVM takes, the other also excludes this very
+    process.
+    """
 
     __slots__ = ("_descriptor",)
 

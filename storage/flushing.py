@@ -1,8 +1,9 @@
 """Making a log durable: what is to be synced is decided on the loop, synced in a thread, and noted on the loop.
 
-A log's recovery point is the offset below which everything is on the disk. What lies behind it is read again after a crash,
-indexes included, so of the active segment the records alone are synced. A sealed segment is synced with its indexes before
-the recovery point that is checkpointed leaves it: order is files, then directory, then recovery point, then checkpoint.
+A log's recovery point is the offset below which everything is on the disk. What lies behind it is read again
+after a crash, indexes included, so of the active segment the records alone are synced. A sealed segment is synced
+with its indexes before the recovery point that is checkpointed leaves it: order is files, then directory, then
+recovery point, then checkpoint.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class FlushJob:
 
 
 def begin_flush(log: Log, end_offset: int | None = None) -> FlushJob | None:
-    """What it takes to make everything below `end_offset` (the log's end if None) durable; None when it is. Raises OSError."""
+    """What it takes to make everything below `end_offset` (the log's end if None) durable; None when it is. Raises
+    OSError.
+    """
     if end_offset is None:
         end_offset = log.log_end_offset
     sealed = [segment for segment in log.unsynced_segments if segment.base_offset < end_offset]
@@ -78,12 +81,15 @@ def begin_flush(log: Log, end_offset: int | None = None) -> FlushJob | None:
 
 
 def finish_flush(log: Log, job: FlushJob) -> None:
-    """Notes that the job has run. Raises KAFKA_STORAGE_ERROR when it failed: what the disk then holds is not known any more,
-    so the log takes no further appends until it is opened again."""
+    """Notes that the job has run. Raises KAFKA_STORAGE_ERROR when it failed: what the disk then holds is not known
+    any more, so the log takes no further appends until it is opened again.
+    """
     if job.error is not None:
         _log.error("flush_failed", partition=str(log.topic_partition), directory=log.directory, reason=str(job.error))
         log.fail(job.error)
-        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be flushed: {job.error.strerror}")
+        raise ProtocolError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be flushed: {job.error.strerror}"
+        )
     if job.generation != log.generation:
         return  # truncated meanwhile: the offsets are others now
     for segment in job.sealed:

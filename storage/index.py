@@ -1,13 +1,15 @@
 """The two sparse indexes of a segment, in Kafka's formats: offset -> position, and timestamp -> offset.
 
-On disk an offset index is entries of int32 offset (relative to the segment's base) and int32 position; a time index entries of
-int64 timestamp (ms) and int32 relative offset; big-endian, ascending. Kafka allocates the file of an active segment in full and
-trims it at the roll; here a file holds exactly its entries, always.
+On disk an offset index is entries of int32 offset (relative to the segment's base) and int32 position; a time index
+entries of int64 timestamp (ms) and int32 relative offset; big-endian, ascending. Kafka allocates the file of an
+active segment in full and trims it at the roll; here a file holds exactly its entries, always.
 
-In memory an index is two arrays, bisected in C. Entries reach the file in blocks, when the segment is flushed, rolled or closed:
+In memory an index is two arrays, bisected in C. Entries reach the file in blocks, when the segment is flushed,
+rolled or closed:
 (A) an index of a segment below the recovery point is complete on disk, since the point moves only after a flush;
 (B) any other index is rebuilt from its segment after a crash, so nothing is lost by writing late;
-(C) so a disk that is full never makes an append fail because of an index: what could not be written is written later.
+(C) so a disk that is full never makes an append fail because of an index: what could not be written is written
+    later.
 
 A sealed segment's index is read when it is first used, and may be forgotten again (`unload`).
 """
@@ -31,7 +33,9 @@ class CorruptIndexError(Exception):
 
 
 class _IndexFile:
-    """The file part that both indexes share: opened when first needed, written behind, `written` entries of it on the disk."""
+    """The file part that both indexes share: opened when first needed, written behind, `written` entries of it on
+    the disk.
+    """
 
     __slots__ = ("_file", "_files", "entry_size", "path", "written")
 
@@ -251,9 +255,7 @@ class TimeIndex:
         if _SWAP:
             fields.byteswap()
         timestamps = array("q")
-        timestamps.extend(
-            _signed(high << 32 | low) for high, low in zip(fields[0::3], fields[1::3], strict=True)
-        )
+        timestamps.extend(_signed(high << 32 | low) for high, low in zip(fields[0::3], fields[1::3], strict=True))
         self._timestamps, self._offsets = timestamps, fields[2::3]
         self._store.written = end = len(timestamps)
         while end > 1 and timestamps[end - 1] == 0 and self._offsets[end - 1] == 0:

@@ -1,4 +1,6 @@
-"""Which leader epoch wrote from which offset on (Kafka's LeaderEpochFileCache, KIP-101), kept in `leader-epoch-checkpoint`."""
+"""Which leader epoch wrote from which offset on (Kafka's LeaderEpochFileCache, KIP-101), kept in
+`leader-epoch-checkpoint`.
+"""
 
 import structlog
 
@@ -38,7 +40,9 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The epoch begins at the offset; entries that this contradicts go. Raises OSError, and then nothing has changed."""
+        """The epoch begins at the offset; entries that this contradicts go. Raises OSError, and then nothing has
+        changed.
+        """
         entries = self.entries
         if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
             return

@@ -1,8 +1,10 @@
-"""What an interrupted broker leaves beside the segments: files waiting for deletion, replacements that were not finished.
+"""What an interrupted broker leaves beside the segments: files waiting for deletion, replacements that were not
+finished.
 
-A cleaner (or the splitting of a segment) writes `.cleaned` files, renames them to `.swap`, and these to their names, after the
-old ones have gone. So a `.cleaned` file means that the old segments are whole; a `.swap` file without `.cleaned` ones at lower or
-equal offsets means that the new ones are, and replaces the old from its base offset to its end. (Kafka's LogLoader.)
+A cleaner (or the splitting of a segment) writes `.cleaned` files, renames them to `.swap`, and these to their
+names, after the old ones have gone. So a `.cleaned` file means that the old segments are whole; a `.swap` file
+without `.cleaned` ones at lower or equal offsets means that the new ones are, and replaces the old from its base
+offset to its end. (Kafka's LogLoader.)
 """
 
 import structlog

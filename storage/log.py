@@ -1,7 +1,9 @@
-"""One partition's log: segments in order, what is known of its producers and leader epochs, and how far it is durable.
+"""One partition's log: segments in order, what is known of its producers and leader epochs, and how far it is
+durable.
 
-Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`, and `recovery_point` <= `log_end_offset`: below it all is on the
-disk. Everything here is synchronous and runs on one thread; what takes long is handed out as jobs (FlushJob, ColdRead, removals).
+Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`, and `recovery_point` <= `log_end_offset`: below
+it all is on the disk. Everything here is synchronous and runs on one thread; what takes long is handed out as jobs
+(FlushJob, ColdRead, removals).
 
 The parts: log_append (writing), log_read (reading), log_search (by time), flushing, retention, recovery (opening).
 """
@@ -43,7 +45,9 @@ MAX_TIMESTAMP = -3
 
 
 class Log:
-    """Made by recovery.open_log. `directory` is the partition's folder; `segments` ascend, the last is the active one."""
+    """Made by recovery.open_log. `directory` is the partition's folder; `segments` ascend, the last is the active
+    one.
+    """
 
     __slots__ = (
         "_high_watermark_metadata",
@@ -117,7 +121,8 @@ class Log:
         self.failure: OSError | None = None
 
     def __repr__(self) -> str:
-        return f"Log({self.topic_partition}, {self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark})"
+        offsets = f"{self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark}"
+        return f"Log({self.topic_partition}, {offsets})"
 
     # ---- segments
 
@@ -157,10 +162,11 @@ class Log:
         return LogSegment.create(self.files, self.directory, base_offset, config, now_ms, roll_jitter_ms)
 
     def roll(self) -> LogSegment:
-        """Begins a new segment at the log's end and returns it; an active segment that is empty there already stays.
+        """Begins a new segment at the log's end and returns it; an active segment that is empty there already
+        stays.
 
-        On OSError the log is as before. What cannot be written of the old segment's indexes or the producer snapshot does
-        not count: the one is written at the flush, the other is not needed.
+        On OSError the log is as before. What cannot be written of the old segment's indexes or the producer
+        snapshot does not count: the one is written at the flush, the other is not needed.
         """
         previous = self.active_segment
         if previous.size == 0 and previous.base_offset == self.log_end_offset:
@@ -189,10 +195,10 @@ class Log:
     ) -> LogAppendInfo:
         """Appends the one batch of a partition's part of a Produce request; see log_append for what it promises.
 
-        `api_version` is that of the request, None for the broker's own appends. Raises ProtocolError: CORRUPT_MESSAGE,
-        INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-        UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
-        TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        `api_version` is that of the request, None for the broker's own appends. Raises ProtocolError:
+        CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         return log_append.append_as_leader(self, records, leader_epoch, api_version, origin)
 
@@ -217,7 +223,9 @@ class Log:
         self.writable = False
 
     def apply_marker(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
-        """The marker of a transaction is in the log: its producer is free again, an aborted one enters the segment's index."""
+        """The marker of a transaction is in the log: its producer is free again, an aborted one enters the
+        segment's index.
+        """
         aborted = self.producer_state.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)
         if aborted is not None:
             segment.transaction_index.append(aborted)
@@ -230,7 +238,9 @@ class Log:
             raise log_append.storage_error(self, "leader_epoch_not_written", error) from error
 
     def assign_topic_id(self, topic_id: uuid.UUID) -> None:
-        """Writes `partition.metadata`. Raises INCONSISTENT_TOPIC_ID when the log belongs to another topic of that name."""
+        """Writes `partition.metadata`. Raises INCONSISTENT_TOPIC_ID when the log belongs to another topic of that
+        name.
+        """
         if self.topic_id is None:
             write_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}", topic_id)
             self.topic_id = topic_id
@@ -256,8 +266,9 @@ class Log:
     ) -> FetchData:
         """Records from the batch that holds `offset`, below `upper` (the log's end if None), of one segment.
 
-        At most `max_bytes`, but at least the first batch with `min_one_message`. With `may_block=False` a read that would
-        wait for the disk comes back with `cold` set (see log_read). Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
+        At most `max_bytes`, but at least the first batch with `min_one_message`. With `may_block=False` a read that
+        would wait for the disk comes back with `cold` set (see log_read). Raises OFFSET_OUT_OF_RANGE and
+        KAFKA_STORAGE_ERROR.
         """
         return log_read.read(self, offset, max_bytes, upper, min_one_message, may_block)
 
@@ -277,7 +288,9 @@ class Log:
         return LogOffsetMetadata(offset, located[0].base_offset, located[1])
 
     def bytes_between(self, lower: LogOffsetMetadata, upper: LogOffsetMetadata) -> int:
-        """How many bytes of records lie from one offset to the other, whole segments in between included; 0 if none."""
+        """How many bytes of records lie from one offset to the other, whole segments in between included; 0 if
+        none.
+        """
         if lower.message_offset_only or upper.message_offset_only or lower.message_offset >= upper.message_offset:
             return 0
         if lower.on_same_segment(upper):
@@ -288,9 +301,11 @@ class Log:
         return between - lower.relative_position + upper.relative_position
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after the timestamp (ms); -1 the end, -2 the start, -3 the record with the largest timestamp.
+        """The first record at or after the timestamp (ms); -1 the end, -2 the start, -3 the record with the largest
+        timestamp.
 
-        None when there is no such record. -1 means the log's end: callers that bound it by an isolation level do so themselves.
+        None when there is no such record. -1 means the log's end: callers that bound it by an isolation level do so
+        themselves.
         """
         return log_search.offset_for_timestamp(self, timestamp)
 
@@ -327,7 +342,9 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the oldest transaction that is not decided for everyone, or the high watermark if that is lower."""
+        """The first offset of the oldest transaction that is not decided for everyone, or the high watermark if
+        that is lower.
+        """
         unstable = self.producer_state.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -355,7 +372,9 @@ class Log:
 
     @property
     def safe_recovery_point(self) -> int:
-        """The recovery point to checkpoint: segments whose indexes are not synced yet have to be read again after a crash."""
+        """The recovery point to checkpoint: segments whose indexes are not synced yet have to be read again after a
+        crash.
+        """
         unsynced = min((segment.base_offset for segment in self.unsynced_segments), default=self.recovery_point)
         return min(self.recovery_point, unsynced)
 
@@ -382,7 +401,9 @@ class Log:
     # ---- what grows old
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log's start; -1 means the high watermark. Returns the new start. Raises OFFSET_OUT_OF_RANGE beyond that."""
+        """Moves the log's start; -1 means the high watermark. Returns the new start. Raises OFFSET_OUT_OF_RANGE
+        beyond that.
+        """
         return retention.delete_records_before(self, offset)
 
     def apply_retention(self, now_ms: int) -> int:
@@ -410,7 +431,9 @@ class Log:
             segment.index_interval_bytes = config.index_interval_bytes
 
     def close(self) -> None:
-        """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the same."""
+        """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the
+        same.
+        """
         try:
             if self.failure is None:
                 if not self.writable:

@@ -1,8 +1,10 @@
 """A leader's append: validate, check the producer, roll if need be, write, and only then tell everyone.
 
-(A) Nothing changes before the write has succeeded, but for the leader epoch, which may be known before its first batch.
-(B) A write that fails leaves the log as it was: the torn tail is cut off (now, or before the next append), offsets and producers
-    stand where they stood, and the error is KAFKA_STORAGE_ERROR. A disk that is full is full until it is not: the next append tries.
+(A) Nothing changes before the write has succeeded, but for the leader epoch, which may be known before its first
+    batch.
+(B) A write that fails leaves the log as it was: the torn tail is cut off (now, or before the next append), offsets
+    and producers stand where they stood, and the error is KAFKA_STORAGE_ERROR. A disk that is full is full until it
+    is not: the next append tries.
 (C) A duplicate of one of the producer's last five batches is not written again; the answer is where it was stored.
 """
 
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.batch_header import NO_TIMESTAMP, BatchHeader
+from protocol.batch_header import BatchHeader
 from protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.record_validation import AppendOrigin, ValidatedBatch, validate_for_append
@@ -124,7 +126,8 @@ def append_as_leader(
     size = batch.size_in_bytes
     if size > config.segment_bytes:
         raise ProtocolError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch of {size} bytes exceeds the segment size of {config.segment_bytes}"
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch of {size} bytes exceeds the segment size of {config.segment_bytes}",
         )
     marker = None
     if header.producer_id >= 0:
@@ -206,10 +209,13 @@ def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int) -> b
 
 
 def storage_error(log: Log, event: str, error: OSError) -> ProtocolError:
-    """Case (B): names what happened, brings the log's files back to what they were, and makes the error for the client."""
+    """Case (B): names what happened, brings the log's files back to what they were, and makes the error for the
+    client.
+    """
     _log.error(event, partition=str(log.topic_partition), directory=log.directory, reason=str(error))
     log.mark_torn()
-    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be written: {error.strerror}")
+    message = f"the log of {log.topic_partition} cannot be written: {error.strerror}"
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 def _note_producer(log: Log, header: BatchHeader, marker: Marker | None) -> None:

@@ -1,7 +1,8 @@
 """A topic's settings, as its logs use them.
 
-`TOPIC_SETTINGS` is the one list of what a log reads: Kafka's topic property name, the attribute, the kind of its value, Kafka's
-default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input does that.
+`TOPIC_SETTINGS` is the one list of what a log reads: Kafka's topic property name, the attribute, the kind of its
+value, Kafka's default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input does
+that.
 """
 
 from collections.abc import Mapping
@@ -55,9 +56,17 @@ TOPIC_SETTINGS = (
 
 
 class LogConfig:
-    """Typed settings of one topic. Attributes are the names of TOPIC_SETTINGS with underscores; times in ms, sizes in bytes."""
+    """Typed settings of one topic. Attributes are the names of TOPIC_SETTINGS with underscores; times in ms,
+    sizes in bytes.
+    """
 
-    __slots__ = ("compact", "compression_level", "delete", "timestamp_type", *(setting.attribute for setting in TOPIC_SETTINGS))
+    __slots__ = (
+        "compact",
+        "compression_level",
+        "delete",
+        "timestamp_type",
+        *(setting.attribute for setting in TOPIC_SETTINGS),
+    )
 
     segment_bytes: int
     segment_ms: int
@@ -92,7 +101,8 @@ class LogConfig:
     compression_level: int | None
 
     def __init__(self, properties: Mapping[str, Value] | None = None) -> None:
-        """From Kafka's topic property names; values may be typed or text. Names that a log does not use are passed over.
+        """From Kafka's topic property names; values may be typed or text. Names that a log does not use are passed
+        over.
 
         Raises ValueError for a value that is not of its setting's kind.
         """
@@ -103,7 +113,9 @@ class LogConfig:
         self.compact = "compact" in self.cleanup_policy
         self.delete = "delete" in self.cleanup_policy
         if self.message_timestamp_type not in TIMESTAMP_TYPES:
-            raise ValueError(f"message.timestamp.type is CreateTime or LogAppendTime, not {self.message_timestamp_type!r}")
+            raise ValueError(
+                f"message.timestamp.type is CreateTime or LogAppendTime, not {self.message_timestamp_type!r}"
+            )
         self.timestamp_type = TIMESTAMP_TYPES[self.message_timestamp_type]
         self.compression_level = self._compression_level()
         # the older setting bounds both directions where the newer two were left alone (KIP-937)
@@ -122,7 +134,9 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age at which a segment rolls: a compacted topic's also bounds how long a record may wait for the cleaner."""
+        """The age at which a segment rolls: a compacted topic's also bounds how long a record may wait for the
+        cleaner.
+        """
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
 

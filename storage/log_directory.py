@@ -29,7 +29,17 @@ class DirectoryLocked(Exception):
 class LogDirectory:
     """`path` without a slash at its end. `clean`: the last shutdown was; known after `begin_load`."""
 
-    __slots__ = ("_checkpointed", "_files", "_lock", "clean", "high_watermarks", "log_start_offsets", "meta", "path", "recovery_points")
+    __slots__ = (
+        "_checkpointed",
+        "_files",
+        "_lock",
+        "clean",
+        "high_watermarks",
+        "log_start_offsets",
+        "meta",
+        "path",
+        "recovery_points",
+    )
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -43,7 +53,9 @@ class LogDirectory:
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self) -> None:
-        """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked, MetaPropertiesError."""
+        """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked,
+        MetaPropertiesError.
+        """
         self._files.make_directories(self.path)
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         if self._lock is None:
@@ -55,7 +67,9 @@ class LogDirectory:
             raise
 
     def begin_load(self) -> None:
-        """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises OSError."""
+        """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises
+        OSError.
+        """
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._files.exists(marker)
         if self.clean:
@@ -73,14 +87,18 @@ class LogDirectory:
             return {}
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that have a folder here. Other folders are not ours to touch; those on their way out are `deleted`."""
+        """The partitions that have a folder here. Other folders are not ours to touch; those on their way out are
+        `deleted`.
+        """
         found = []
         for name in self._folders():
             partition = parse_folder(name)
             if partition is not None:
                 found.append(partition)
             elif not is_deleted_folder(name) and "-" in name:
-                _log.warning("folder_left_alone", directory=self.path, folder=name, reason="it is named like no partition")
+                _log.warning(
+                    "folder_left_alone", directory=self.path, folder=name, reason="it is named like no partition"
+                )
         return found
 
     def deleted(self) -> list[str]:
@@ -88,7 +106,9 @@ class LogDirectory:
         return [f"{self.path}/{name}" for name in self._folders() if is_deleted_folder(name)]
 
     def _folders(self) -> list[str]:
-        return [name for name in self._files.list_directory(self.path) if self._files.is_directory(f"{self.path}/{name}")]
+        return [
+            name for name in self._files.list_directory(self.path) if self._files.is_directory(f"{self.path}/{name}")
+        ]
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Replaces a checkpoint unless it says just that already. Raises OSError."""

@@ -1,7 +1,8 @@
 """All logs of a broker, in all directories of log.dirs (Kafka's LogManager).
 
-Life: `open` (locks, whose directories they are), `claim` (they are this broker's of this cluster), `load`, then `get_or_create`,
-`delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What takes long is handed out:
+Life: `open` (locks, whose directories they are), `claim` (they are this broker's of this cluster), `load`, then
+`get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What
+takes long is handed out:
 
 * `load_steps`, `retention_steps`: iterators that do a bounded piece of work per step;
 * `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
@@ -37,7 +38,7 @@ from storage.meta_properties import (
     write_meta_properties,
 )
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
-from storage.recovery import open_log, open_log_steps
+from storage.recovery import Steps, open_log, open_log_steps
 from storage.segment_cache import SegmentCache
 from timer.clock import Clock
 
@@ -68,7 +69,9 @@ class Removal:
 
 
 class LogManager:
-    """`directories` by path; `logs` by partition. `broker_id` and `cluster_id` are what the directories say, until `claim`."""
+    """`directories` by path; `logs` by partition. `broker_id` and `cluster_id` are what the directories say, until
+    `claim`.
+    """
 
     def __init__(
         self,
@@ -98,7 +101,9 @@ class LogManager:
     # ---- starting
 
     def open(self) -> None:
-        """Locks all directories and reads whose they are. Raises OSError, DirectoryLocked, MetaPropertiesError, and then holds none."""
+        """Locks all directories and reads whose they are. Raises OSError, DirectoryLocked, MetaPropertiesError, and
+        then holds none.
+        """
         try:
             for directory in self.directories.values():
                 directory.open()
@@ -110,7 +115,8 @@ class LogManager:
             raise
 
     def claim(self, broker_id: int, cluster_id: str) -> int:
-        """Makes the directories this broker's, or raises MetaPropertiesError because one is not; returns the broker's id.
+        """Makes the directories this broker's, or raises MetaPropertiesError because one is not; returns the
+        broker's id.
 
         -1 as `broker_id` takes the one that the directories name, else a new one above 1000.
         """
@@ -137,7 +143,9 @@ class LogManager:
         """
         for directory in self.directories.values():
             directory.begin_load()
-            self._removals += [(self.clock.now_ms() + self.default_config.file_delete_delay_ms, path) for path in directory.deleted()]
+            self._removals += [
+                (self.clock.now_ms() + self.default_config.file_delete_delay_ms, path) for path in directory.deleted()
+            ]
             partitions = directory.partitions()
             if partitions and not directory.clean:
                 _log.info("recovering_directory", directory=directory.path, partitions=len(partitions))
@@ -163,9 +171,8 @@ class LogManager:
         _log.warning("folder_left_alone", directory=directory.path, folder=str(topic_partition), reason=reason)
         return False
 
-    def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Iterator[None]:
-        log = None
-        for log in open_log_steps(
+    def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Steps[None]:
+        self.logs[topic_partition] = yield from open_log_steps(
             self.files,
             f"{directory.path}/{topic_partition}",
             topic_partition,
@@ -179,10 +186,7 @@ class LogManager:
             cache=self._cache,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             max_decompressed_bytes=self._max_decompressed_bytes,
-        ):
-            yield
-        assert log is not None
-        self.logs[topic_partition] = log
+        )
 
     # ---- logs
 
@@ -192,7 +196,8 @@ class LogManager:
     def get_or_create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
         """The partition's log, made in the directory with the fewest partitions if there is none.
 
-        Raises INCONSISTENT_TOPIC_ID when it belongs to another topic of that name, KAFKA_STORAGE_ERROR when it cannot be made.
+        Raises INCONSISTENT_TOPIC_ID when it belongs to another topic of that name, KAFKA_STORAGE_ERROR when it
+        cannot be made.
         """
         log = self.logs.get(topic_partition)
         try:
@@ -202,7 +207,9 @@ class LogManager:
                 log.assign_topic_id(topic_id)
         except (OSError, CorruptCheckpoint) as error:
             _log.error("log_not_created", partition=str(topic_partition), reason=str(error))
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}") from error
+            raise ProtocolError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}"
+            ) from error
         self.logs[topic_partition] = log
         return log
 
@@ -237,7 +244,8 @@ class LogManager:
         return log.directory.rpartition("/")[0]
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Renames the partition's folder (`-delete`) and forgets the log; the folder is removed after file.delete.delay.ms.
+        """Renames the partition's folder (`-delete`) and forgets the log; the folder is removed after
+        file.delete.delay.ms.
 
         Raises KAFKA_STORAGE_ERROR when it cannot be renamed. A partition without a log is deleted already.
         """
@@ -251,7 +259,9 @@ class LogManager:
             self.files.rename(log.directory, target)
         except OSError as error:
             _log.error("log_not_deleted", partition=str(topic_partition), reason=str(error))
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}") from error
+            raise ProtocolError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}"
+            ) from error
         del self.logs[topic_partition]
         log.close_files()
         self._removals.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
@@ -266,7 +276,9 @@ class LogManager:
     # ---- periodic work
 
     def take_flush_jobs(self) -> list[tuple[Log, FlushJob]]:
-        """What rolled segments and flush.ms ask to be synced now. Run each job, then `log.finish_flush(job)` on the loop."""
+        """What rolled segments and flush.ms ask to be synced now. Run each job, then `log.finish_flush(job)` on the
+        loop.
+        """
         now_ms = self.clock.now_ms()
         jobs = []
         for log in self.logs.values():
@@ -333,7 +345,9 @@ class LogManager:
     # ---- stopping
 
     def shutdown(self) -> None:
-        """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well, unlocks."""
+        """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well,
+        unlocks.
+        """
         removal = self.take_removals(everything=False)
         if removal is not None:
             removal.run()

@@ -6,11 +6,15 @@ UNKNOWN_SEGMENT = -1
 
 
 class LogOffsetMetadata:
-    """An offset, and (when known) the segment that it lies in and its byte position there (Kafka's LogOffsetMetadata)."""
+    """An offset, and (when known) the segment that it lies in and its byte position there (Kafka's
+    LogOffsetMetadata).
+    """
 
     __slots__ = ("message_offset", "relative_position", "segment_base_offset")
 
-    def __init__(self, message_offset: int, segment_base_offset: int = UNKNOWN_SEGMENT, relative_position: int = -1) -> None:
+    def __init__(
+        self, message_offset: int, segment_base_offset: int = UNKNOWN_SEGMENT, relative_position: int = -1
+    ) -> None:
         self.message_offset = message_offset
         self.segment_base_offset = segment_base_offset
         self.relative_position = relative_position
@@ -43,7 +47,9 @@ class LogOffsetMetadata:
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time: its timestamp (ms, -1 where the answer has none), its offset, its batch's leader epoch (-1 unknown)."""
+    """A record found by time: its timestamp (ms, -1 where the answer has none), its offset, its batch's leader
+    epoch (-1 unknown).
+    """
 
     timestamp: int
     offset: int

@@ -1,8 +1,8 @@
 """Reading a log by offset: for fetches, and to find where an offset lies.
 
-A read never waits for the disk unless it may: with `may_block=False` a read that the page cache cannot answer comes back with
-`cold` set and no records. `cold.run()`, in a thread, brings the bytes into the cache; then the caller reads again (with
-`may_block=True`, should the cache have lost them meanwhile).
+A read never waits for the disk unless it may: with `may_block=False` a read that the page cache cannot answer
+comes back with `cold` set and no records. `cold.run()`, in a thread, brings the bytes into the cache; then the
+caller reads again (with `may_block=True`, should the cache have lost them meanwhile).
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class ColdRead:
 class FetchData:
     """What a read found.
 
-    `records` whole batches but for the last, which may be cut by `max_bytes` (b"" for none); `offset_metadata` where the offset
-    asked for lies; `first_batch_incomplete`: not even the first batch fitted; `cold`: see the head of this file.
+    `records` whole batches but for the last, which may be cut by `max_bytes` (b"" for none); `offset_metadata`
+    where the offset asked for lies; `first_batch_incomplete`: not even the first batch fitted; `cold`: see the
+    head of this file.
     """
 
     __slots__ = ("cold", "first_batch_incomplete", "offset_metadata", "records")
@@ -66,7 +67,9 @@ class FetchData:
 
 
 class FetchSlice:
-    """Where the records of a read lie: `length` bytes at `position` of `segment.file`, for callers that send files themselves."""
+    """Where the records of a read lie: `length` bytes at `position` of `segment.file`, for callers that send files
+    themselves.
+    """
 
     __slots__ = ("first_batch_incomplete", "length", "offset_metadata", "position", "segment")
 
@@ -111,7 +114,7 @@ def find(
     if offset < log.log_start_offset or offset > log.log_end_offset:
         raise ProtocolError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is outside of {log.topic_partition}, which has {log.log_start_offset} to {log.log_end_offset}",
+            f"offset {offset} is outside of {log.topic_partition}: {log.log_start_offset} to {log.log_end_offset}",
         )
     if upper is None:
         upper = log.log_end_offset_metadata
@@ -161,7 +164,9 @@ def aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
     if not data.records or where.message_offset_only:
         return []
     slot = bisect_right(log.base_offsets, where.segment_base_offset) - 1
-    upper_bound = log.use(log.segments[slot]).offset_index.upper_bound_offset(where.relative_position + len(data.records))
+    upper_bound = log.use(log.segments[slot]).offset_index.upper_bound_offset(
+        where.relative_position + len(data.records)
+    )
     if upper_bound is None:
         upper_bound = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else log.log_end_offset
     found: list[AbortedTransaction] = []

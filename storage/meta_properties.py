@@ -1,7 +1,8 @@
 """`meta.properties` of a log directory: whose it is (Kafka's MetaProperties; KIP-866 for version 1).
 
-Version 0 names `broker.id`, version 1 `node.id` and the directory's own id; both may name `cluster.id`. Both are read; version 0
-is what a broker of ZooKeeper's time, and this one, writes. A file that is there and fits is left as it is.
+Version 0 names `broker.id`, version 1 `node.id` and the directory's own id; both may name `cluster.id`. Both are
+read; version 0 is what a broker of ZooKeeper's time, and this one, writes. A file that is there and fits is left as
+it is.
 """
 
 import random

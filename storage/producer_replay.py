@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def apply_stored(state: ProducerState, batch: StoredBatch, header: BatchHeader) -> AbortedTransaction | None:
-    """Counts in a batch that is in the log; what it says is not questioned. Returns an aborted transaction that it ends."""
+    """Counts in a batch that is in the log; what it says is not questioned. Returns an aborted transaction that it
+    ends.
+    """
     if header.producer_id < 0:
         return None
     if not header.is_control:
@@ -37,10 +39,11 @@ def _marker_of(batch: StoredBatch, header: BatchHeader) -> Marker | None:
 
 
 def rebuild_producer_state(log: Log, *, clean: bool = False) -> None:
-    """As Kafka's UnifiedLog.rebuildProducerState: afterwards the state stands at the log's end and has a snapshot there.
+    """As Kafka's UnifiedLog.rebuildProducerState: afterwards the state stands at the log's end and has a snapshot
+    there.
 
-    A log that was closed cleanly and has no snapshot at all is one of old: it is given empty ones instead of being read.
-    Raises OSError.
+    A log that was closed cleanly and has no snapshot at all is one of old: it is given empty ones instead of being
+    read. Raises OSError.
     """
     state, snapshots, end_offset = log.producer_state, log.snapshots, log.log_end_offset
     last_bases = log.base_offsets[-2:]
@@ -81,4 +84,4 @@ def replay(state: ProducerState, segment: LogSegment, start_offset: int, end_off
                 break
             apply_stored(state, batch, header)
     except CorruptSegment:
-        pass  # what recovery let stand is readable; of a log that was closed cleanly the producers are read as far as it goes
+        pass  # recovery lets nothing such stand; a log that was closed cleanly is read as far as it goes

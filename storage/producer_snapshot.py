@@ -1,8 +1,10 @@
-"""`<offset>.snapshot`: the producers that the log knew at an offset, in Kafka's format (ProducerStateManager, version 1).
+"""`<offset>.snapshot`: the producers that the log knew at an offset, in Kafka's format (ProducerStateManager,
+version 1).
 
-int16 version, uint32 CRC-32C of all that follows, int32 count, then per producer (big-endian): int64 id, int16 epoch, int32 last
-sequence, int64 last offset, int32 offset delta of the last batch, int64 last timestamp (ms), int32 coordinator epoch,
-int64 first offset of the open transaction (-1: none). Only a producer's last batch is kept, not the five that memory has.
+int16 version, uint32 CRC-32C of all that follows, int32 count, then per producer (big-endian): int64 id, int16
+epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch, int64 last timestamp (ms),
+int32 coordinator epoch, int64 first offset of the open transaction (-1: none). Only a producer's last batch is
+kept, not the five that memory has.
 """
 
 import struct
@@ -37,8 +39,12 @@ def read_snapshot(data: bytes) -> list[ProducerStateEntry]:
 
 
 def _entry(data: bytes, position: int) -> ProducerStateEntry:
-    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = _ENTRY.unpack_from(data, position)
-    entry = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, transaction if transaction >= 0 else -1)
+    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = _ENTRY.unpack_from(
+        data, position
+    )
+    entry = ProducerStateEntry(
+        producer_id, epoch, coordinator_epoch, timestamp, transaction if transaction >= 0 else -1
+    )
     if offset >= 0:
         entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
     return entry

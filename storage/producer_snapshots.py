@@ -11,7 +11,9 @@ _log = structlog.get_logger(__name__)
 
 
 class ProducerSnapshots:
-    """`offsets` are those with a file, ascending; `last_offset` the one up to which a new snapshot would say nothing new."""
+    """`offsets` are those with a file, ascending; `last_offset` the one up to which a new snapshot would say
+    nothing new.
+    """
 
     __slots__ = ("_files", "directory", "last_offset", "offsets", "unsynced")
 

@@ -1,4 +1,5 @@
-"""The producers of one partition: sequences, epochs, open transactions (Kafka's ProducerStateManager; KIP-98, KIP-360, KIP-890).
+"""The producers of one partition: sequences, epochs, open transactions (Kafka's ProducerStateManager; KIP-98,
+KIP-360, KIP-890).
 
 A leader's append asks first and tells afterwards, so that a write that fails leaves nothing to undo:
 
@@ -6,8 +7,8 @@ A leader's append asks first and tells afterwards, so that a write that fails le
 (B) `check_data_batch` / `check_marker`: raises when epoch or sequence do not fit (codes 47, 45, 48, 52);
 (C) `apply_data_batch` / `apply_marker`: the batch is in the log. The same calls replay a log, without (A) and (B).
 
-A transaction is *ongoing* from its first batch to its marker, then *unreplicated* until the high watermark has passed the marker.
-The first offset of either kind bounds what read_committed consumers see.
+A transaction is *ongoing* from its first batch to its marker, then *unreplicated* until the high watermark has
+passed the marker. The first offset of either kind bounds what read_committed consumers see.
 """
 
 from protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
@@ -72,7 +73,7 @@ class ProducerState:
         if entry is not None and entry.coordinator_epoch > coordinator_epoch:
             raise ProtocolError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} is older than {entry.coordinator_epoch}, known of producer {header.producer_id}",
+                f"coordinator epoch {coordinator_epoch} is below {entry.coordinator_epoch}, known of {header.producer_id}",
             )
 
     @staticmethod
@@ -102,7 +103,9 @@ class ProducerState:
     def apply_marker(
         self, header: BatchHeader, aborted: bool, coordinator_epoch: int, timestamp: int
     ) -> AbortedTransaction | None:
-        """Ends the producer's transaction, if one is open; returns what the transaction index must keep of an aborted one."""
+        """Ends the producer's transaction, if one is open; returns what the transaction index must keep of an
+        aborted one.
+        """
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerStateEntry(header.producer_id)
@@ -154,7 +157,9 @@ class ProducerState:
             self.ongoing[first_offset] = TransactionMetadata(entry.producer_id, first_offset)
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forgets producers without an open transaction whose last batch is too old, by the records' time; returns how many."""
+        """Forgets producers without an open transaction whose last batch is too old, by the records' time; returns
+        how many.
+        """
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]

@@ -9,7 +9,9 @@ NO_OFFSET = -1
 
 
 class BatchMetadata(NamedTuple):
-    """One of the last batches: its last sequence and offset, how many records before that it began, its largest timestamp (ms)."""
+    """One of the last batches: its last sequence and offset, how many records before that it began, its largest
+    timestamp (ms).
+    """
 
     last_sequence: int
     last_offset: int

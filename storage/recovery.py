@@ -3,9 +3,9 @@
 In this order:
 (A) leftovers: files that waited for deletion go, an interrupted replacement of segments is finished or undone;
 (B) segments: index files without a log go; indexes that are missing or cannot be right are made anew from the log;
-(C) recovery, unless the last shutdown was clean: every segment from the recovery point on is read, batch by batch; at the first
-    byte that is no whole, correct batch the log ends: the rest of that segment is cut off, later segments go. Indexes, transaction
-    indexes, producer state and leader epochs are made anew on the way;
+(C) recovery, unless the last shutdown was clean: every segment from the recovery point on is read, batch by
+    batch; at the first byte that is no whole, correct batch the log ends: the rest of that segment is cut off,
+    later segments go. Indexes, transaction indexes, producer state and leader epochs are made anew on the way;
 (D) the producers are brought to the log's end, strays among the snapshots go.
 
 `open_log_steps` yields after every piece of work, so that a caller can do something else in between.
@@ -13,7 +13,8 @@ In this order:
 
 import random
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
 
 import structlog
 
@@ -38,14 +39,25 @@ from timer.clock import Clock
 _log = structlog.get_logger(__name__)
 _BATCHES_PER_STEP = 256
 
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
 
-def open_log(files: Files, directory: str, topic_partition: TopicPartition, config: LogConfig, clock: Clock, **options: object) -> Log:
+
+def open_log(
+    files: Files,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    clock: Clock,
+    **options: Any,
+) -> Log:
     """The log in `directory`, which is made if missing; takes the options of `open_log_steps`. Raises OSError."""
-    log = None
-    for log in open_log_steps(files, directory, topic_partition, config, clock, **options):  # type: ignore[arg-type]
-        pass
-    assert log is not None
-    return log
+    steps = open_log_steps(files, directory, topic_partition, config, clock, **options)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Log, end.value)
 
 
 def open_log_steps(
@@ -63,10 +75,11 @@ def open_log_steps(
     cache: SegmentCache | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     max_decompressed_bytes: int = 128 << 20,
-) -> Iterator[Log]:
-    """Yields the log again and again while it is being opened; it may be used when the iterator ends.
+) -> Steps[Log]:
+    """Yields after every piece of work; the generator's value is the log.
 
-    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the checkpoints.
+    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the
+    checkpoints.
     """
     files.make_directories(directory)
     log = Log(
@@ -87,20 +100,22 @@ def open_log_steps(
     log.leader_epochs.load()
     log.snapshots.scan()
     _load_segments(log)
-    yield log
+    yield
     if log.segments and (not clean or not _ends_with_a_whole_batch(log.active_segment)):
         yield from _recover(log)
     _settle(log, clean)
-    yield log
+    yield
     log.snapshots.remove_strays(log.base_offsets)
     rebuild_producer_state(log, clean=clean)
     log.update_high_watermark(high_watermark)
-    yield log
+    return log
 
 
 def _load_segments(log: Log) -> None:
     names = log.files.list_directory(log.directory)
-    bases = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of_file(name)) is not None)
+    bases = sorted(
+        offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of_file(name)) is not None
+    )
     for name in names:
         if name.endswith(SEGMENT_SUFFIXES) and offset_of_file(name) not in bases:
             _log.warning("index_without_log_removed", directory=log.directory, file=name)
@@ -153,13 +168,16 @@ def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
     return last.position + last.size == segment.size and last.base_offset >= segment.base_offset
 
 
-def _recover(log: Log) -> Iterator[Log]:
+def _recover(log: Log) -> Steps[None]:
     """(C)."""
     first = max([base for base in log.base_offsets if base <= log.recovery_point], default=log.base_offsets[0])
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
     state = _state_at(log, to_recover[0].base_offset)
     _log.info(
-        "recovering_log", partition=str(log.topic_partition), recovery_point=log.recovery_point, segments=len(to_recover)
+        "recovering_log",
+        partition=str(log.topic_partition),
+        recovery_point=log.recovery_point,
+        segments=len(to_recover),
     )
     for number, segment in enumerate(to_recover):
         cut = yield from recover_segment(log, segment, state)
@@ -196,8 +214,10 @@ def _state_at(log: Log, offset: int) -> ProducerState:
     return state
 
 
-def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> "Iterator[Log]":
-    """Reads all of a segment and makes its indexes anew; the generator's value is whether anything had to be cut off."""
+def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> Steps[bool]:
+    """Reads all of a segment and makes its indexes anew; the generator's value is whether anything had to be cut
+    off.
+    """
     segment.reset_indexes()
     valid = 0
     next_offset = segment.base_offset
@@ -206,7 +226,7 @@ def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> "Ite
             next_offset = _recover_batch(log, segment, state, batch, next_offset)
             valid = batch.position + batch.size
             if number % _BATCHES_PER_STEP == _BATCHES_PER_STEP - 1:
-                yield log
+                yield
         reason = "the last batch is cut off"
     except CorruptSegment as error:
         reason = error.reason
@@ -235,7 +255,9 @@ def _recover_batch(log: Log, segment: LogSegment, state: ProducerState, batch: S
         raise CorruptSegment(batch.position, "the checksum does not fit")
     last_offset = header.last_offset
     if header.base_offset < next_offset or last_offset < header.base_offset - 1 or not segment.can_take(last_offset):
-        raise CorruptSegment(batch.position, f"offsets {header.base_offset} to {last_offset} do not follow {next_offset - 1}")
+        raise CorruptSegment(
+            batch.position, f"offsets {header.base_offset} to {last_offset} do not follow {next_offset - 1}"
+        )
     segment.index_recovered(batch.position, batch.size, last_offset, header.max_timestamp)
     epoch = header.partition_leader_epoch
     if epoch >= 0 and epoch > log.leader_epochs.latest_epoch:
@@ -280,7 +302,11 @@ def _settle(log: Log, clean: bool) -> None:
     log.log_end_offset = end_offset
     log.log_start_offset = max(log.log_start_offset, log.base_offsets[0])
     log.recovery_point = end_offset if clean else min(log.recovery_point, end_offset)
-    if not log.leader_epochs.entries and end_offset > log.base_offsets[0] and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}"):
+    if (
+        not log.leader_epochs.entries
+        and end_offset > log.base_offsets[0]
+        and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}")
+    ):
         _read_epochs(log)
     log.leader_epochs.truncate_from_end(end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)

@@ -1,7 +1,7 @@
 """What leaves the log: by age, by size, by DeleteRecords, by truncation.
 
-Segments go from the front, whole, and only below the high watermark. A deleted segment's files are renamed at once (`.deleted`)
-and removed after file.delete.delay.ms, so that a read in flight still finds its bytes.
+Segments go from the front, whole, and only below the high watermark. A deleted segment's files are renamed at once
+(`.deleted`) and removed after file.delete.delay.ms, so that a read in flight still finds its bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def apply_retention(log: Log, now_ms: int) -> int:
     """See Log.apply_retention."""
     config = log.config
     try:
-        deleted = _delete_while(log, lambda segment, next_base: next_base is not None and next_base <= log.log_start_offset, "start")
+        deleted = _delete_while(
+            log, lambda segment, next_base: next_base is not None and next_base <= log.log_start_offset, "start"
+        )
         if config.delete:
             deleted += _delete_by_size(log, config.retention_bytes)
             deleted += _delete_by_time(log, config.retention_ms, now_ms)
@@ -86,7 +88,9 @@ def _delete_by_time(log: Log, retention_ms: int, now_ms: int) -> int:
 
 
 def _delete_while(log: Log, wanted: Callable[[LogSegment, int | None], bool], reason: str) -> int:
-    """Deletes from the front while `wanted(segment, next segment's base offset)` and everything lies below the high watermark."""
+    """Deletes from the front while `wanted(segment, next segment's base offset)` and everything lies below the high
+    watermark.
+    """
     doomed = []
     for slot, segment in enumerate(log.segments):
         is_last = slot + 1 == len(log.segments)

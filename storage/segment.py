@@ -1,11 +1,13 @@
 """One segment of a log: `<base offset>.log` with its indexes (Kafka's LogSegment).
 
-The last segment of a log is *active*: appended to, its index entries written behind, its most recent batches remembered by
-position so that a consumer at the end of the log is found its place without touching the disk. The others are *sealed*: their
-files are opened and their indexes read when somebody needs them, and may be released again at any time.
+The last segment of a log is *active*: appended to, its index entries written behind, its most recent batches
+remembered by position so that a consumer at the end of the log is found its place without touching the disk. The
+others are *sealed*: their files are opened and their indexes read when somebody needs them, and may be released
+again at any time.
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import structlog
@@ -22,7 +24,9 @@ _RECENT_BATCHES = 256
 
 
 class LogSegment:
-    """`size` in bytes; times in ms; `max_timestamp` -1 and `offset_of_max_timestamp` the base offset when there is none."""
+    """`size` in bytes; times in ms; `max_timestamp` -1 and `offset_of_max_timestamp` the base offset when there is
+    none.
+    """
 
     __slots__ = (
         "_file",
@@ -73,7 +77,9 @@ class LogSegment:
     def create(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, roll_jitter_ms: int = 0
     ) -> "LogSegment":
-        """An empty segment with new files; whatever has their names is replaced. On OSError nothing new is left behind."""
+        """An empty segment with new files; whatever has their names is replaced. On OSError nothing new is left
+        behind.
+        """
         suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
         paths = [f"{directory}/{offset_file_name(base_offset, suffix)}" for suffix in suffixes]
         files.remove(f"{directory}/{offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX)}")
@@ -124,7 +130,9 @@ class LogSegment:
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> None:
-        """Writes one batch of `size` bytes at the end. On OSError the segment is as before, but for a torn tail in its file."""
+        """Writes one batch of `size` bytes at the end. On OSError the segment is as before, but for a torn tail in
+        its file.
+        """
         position = self.size
         file = self._file if self._file is not None else self.file
         file.write(parts, position)
@@ -221,7 +229,9 @@ class LogSegment:
         self.write_indexes()
 
     def rebuild_indexes(self) -> None:
-        """Offset and time index anew from the records, as they stand; the transaction index needs the producers (see recovery)."""
+        """Offset and time index anew from the records, as they stand; the transaction index needs the producers
+        (see recovery).
+        """
         _log.warning("indexes_rebuilt", directory=self.directory, segment=self.base_offset)
         self.offset_index.reset()
         self.time_index.reset()
@@ -266,10 +276,8 @@ class LogSegment:
         return next(((batch.position, batch.size) for batch in self.scan(0) if batch.last_offset >= offset), None)
 
     def last_batch(self) -> ScannedBatch | None:
-        last = None
-        for last in self.scan(self.offset_index.lookup(self.offset_index.last_offset)):
-            pass
-        return last
+        batches = self.scan(self.offset_index.lookup(self.offset_index.last_offset))
+        return next(iter(deque(batches, maxlen=1)), None)
 
     def next_offset(self) -> int:
         """The offset behind the last batch, read from the file."""
@@ -279,7 +287,9 @@ class LogSegment:
     # ---- the files
 
     def seal(self) -> None:
-        """The segment is no longer the active one. Raises OSError when its indexes cannot be written; they stay in memory then."""
+        """The segment is no longer the active one. Raises OSError when its indexes cannot be written; they stay in
+        memory then.
+        """
         self._recent_offsets = []
         self._recent_positions = []
         self._finish()

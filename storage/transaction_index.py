@@ -1,8 +1,10 @@
-"""The aborted transactions that ended in a segment, in Kafka's format (AbortedTxn): what read_committed consumers must filter.
+"""The aborted transactions that ended in a segment, in Kafka's format (AbortedTxn): what read_committed consumers
+must filter.
 
-An entry is 34 bytes, big-endian: int16 version (0), int64 producer id, first offset, last offset (the marker's), and the last
-stable offset when the marker was written. Entries ascend by last offset. The file exists once there is an entry; it is small
-(one entry per aborted transaction), so it is kept in memory while it is used and every entry is written at once.
+An entry is 34 bytes, big-endian: int16 version (0), int64 producer id, first offset, last offset (the marker's),
+and the last stable offset when the marker was written. Entries ascend by last offset. The file exists once there
+is an entry; it is small (one entry per aborted transaction), so it is kept in memory while it is used and every
+entry is written at once.
 """
 
 import struct
@@ -70,7 +72,9 @@ class TransactionIndex:
         entries.append(transaction)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap [fetch_offset, upper_bound_offset), and whether no later segment can have more."""
+        """The aborted transactions that overlap [fetch_offset, upper_bound_offset), and whether no later segment
+        can have more.
+        """
         found = []
         for entry in self.entries():
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
