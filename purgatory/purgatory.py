@@ -1,8 +1,8 @@
 """DelayedOperationPurgatory: where requests wait that cannot be answered yet.
 
     try_complete_else_watch(operation, keys)   tries it; parks it under every key and in the timer if it must wait
-    completions.add(purgatory, key)            something happened to the key; its operations are tried after the
-    handler check_and_complete(key)                    the same at once, for callers with nothing on the stack
+    completions.add(purgatory, key)            something happened to the key; it is looked at after the handler
+    check_and_complete(key)                    the same at once, for callers with nothing on the stack
     cancel_for_key(key)                        forgets a key's operations without completing them
 
 **What is counted.** `watched` entries over all lists (Kafka's PurgatorySize: an operation counts once per key,
@@ -11,9 +11,10 @@ an event after they waited, `expired` by their time-out.
 
 **Purging.** Completed operations stay in the lists of keys to which nothing happens. `dead` is the exact number of
 operations that are completed and still watched; when it exceeds `purge_interval`, a pass through all lists starts, a
-bounded number of entries per step (CompletionQueue, C). A pass looks at every entry, so a purgatory of a million
-waiting operations must not make one for every thousand that complete: the next pass waits until a sixteenth of what
-the last one looked at is dead. At most about 6 % of the entries are therefore dead for long.
+bounded number of entries per step (CompletionQueue, C); where more is parked between two steps than that, twice as many
+entries as were parked, or a busy loop would never see the end. A pass looks at every entry, so a purgatory of a million
+waiting operations must not make one for every thousand that complete: the next pass waits until a sixteenth of what the
+last one looked at is dead.
 
 **Order.** One key's operations are tried oldest first. Nothing here is thread-safe; everything runs on the loop's
 thread. Kafka: DelayedOperationPurgatory, without its shards, locks and last second try
@@ -33,6 +34,7 @@ from timer.system_timer import SystemTimer
 
 DEFAULT_PURGE_INTERVAL: Final = 1000
 ENTRIES_PER_DEAD: Final = 16
+ENTRIES_PER_PARKED: Final = 2
 WITHOUT_LIMIT: Final = 1 << 62
 
 
@@ -56,6 +58,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         "_by_key",
         "_closed",
         "_lists",
+        "_parked_since_step",
         "_pass_position",
         "_pass_seen",
         "_purge_cursor",
@@ -95,6 +98,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         self._purge_cursor: i64 = -1
         self._pass_position: i64 = 0
         self._pass_seen: i64 = 0
+        self._parked_since_step: i64 = 0
         self._purge_threshold: i64 = purge_interval
         self._closed: bool = False
 
@@ -124,6 +128,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         operation.watched_by = count
         operation.owner = self
         self.watched += count
+        self._parked_since_step += count
         self.delayed += 1
         self.timer.add(operation)
         return False
@@ -231,6 +236,8 @@ class DelayedOperationPurgatory(KeyedOperations):
         return watchers is not None and (watchers.position > 0 or watchers.again)
 
     def purge_some(self, budget: i64) -> bool:
+        budget = max(budget, self._parked_since_step * ENTRIES_PER_PARKED)
+        self._parked_since_step = 0
         while budget > 0 and self._purge_cursor >= 0:
             if self._purge_cursor < len(self._lists):
                 budget -= self._purge_list(self._lists[self._purge_cursor], budget)
@@ -319,6 +326,7 @@ class DelayedOperationPurgatory(KeyedOperations):
     # Purging
 
     def _start_purge(self) -> None:
+        self._parked_since_step = 0
         self._pass_seen = 0
         self._next_to_purge(len(self._lists))
         self.completions.add_purge(self)

@@ -327,3 +327,14 @@ def test_a_large_purgatory_is_not_looked_through_for_every_thousand_that_complet
     operations[511].force_complete()
     assert room.loop.until_idle() == 1
     assert room.purgatory.dead == 0
+
+
+def test_a_purge_keeps_up_with_a_loop_that_parks_more_per_turn_than_its_budget(
+    make_room: Callable[..., PurgatoryRoom],
+) -> None:
+    room = make_room(purge_interval=10, budget=10)
+    for _ in range(200):
+        for operation in [room.park("a", "b") for _ in range(50)]:
+            operation.force_complete()
+        room.loop.turn()
+    assert room.purgatory.watched < 4 * 100
