@@ -57,7 +57,7 @@ class PendingResponse:
         self._response: Any = None
         self._failure: BaseException | None = None
         self._on_settled: Callable[[], None] | None = None
-        self._on_abandoned: Callable[[], None] | None = None
+        self._on_abandoned: Callable[[], object] | None = None
 
     @property
     def settled(self) -> bool:
@@ -71,7 +71,7 @@ class PendingResponse:
         """As if the handler had raised it: cases (d) and (e); anything else is answered with UNKNOWN_SERVER_ERROR."""
         return self._settle(None, failure)
 
-    def when_abandoned(self, callback: Callable[[], None]) -> None:
+    def when_abandoned(self, callback: Callable[[], object]) -> None:
         """Called if the connection ends first (at once if it has): take the operation out of its purgatory here."""
         if self._abandoned:
             callback()
