@@ -72,7 +72,7 @@ def reader_of(cls: type[Message], version: int) -> Reader:
     if known is None:
         from protocol.reader_source import ReaderSource
 
-        _check_version(cls, version)
+        check_version(cls, version)
         known = cls.__readers__[version] = _compile(cls, version, "reader", ReaderSource(cls, version))
     return known
 
@@ -83,12 +83,12 @@ def writer_of(cls: type[Message], version: int) -> Writer:
     if known is None:
         from protocol.writer_source import WriterSource
 
-        _check_version(cls, version)
+        check_version(cls, version)
         known = cls.__writers__[version] = _compile(cls, version, "writer", WriterSource(cls, version))
     return known
 
 
-def _check_version(cls: type[Message], version: int) -> None:
+def check_version(cls: type[Message], version: int) -> None:
     schema = cls.__schema__
     if version not in schema.versions:
         raise UnsupportedMessageVersion(

@@ -28,6 +28,9 @@ struct_error = struct.error
 
 def continue_unsigned_varint(data: bytes, position: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte, above 127, was read; the result is a signed 32-bit number."""
+    byte = data[position]
+    if byte < 128:
+        return first & 0x7F | byte << 7, position + 1
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[position]
@@ -68,6 +71,10 @@ def unsigned_varint(value: int) -> bytes:
     """A number of 0 to 2**32 - 1."""
     if value < 128:
         return bytes((value,))
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 0x7F | 0x80)

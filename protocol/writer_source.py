@@ -27,6 +27,7 @@ class WriterSource(SourceLines):
         super().__init__(cls, version)
         self.names |= {
             "pack": struct.pack,
+            "byte": tuple(bytes((value,)) for value in range(128)),
             "long_varint": primitives.unsigned_varint,
             "long_string": primitives.string_length,
             "tag_section": primitives.tag_section,
@@ -46,7 +47,8 @@ class WriterSource(SourceLines):
 
     def structure(self, cls: type[Message], depth: int, where: str) -> None:
         """Writes the object in the variable `o<depth>`; the last run may be left to flush."""
-        self.add("pass")
+        if not self.flexible and not any(cls.__schema__.plain_fields(self.version)):
+            self.add("pass")
         for field in cls.__schema__.plain_fields(self.version):
             self.field(field, f"o{depth}.{field.attribute}", depth, f"{where} {field.name}")
         if self.flexible:
@@ -65,6 +67,8 @@ class WriterSource(SourceLines):
         codes = "".join(code for code, _ in run)
         if not codes.strip("x"):
             self.add(f"a({bytes(len(codes))!r})")
+        elif codes == "B":
+            self.add(f"a(byte[{run[0][1]}])")
         else:
             values = ", ".join(expression for code, expression in run if code != "x")
             self.add(f"a({self.packing(codes, 'pack')}({values}))")

@@ -63,13 +63,42 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
 }
 _FILE_OF_KEY = {key: file for file, keys in _FILES.items() for key in keys}
 
-_FILE_OF_NAME = {
-    "RequestHeader": "headers",
-    "ResponseHeader": "headers",
+_NAMED_FILES: dict[str, tuple[str, ...]] = {
+    "headers": ("RequestHeader", "ResponseHeader"),
+    "consumer_protocol": ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
+    "group_records": ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue"),
+    "consumer_group_records": (
+        "ConsumerGroupMetadataKey",
+        "ConsumerGroupMetadataValue",
+        "ConsumerGroupPartitionMetadataKey",
+        "ConsumerGroupPartitionMetadataValue",
+        "ConsumerGroupMemberMetadataKey",
+        "ConsumerGroupMemberMetadataValue",
+        "ConsumerGroupTargetAssignmentMetadataKey",
+        "ConsumerGroupTargetAssignmentMetadataValue",
+        "ConsumerGroupTargetAssignmentMemberKey",
+        "ConsumerGroupTargetAssignmentMemberValue",
+        "ConsumerGroupCurrentMemberAssignmentKey",
+        "ConsumerGroupCurrentMemberAssignmentValue",
+    ),
+    "share_group_records": (
+        "ShareGroupPartitionMetadataKey",
+        "ShareGroupPartitionMetadataValue",
+        "ShareGroupMemberMetadataKey",
+        "ShareGroupMemberMetadataValue",
+        "ShareGroupMetadataKey",
+        "ShareGroupMetadataValue",
+    ),
+    "transaction_records": ("TransactionLogKey", "TransactionLogValue"),
 }
+_FILE_OF_NAME = {name: file for file, names in _NAMED_FILES.items() for name in names}
+_NAMED_APIS = {key.api_name: key for key in _FILE_OF_KEY}
 
 API_KEYS = tuple(sorted(_FILE_OF_KEY))
 """The keys whose requests and responses the codec knows, ascending."""
+
+NAMES = (*_FILE_OF_NAME, *(name + suffix for name in _NAMED_APIS for suffix in ("Request", "Response")))
+"""What `message_class` knows."""
 
 
 def request_class(api_key: int) -> type[Message]:
@@ -90,19 +119,17 @@ def message_class(name: str) -> type[Message]:
     """The message of this name in Kafka's specifications; KeyError for one that the codec does not know."""
     if name in _FILE_OF_NAME:
         return _load(_FILE_OF_NAME[name], name)
-    for suffix, find in (("Request", request_class), ("Response", response_class)):
-        if name.endswith(suffix):
-            for key in API_KEYS:
-                if key.api_name == name.removesuffix(suffix):
-                    return find(key)
+    for suffix in ("Request", "Response"):
+        if name.endswith(suffix) and name.removesuffix(suffix) in _NAMED_APIS:
+            return _api_class(_NAMED_APIS[name.removesuffix(suffix)], suffix)
     raise KeyError(name)
 
 
 @cache
 def _api_class(api_key: int, suffix: str) -> type[Message]:
-    key = ApiKey(api_key) if api_key in _FILE_OF_KEY else None
-    if key is None:
+    if api_key not in _FILE_OF_KEY:
         raise KeyError(api_key)
+    key = ApiKey(api_key)
     return _load(_FILE_OF_KEY[key], key.api_name + suffix)
 
 

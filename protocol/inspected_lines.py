@@ -1,0 +1,210 @@
+"""The wire inspector's work on one JSON line: what it names is read or written, and the line comes back with the result.
+
+A line is an object. It names its message by `apiKey` and `type` (request or response), or by `name` as in Kafka's
+specifications (`FetchRequest`, `RequestHeader`, `OffsetCommitKey`), and has
+
+    version          the message's version; for coordinator records it may be missing, their bytes begin with it
+    hex              the body, without header and length; of coordinator records with the int16 version in front
+    headerVersion    only where `hex` is a whole frame: int32 length, header of this version, body
+
+Decoding adds `fields` (of a frame also `header`), and `rest`, the number of bytes after the message, where there are
+any. Encoding reads `fields` (and `header`) and adds `hex`. What goes wrong is told under `error` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.batch_documents import batches_to_documents
+from protocol.compiler import check_version, encode, encode_versioned, read, versioned_version
+from protocol.documents import from_document, to_document
+from protocol.framing import LENGTH_BYTES, frame, frame_length
+from protocol.headers import RequestHeader, ResponseHeader
+from protocol.messages.registry import API_KEYS, message_class, request_class, response_class
+from protocol.schema import Message
+
+Line = dict[str, Any]
+
+
+class BadLine(ValueError):
+    """A line that does not say what it should."""
+
+
+def decode_line(line: Line) -> Line:
+    """The line with `fields`, and where they apply `header` and `rest`."""
+    cls = message_of(line)
+    data = hex_of(line)
+    answer = _without(line, "fields", "error", "rest")
+    position = 0
+    if is_versioned(cls):
+        answer["version"] = _version_in_front(line, data)
+        position = 2
+    elif "headerVersion" in line:
+        data, position, header = _open_frame(line, cls, data)
+        answer["header"] = header
+    version = version_of(answer)
+    message, end = read(cls, version, data, position)
+    answer["fields"] = to_document(message, version)
+    if end < len(data):
+        answer["rest"] = len(data) - end
+    return answer
+
+
+def encode_line(line: Line) -> Line:
+    """The line with `hex`."""
+    cls = message_of(line)
+    version = version_of(line)
+    if "fields" not in line:
+        raise BadLine("`fields` is missing: the object to encode")
+    message = from_document(cls, version, line["fields"])
+    answer = _without(line, "hex", "error")
+    if is_versioned(cls):
+        data = encode_versioned(message, version)
+    else:
+        data = encode(message, version)
+        if "headerVersion" in line:
+            header_class = header_of(cls)
+            header_version = version_of(line, "headerVersion")
+            header = from_document(header_class, header_version, line.get("header", {}))
+            data = frame(encode(header, header_version), data)
+    answer["hex"] = data.hex()
+    return answer
+
+
+def batches_line(line: Line, *, whole_values: bool = False) -> Line:
+    """The line with `batches` for the record batches in `hex`.
+
+    Where the line names a message, `batches` holds an object for each of its `records` fields: its place and batches.
+    """
+    if not names_message(line):
+        answer = _without(line, "batches", "error", "rest")
+        data = hex_of(line)
+        answer["batches"], size = batches_to_documents(data, whole_values=whole_values)
+        if size < len(data):
+            answer["rest"] = len(data) - size
+        return answer
+    answer = decode_line(line)
+    cls = message_of(line)
+    answer["batches"] = [
+        {"place": place, "batches": batches_to_documents(data, whole_values=whole_values)[0]}
+        for place, data in records_in(cls, answer["version"], answer["fields"])
+    ]
+    return answer
+
+
+def records_in(cls: type[Message], version: int, document: Line) -> list[tuple[str, bytes]]:
+    """The place and bytes of every `records` field that is not null."""
+    message = from_document(cls, version, document)
+    found: list[tuple[str, bytes]] = []
+    _collect_records(message, version, "", found)
+    return found
+
+
+def _collect_records(message: Message, version: int, place: str, found: list[tuple[str, bytes]]) -> None:
+    for field in message.__schema__.fields:
+        value = getattr(message, field.attribute)
+        here = f"{place}.{field.name}" if place else field.name
+        if version not in field.versions or not value:
+            continue
+        if field.type == "records":
+            found.append((here, value))
+        elif field.element == "struct":
+            for index, element in enumerate(value):
+                _collect_records(element, version, f"{here}[{index}]", found)
+
+
+# What a line names
+
+
+def names_message(line: Line) -> bool:
+    if line.get("apiKey") is not None:
+        return True
+    try:
+        message_class(str(line.get("name")))
+    except KeyError:
+        return False
+    return True
+
+
+def message_of(line: Line) -> type[Message]:
+    """The class of the message that the line names; BadLine where it names none."""
+    key = line.get("apiKey")
+    if key is None:
+        name = line.get("name")
+        if not isinstance(name, str):
+            raise BadLine("`apiKey` and `type`, or `name`, must say which message it is")
+        try:
+            return message_class(name)
+        except KeyError:
+            raise BadLine(f"no message is called {name!r}") from None
+    finders: dict[Any, Callable[[int], type[Message]]] = {"request": request_class, "response": response_class}
+    kind = line.get("type")
+    if not isinstance(kind, str) or kind not in finders:
+        raise BadLine(f"`type` must be request or response, not {kind!r}")
+    return finders[kind](api_key_of(key))
+
+
+def api_key_of(key: object) -> ApiKey:
+    """The API of a number or a name like Fetch or FETCH; BadLine for one that the codec does not know."""
+    for known in API_KEYS:
+        if isinstance(key, str) and key.lower() in (known.name.lower(), known.api_name.lower(), str(int(known))):
+            return known
+        if isinstance(key, int) and not isinstance(key, bool) and key == known:
+            return known
+    raise BadLine(f"no API with the key {key!r} is known")
+
+
+def version_of(line: Line, name: str = "version") -> int:
+    version = line.get(name)
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise BadLine(f"`{name}` must be a number, not {version!r}")
+    return version
+
+
+def hex_of(line: Line) -> bytes:
+    text = line.get("hex")
+    if not isinstance(text, str):
+        raise BadLine("`hex` must be a text of hexadecimal digits")
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise BadLine(f"`hex` holds something else than hexadecimal digits: {error}") from None
+
+
+def is_versioned(cls: type[Message]) -> bool:
+    """Its bytes begin with the version: coordinator records and consumer protocol."""
+    return cls.__schema__.kind == "data"
+
+
+def header_of(cls: type[Message]) -> type[Message]:
+    kind = cls.__schema__.kind
+    if kind == "request":
+        return RequestHeader
+    if kind == "response":
+        return ResponseHeader
+    raise BadLine(f"{cls.__schema__.name} is not sent in a frame: `headerVersion` does not belong here")
+
+
+def _version_in_front(line: Line, data: bytes) -> int:
+    version = versioned_version(data)
+    if line.get("version", version) != version:
+        raise BadLine(f"`version` is {line['version']}, but the bytes begin with version {version}")
+    return version
+
+
+def _open_frame(line: Line, cls: type[Message], data: bytes) -> tuple[bytes, int, Line]:
+    """The bytes of the one frame in `data`, where its body begins, and its header."""
+    header_class = header_of(cls)
+    header_version = version_of(line, "headerVersion")
+    check_version(header_class, header_version)
+    length = frame_length(data)
+    if len(data) != LENGTH_BYTES + length:
+        raise BadLine(f"the frame says {length} bytes, {max(0, len(data) - LENGTH_BYTES)} follow")
+    header, position = read(header_class, header_version, data, LENGTH_BYTES)
+    return data, position, to_document(header, header_version)
+
+
+def _without(line: Line, *names: str) -> Line:
+    return {name: value for name, value in line.items() if name not in names}

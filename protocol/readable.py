@@ -1,0 +1,166 @@
+"""Frames and record batches printed for people: one field a line, indented, nothing left out silently."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.batch_documents import batches_to_documents
+from protocol.compiler import read
+from protocol.documents import UNKNOWN_TAGS, to_document
+from protocol.errors import MalformedMessage, ProtocolError
+from protocol.framing import LENGTH_BYTES
+from protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    read_request_header,
+    request_header_version,
+    response_header_version,
+)
+from protocol.messages.registry import API_KEYS, request_class, response_class
+from protocol.schema import Field, Message
+
+LONGEST_SHOWN = 64
+
+
+def frame_body(data: bytes) -> tuple[bytes, str]:
+    """What is in the frame, and a remark: with its length in front where that fits, else taken as it stands."""
+    if len(data) >= LENGTH_BYTES and int.from_bytes(data[:LENGTH_BYTES], "big") == len(data) - LENGTH_BYTES:
+        return data[LENGTH_BYTES:], f"{len(data)} bytes with the length in front"
+    return data, f"{len(data)} bytes without a length in front"
+
+
+def readable_request(data: bytes, *, records: bool = False) -> str:
+    """A request's frame. MalformedMessage where it cannot be read; the message says how far it is clear."""
+    content, remark = frame_body(data)
+    if len(content) < 4:
+        raise MalformedMessage(f"{len(content)} bytes are too few for a request: API key and version take 4")
+    api_key = int.from_bytes(content[:2], "big", signed=True)
+    version = int.from_bytes(content[2:4], "big", signed=True)
+    if api_key not in API_KEYS:
+        raise MalformedMessage(f"API key {api_key} is unknown; is this a request? For an answer say --response")
+    cls = request_class(api_key)
+    header, position = read_request_header(content)
+    header_version = request_header_version(api_key, version)
+    title = f"{ApiKey(api_key).api_name} request, version {version}, {remark}"
+    lines = [title, *_header_lines(header, header_version, RequestHeader)]
+    return "\n".join([*lines, *_body_lines(cls, version, content, position, records)])
+
+
+def readable_response(data: bytes, api_key: ApiKey, version: int, *, records: bool = False) -> str:
+    """A response's frame, which does not say itself what it answers. MalformedMessage where it cannot be read."""
+    content, remark = frame_body(data)
+    header_version = response_header_version(api_key, version)
+    header, position = read(ResponseHeader, header_version, content)
+    title = f"{api_key.api_name} response, version {version}, {remark}"
+    lines = [title, *_header_lines(header, header_version, ResponseHeader)]
+    return "\n".join([*lines, *_body_lines(response_class(api_key), version, content, position, records)])
+
+
+def readable_batches(data: bytes) -> str:
+    """Record batches one after the other. ProtocolError where they cannot be read."""
+    documents, size = batches_to_documents(data, whole_values=True)
+    lines = list(_batch_lines(documents, ""))
+    if size < len(data):
+        lines.append(f"{len(data) - size} bytes after the last whole batch")
+    return "\n".join(lines or ["no batch"])
+
+
+def _header_lines(header: Message, version: int, cls: type[Message]) -> Iterator[str]:
+    yield f"header, version {version}"
+    yield from _structure_lines(cls, to_document(header, version), "  ", False)
+
+
+def _body_lines(cls: type[Message], version: int, data: bytes, position: int, records: bool) -> Iterator[str]:
+    message, end = read(cls, version, data, position)
+    yield "body"
+    yield from _structure_lines(cls, to_document(message, version), "  ", records)
+    if end < len(data):
+        yield f"{len(data) - end} bytes after the body: {_shown_bytes(data[end:])}"
+
+
+def _structure_lines(cls: type[Message], document: dict[str, Any], indentation: str, records: bool) -> Iterator[str]:
+    for field in cls.__schema__.fields:
+        if field.name in document:
+            yield from _field_lines(field, document[field.name], indentation, records)
+    for tag in document.get(UNKNOWN_TAGS, ()):
+        yield f"{indentation}unknown tag {tag['tag']}: {_shown_bytes(base64.b64decode(tag['data']))}"
+
+
+def _field_lines(field: Field, value: Any, indentation: str, records: bool) -> Iterator[str]:
+    if field.element == "struct" and value:
+        yield f"{indentation}{field.name}: {len(value)}"
+        for element in value:
+            lines = _structure_lines(field.structure, element, indentation + "    ", records)
+            for index, line in enumerate(lines):
+                yield line if index else f"{indentation}  - {line.lstrip()}"
+    elif field.type == "struct" and value is not None:
+        yield f"{indentation}{field.name}:"
+        yield from _structure_lines(field.structure, value, indentation + "  ", records)
+    elif field.type in ("bytes", "records") and value is not None:
+        yield f"{indentation}{field.name}: {_shown_bytes(base64.b64decode(value))}"
+        if records and field.type == "records":
+            yield from _records_lines(base64.b64decode(value), indentation + "  ")
+    else:
+        yield f"{indentation}{field.name}: {_shown_value(field, value)}"
+
+
+def _records_lines(data: bytes, indentation: str) -> Iterator[str]:
+    try:
+        documents, size = batches_to_documents(data, whole_values=True)
+    except ProtocolError as error:
+        yield f"{indentation}unreadable: {error}"
+        return
+    yield from _batch_lines(documents, indentation)
+    if size < len(data):
+        yield f"{indentation}{len(data) - size} bytes after the last whole batch"
+
+
+def _batch_lines(documents: list[dict[str, Any]], indentation: str) -> Iterator[str]:
+    for batch in documents:
+        header = ", ".join(f"{name} {_plain(value)}" for name, value in batch.items() if name != "records")
+        yield f"{indentation}batch: {header}"
+        for record in batch["records"]:
+            yield f"{indentation}  record: {', '.join(_record_parts(record))}"
+
+
+def _record_parts(record: dict[str, Any]) -> Iterator[str]:
+    for name, value in record.items():
+        if name in ("key", "value"):
+            yield f"{name} {_shown_data(value)}"
+        elif name == "headers":
+            if value:
+                yield f"headers {', '.join(f'{key}={_shown_data(data)}' for key, data in value)}"
+        else:
+            yield f"{name} {_plain(value)}"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _shown_value(field: Field, value: Any) -> str:
+    if field.type == "array" and value and field.element == "bytes":
+        return ", ".join(_shown_data(element) for element in value)
+    if field.type == "uuid":
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shown_data(text: str | None) -> str:
+    return "null" if text is None else _shown_bytes(base64.b64decode(text))
+
+
+def _shown_bytes(data: bytes) -> str:
+    """As a text where it is one, else in hexadecimal; the beginning of what is long."""
+    beginning = data[:LONGEST_SHOWN]
+    try:
+        text = beginning.decode("utf-8")
+        shown = json.dumps(text, ensure_ascii=False) if text.isprintable() else beginning.hex()
+    except UnicodeDecodeError:
+        shown = beginning.hex()
+    more = f"... ({len(data)} bytes)" if len(data) > LONGEST_SHOWN else ""
+    return shown + more
