@@ -37,7 +37,7 @@ the batches in all its records fields.
 
 Instead of files, or as a line of its own, one frame in hexadecimal is printed for people:
 
-  python -m protocol decode 00000018001200000000000100096b61666b612d707974686f6e
+  python -m protocol decode 000000160012000000000001000c6b61666b612d707974686f6e
   python -m protocol decode --response --api-key ApiVersions --version 0 HEX
   python -m protocol decode --records HEX      record batches; with --frame a frame and the batches in it
 """
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "decode" and options.response and (options.api_key is None or options.version is None):
         parser.error("--response needs --api-key and --version: an answer does not say what it answers")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     try:
         return _run(options)
     except BrokenPipeError:
@@ -112,7 +112,7 @@ def is_hex(text: str) -> bool:
 
 
 def _inspect_stream(stream: BinaryIO, options: argparse.Namespace) -> int:
-    """The status is 1 only if a frame for people could not be read: what is wrong with a JSON line stands in its answer."""
+    """The status is 1 if a frame for people could not be read; what is wrong with a JSON line stands in its answer."""
     status = 0
     for text in _texts(stream):
         if options.command == "decode" and is_hex(text):
@@ -150,7 +150,10 @@ def inspect_line(text: str, options: argparse.Namespace) -> str:
         reason = f"{type(error).__name__}: {error}"
     results = ("fields", "batches") if options.command == "decode" else ("hex",)
     kept = {name: value for name, value in line.items() if name not in results} if line else {"line": text}
-    return json.dumps({**kept, "error": reason})
+    try:
+        return json.dumps({**kept, "error": reason})
+    except RecursionError:
+        return json.dumps({"error": reason})
 
 
 def _print_readable(text: str, options: argparse.Namespace) -> int:

@@ -34,15 +34,7 @@ class BadDocument(ValueError):
 def to_document(message: Message, version: int) -> dict[str, Any]:
     """The document of a message in a version that it has."""
     check_version(type(message), version)
-    document: dict[str, Any] = {}
-    for field in message.__schema__.fields:
-        if version in field.versions:
-            document[field.name] = _value_to_document(field, getattr(message, field.attribute), version)
-    if message.unknown_tagged_fields:
-        document[UNKNOWN_TAGS] = [
-            {"tag": tag, "data": _base64_text(data)} for tag, data in message.unknown_tagged_fields
-        ]
-    return document
+    return _structure_to_document(message, version)
 
 
 def from_document(cls: type[M], version: int, document: object) -> M:
@@ -54,17 +46,29 @@ def from_document(cls: type[M], version: int, document: object) -> M:
 # To documents
 
 
+def _structure_to_document(message: Message, version: int) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for field in message.__schema__.fields:
+        if version in field.versions:
+            document[field.name] = _value_to_document(field, getattr(message, field.attribute), version)
+    if message.unknown_tagged_fields:
+        document[UNKNOWN_TAGS] = [
+            {"tag": tag, "data": _base64_text(data)} for tag, data in message.unknown_tagged_fields
+        ]
+    return document
+
+
 def _value_to_document(field: Field, value: Any, version: int) -> Any:
     if field.type == "array":
         if value is None:
             return None
         if field.element == "struct":
-            return [to_document(element, version) for element in value]
+            return [_structure_to_document(element, version) for element in value]
         return [_plain_to_document(field.element or "", element) for element in value]
     if field.type == "struct":
         if value is None and version not in field.nullable:
             value = field.structure()
-        return None if value is None else to_document(value, version)
+        return None if value is None else _structure_to_document(value, version)
     return _plain_to_document(field.type, value)
 
 

@@ -1,4 +1,4 @@
-"""The wire inspector's work on one JSON line: what it names is read or written, and the line comes back with the result.
+"""The wire inspector's work on one JSON line: its message is read or written, and the line comes back with the result.
 
 A line is an object. It names its message by `apiKey` and `type` (request or response), or by `name` as in Kafka's
 specifications (`FetchRequest`, `RequestHeader`, `OffsetCommitKey`), and has
