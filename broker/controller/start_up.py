@@ -34,7 +34,7 @@ class StartUp:
     async def make_persistent_entries(self) -> None:
         """Makes those of the fixed entries that are missing."""
         missing: list[Operation] = [
-            Create(path) for path in ("/config", *znodes.PERSISTENT_PATHS) if await self._store.exists(path) is None
+            Create(path) for path in znodes.PERSISTENT_PATHS if await self._store.exists(path) is None
         ]
         if missing:
             await self._store.multi(missing)
