@@ -25,7 +25,7 @@ def handle_delete_records(
     outcome = context.broker.replica_manager.delete_records(
         request.timeout_ms, offsets, lambda results: pending.complete(delete_records_response(results))
     )
-    if type(outcome) is dict:
+    if isinstance(outcome, dict):
         return delete_records_response(outcome)
     pending.when_abandoned(outcome.abandon)
     return pending

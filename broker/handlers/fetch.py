@@ -47,7 +47,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     fetch = broker.fetch_sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
     pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
     outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
-    if type(outcome) is list:
+    if isinstance(outcome, list):
         return fetch.answer(outcome)
     pending.when_abandoned(outcome.abandon)
     return pending

@@ -44,7 +44,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         lambda results: pending.complete(produce_response(results | refused, version)),
         internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
     )
-    if type(outcome) is not dict:
+    if not isinstance(outcome, dict):
         pending.when_abandoned(outcome.abandon)
         return pending
     if refused:

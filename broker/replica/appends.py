@@ -24,7 +24,7 @@ ACKS_ALL = -1
 VALID_ACKS = frozenset({-1, 0, 1})
 
 AppendResults = dict[TopicPartition, PartitionAppendResult]
-OnAppended = Callable[[AppendResults], None]
+OnAppended = Callable[[AppendResults], object]
 
 _WITHOUT_LOG_START_OFFSET = frozenset(
     {

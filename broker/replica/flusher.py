@@ -104,7 +104,8 @@ class LogFlusher:
     async def _flush_until_enough(self, partition: Partition) -> None:
         while True:
             job = partition.log.begin_flush()
-            if job is None:
+            if job is None:  # somebody else has flushed it
+                self._on_flushed(partition)
                 return
             self.flushes += 1
             await self._background.run_in_thread(job.run)

@@ -49,7 +49,6 @@ class Partition:
         "_clock",
         "_replica_lag_time_max_ms",
         "epoch_start_offset",
-        "has_failed",
         "in_sync",
         "is_leader",
         "leader_epoch",
@@ -84,7 +83,6 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = NO_LEADER_EPOCH
         self.is_leader = False
-        self.has_failed = False
         self.replicas: tuple[int, ...] = ()
         self.in_sync: frozenset[int] = frozenset()
         self.remote_replicas: dict[int, RemoteReplica] = {}
@@ -132,11 +130,12 @@ class Partition:
         """The partition is not served here any more."""
         self.make_follower(-1, self.leader_epoch, self.replicas)
 
-    def fail(self) -> None:
-        """The disk lost what it was given (a failed fsync): appends are refused with KAFKA_STORAGE_ERROR until the
-        broker has recovered the log at its next start, and so are those that wait. Reads go on.
+    @property
+    def has_failed(self) -> bool:
+        """Whether the disk lost what it was given (a failed fsync): the log refuses appends until it is opened again.
+        Reads go on.
         """
-        self.has_failed = True
+        return self.log.failure is not None
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """(A); -1 asks for no check. Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
@@ -180,8 +179,6 @@ class Partition:
         """
         if not self.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.has_failed:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
         log = self.log
         if acks == -1 and self.remote_replicas and len(self.in_sync) < self.minimum_in_sync:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -10,8 +10,7 @@ Source: Kafka's ReplicaManager.
 
 from __future__ import annotations
 
-import os.path
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -31,10 +30,9 @@ from purgatory import CompletionQueue, DelayedOperationPurgatory
 from timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
-    from storage.log_manager import LogManager
-
     from broker.config import BrokerConfig
     from storage.log_config import LogConfig
+    from storage.log_manager import LogManager
     from storage.log_offsets import EpochEndOffset, TimestampOffset
     from storage.producer_state_entry import ProducerStateEntry
 
@@ -88,7 +86,7 @@ class ReplicaManager:
         self._wakeups = Wakeups(
             completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory
         )
-        self.flusher = LogFlusher(background, timer, self._flushed, self._flush_failed)
+        self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
         self._appends = Appends(self.partitions, self._wakeups, self.flusher)
         self._fetches = Fetches(self.partitions, self._wakeups, background)
         self._deletions = Deletions(self.partitions, self._wakeups)
@@ -159,21 +157,25 @@ class ReplicaManager:
 
     # What changes without a request
 
-    def log_changed(self, topic_partition: TopicPartition) -> None:
-        """Retention or truncation moved one of the log's offsets: whoever waits or was told otherwise is woken."""
-        partition = self.partitions.get(topic_partition)
-        if partition is not None:
-            self._wakeups.watermark_moved(partition)
+    def retention_steps(self) -> Iterator[int]:
+        """Applies every log's retention, one log a step; yields how many segments went. Those who were told of another
+        log start offset hear of the new one."""
+        for partition in self.partitions:
+            log = partition.log
+            old_start = log.log_start_offset
+            try:
+                deleted = log.apply_retention(self._clock.wall_ms())
+            except ProtocolError:  # the log has said so
+                deleted = 0
+            if log.log_start_offset != old_start:
+                self._wakeups.watermark_moved(partition)
+            yield deleted
 
     def _flushed(self, partition: Partition) -> None:
         if partition.maybe_increment_high_watermark():
             self._wakeups.watermark_moved(partition)
         else:
             self._wakeups.flushed(partition)
-
-    def _flush_failed(self, partition: Partition) -> None:
-        partition.fail()
-        self._wakeups.watermark_moved(partition)
 
     # Questions
 
@@ -211,7 +213,7 @@ class ReplicaManager:
         for partition in self.partitions:
             log = partition.log
             lag = max(log.high_watermark - log.log_end_offset, 0)
-            replicas[os.path.dirname(log.directory)].append(
+            replicas[self.log_manager.directory_of(log)].append(
                 ReplicaDescription(partition.topic_partition, log.size, lag)
             )
         return [

@@ -1,4 +1,6 @@
-"""A replica manager with real logs, timer and purgatories, whose time, threads and event loop the test turns by hand."""
+"""A replica manager with real logs, timer and purgatories, whose time, threads and event loop the test turns by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -92,6 +94,10 @@ class RealLogs:
 
     def delete(self, topic_partition: TopicPartition) -> None:
         self._logs.pop(topic_partition).close_files()
+
+    @staticmethod
+    def directory_of(log: Log) -> str:
+        return log.directory.rpartition("/")[0]
 
     def close(self) -> None:
         for log in self._logs.values():
