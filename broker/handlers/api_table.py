@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.handlers.api_row import ApiRow, ApiTable
 from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
 from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
 from broker.handlers.delete_records import handle_delete_records
 from broker.handlers.error_responses import find_coordinator_error, per_item, per_partition, top_level
@@ -22,6 +23,11 @@ from broker.handlers.producers import handle_describe_producers
 from broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.configs import (
+    AlterConfigsResponse,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.delete_records import DeleteRecordsResponse
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -117,6 +123,24 @@ def client_api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(ApiKey.SASL_AUTHENTICATE, (0, 2), handle_sasl_authenticate, top_level(SaslAuthenticateResponse)),
+            ApiRow(
+                ApiKey.DESCRIBE_CONFIGS,
+                (0, 4),
+                handle_describe_configs,
+                per_item(DescribeConfigsResponse, ("resources", "results"), "resource_type", "resource_name"),
+            ),
+            ApiRow(
+                ApiKey.ALTER_CONFIGS,
+                (0, 2),
+                handle_alter_configs,
+                per_item(AlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
+            ),
+            ApiRow(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                (0, 1),
+                handle_incremental_alter_configs,
+                per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
+            ),
             ApiRow(
                 ApiKey.DESCRIBE_PRODUCERS,
                 (0, 0),

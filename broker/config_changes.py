@@ -1,0 +1,143 @@
+"""Changes of settings while the broker runs: what the items of a request make of the settings that were there.
+
+    A   A request must not name a setting twice, nor set one to null: INVALID_REQUEST.
+    B   APPEND adds the parts of a list that are not in it yet, SUBTRACT takes parts away; where nothing was set they
+        start from the default. Other than lists: INVALID_CONFIG.
+    C   Broker settings: a read-only one, a per-broker one for the whole cluster, TLS settings without a listener's
+        prefix and any value that does not do are refused with INVALID_REQUEST (Kafka's code for these; KAFKA-13609).
+    D   Names that are no broker settings may be stored: plug-ins have their own.
+    E   Not in Odradek yet: new listeners, and passwords, which would have to be stored encrypted.
+
+Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
+from broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
+from protocol.errors import ErrorCode, ProtocolError
+
+ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
+
+CLUSTER_WIDE_FOR_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+TLS_FILES = {
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+}
+"""What Kafka reloads per listener, and so wants with a listener's prefix."""
+FIXED_SO_FAR = {"advertised.listeners", "listener.security.protocol.map", "listeners"}
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with a setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Item(NamedTuple):
+    """One item of a request; `operation` as it came."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def check_items(items: Sequence[Item]) -> None:
+    """Case A, and operations that are none. Raises INVALID_REQUEST."""
+    names = [item.name for item in items]
+    repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    nulls = sorted(item.name for item in items if item.value is None and item.operation != Operation.DELETE)
+    unknown = sorted({item.operation for item in items} - set(Operation))
+    if repeated:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings occur more than once: {', '.join(repeated)}")
+    if nulls:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings have no value: {', '.join(nulls)}")
+    if unknown:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no operation {', '.join(map(str, unknown))}")
+
+
+def replacement(items: Sequence[Item]) -> ConfigChange:
+    """AlterConfigs: what is not named goes back to its default."""
+    return lambda _: {item.name: item.value for item in items if item.value is not None}
+
+
+def modification(items: Sequence[Item], setting_of: Callable[[str], Setting | None]) -> ConfigChange:
+    """IncrementalAlterConfigs: what is not named stays. `setting_of` finds a setting's row. Raises INVALID_CONFIG."""
+
+    def change(current: dict[str, str]) -> Mapping[str, str]:
+        for item in items:
+            if item.operation == Operation.DELETE or item.value is None:
+                current.pop(item.name, None)
+            elif item.operation == Operation.SET:
+                current[item.name] = item.value
+            else:
+                current[item.name] = _changed_list(item, setting_of(item.name), current.get(item.name))
+        return current
+
+    return change
+
+
+def _changed_list(item: Item, setting: Setting | None, current: str | None) -> str:
+    """Case B."""
+    if setting is None or setting.type is not SettingType.LIST:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.name} is no list: nothing can be added or taken away")
+    text = (value_text(setting.default) or "") if current is None else current
+    parts = [part.strip() for part in text.split(",")] if text else []
+    named = [part.strip() for part in (item.value or "").split(",")]
+    if item.operation == Operation.APPEND:
+        return ",".join(parts + [part for part in dict.fromkeys(named) if part not in parts])
+    return ",".join(part for part in parts if part not in named)
+
+
+def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broker: bool) -> ConfigChange:
+    """`change`, and then cases C to E for what came out. The change raises INVALID_REQUEST."""
+
+    def checked(current: dict[str, str]) -> Mapping[str, str]:
+        before = dict(current)
+        after = change(current)
+        changed = {name: text for name, text in after.items() if before.get(name) != text}
+        for name in changed:
+            problem = _problem(name, per_broker=per_broker)
+            if problem is not None:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
+        try:
+            config.check_dynamic(after, per_broker=per_broker)
+        except ConfigError as error:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        return after
+
+    return checked
+
+
+def _problem(name: str, *, per_broker: bool) -> str | None:
+    """Why a setting cannot be changed at this level, as the end of a sentence."""
+    setting = broker_setting(name)
+    if setting is None:
+        return None
+    if name in BROKER and setting.update_mode is UpdateMode.READ_ONLY:
+        return "cannot be changed while the broker runs"
+    if name in TLS_FILES:
+        return f"can be changed only for one listener, as {LISTENER_PREFIX}NAME.{name}"
+    is_for_one_broker = setting.update_mode is UpdateMode.PER_BROKER or name not in BROKER
+    if is_for_one_broker and not per_broker and setting.name not in CLUSTER_WIDE_FOR_LISTENERS:
+        return "can be changed only for one broker, whose number must be given"
+    if name in FIXED_SO_FAR:
+        return "cannot be changed while the broker runs yet"
+    if setting.is_sensitive:
+        return "is a password, which cannot be stored yet"
+    return None
