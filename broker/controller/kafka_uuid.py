@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 import uuid
 
+_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 _RESERVED = frozenset({0, 1})
 
 
@@ -26,7 +28,6 @@ def uuid_text(value: uuid.UUID) -> str:
 
 def parse_uuid(text: str) -> uuid.UUID:
     """The id that 22 characters stand for. Raises ValueError."""
-    raw = base64.b64decode(text.encode("ascii", "replace") + b"==", altchars=b"-_", validate=True)
-    if len(text) != 22 or len(raw) != 16:
+    if _TEXT.fullmatch(text) is None:
         raise ValueError(f"not an id of 22 characters: {text!r}")
-    return uuid.UUID(bytes=raw)
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -11,9 +11,10 @@
     (D) A partition whose leader is not alive answers LEADER_NOT_AVAILABLE; one whose leader has no address on this
         listener LISTENER_NOT_FOUND, before v6 LEADER_NOT_AVAILABLE. Version 0 names only live replicas, and says
         REPLICA_NOT_AVAILABLE if some are missing.
+    (E) Versions 10 and 11 have room for topic ids and null names, but not the meaning (KAFKA-9773): INVALID_REQUEST
+        for every topic.
 
-Asked for by topic id (v12 on): served when a newer table is advertised. Source: Kafka's
-`KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `AutoTopicCreationManager`.
+Source: Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `AutoTopicCreationManager`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from protocol.schema import ZERO_UUID
 ResponseTopic = MetadataResponse.MetadataResponseTopic
 ResponsePartition = MetadataResponse.MetadataResponsePartition
 
-FIRST_TOPIC_ID_VERSION = 12
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
 def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | PendingResponse:
-    """Answers at once unless topics are to be created (B). Raises INVALID_REQUEST for names of null."""
+    """Answers at once unless topics are to be created (B)."""
+    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()):
+        return _refused(request)
     names = _names_asked_for(request, context)
     missing = [name for name in names or () if _is_to_be_created(name, request, context)]
     if not missing:
@@ -59,16 +61,16 @@ def _names_asked_for(request: MetadataRequest, context: RequestContext) -> list[
     """None for all topics (A); each name once."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return None
-    names: dict[str, None] = {}
-    for topic in request.topics:
-        if topic.name is None:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, f"Version {context.api_version} asks for topics by name only"
-            )
-        if topic.topic_id != ZERO_UUID:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Version {context.api_version} cannot ask for topic ids")
-        names[topic.name] = None
-    return list(names)
+    return list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    """Case (E)."""
+    code = ErrorCode.INVALID_REQUEST
+    topics = [
+        ResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics)
 
 
 def _is_to_be_created(name: str, request: MetadataRequest, context: RequestContext) -> bool:

@@ -122,8 +122,6 @@ def _topics_to_delete(
     for topic in request.topics:
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named by an id as well")
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic has neither a name nor an id")
     return request.topics
 
 
@@ -134,6 +132,9 @@ def _deletion_result(state: DeleteTopicsRequest.DeleteTopicState, context: Reque
         has_code = context.api_version >= DELETION_DISABLED_VERSION
         code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
         return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=code)
+    if state.name is None and state.topic_id == ZERO_UUID:
+        message = "Neither a name nor an id is given"
+        return DeletionResult(name=None, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
     if state.name is None:
         name = metadata.topic_name(state.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE

@@ -1,0 +1,93 @@
+"""A controller and all it needs: a disk in memory, real settings, partitions that note what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from broker.config import BrokerConfig
+from broker.controller.controller import Controller
+from broker.controller.embedded_store import EmbeddedMetadataStore
+from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from protocol.topic_partition import TopicPartition
+from storage.log_config import LogConfig
+from tests.broker.controller.memory_files import MemoryFiles
+from timer import ManualClock
+
+BROKER_ID = 7
+
+
+class NotedPartitions:
+    """Hooks that note the partitions led, by topic id; `failures` are raised when a partition is opened."""
+
+    def __init__(self) -> None:
+        self.led: dict[TopicPartition, uuid.UUID] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.configs: dict[str, LogConfig] = {}
+        self.removed: list[TopicPartition] = []
+        self.failures: dict[TopicPartition, Exception] = {}
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        log_config: LogConfig,
+    ) -> None:
+        if topic_partition in self.failures:
+            raise self.failures[topic_partition]
+        self.led[topic_partition] = topic_id
+        self.epochs[topic_partition] = leader_epoch
+        self.configs[topic_partition.topic] = log_config
+
+    def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
+        self.led.pop(topic_partition, None)
+        if delete:
+            self.removed.append(topic_partition)
+
+    def update_log_config(self, topic: str, config: LogConfig) -> None:
+        self.configs[topic] = config
+
+
+class ControllerRoom:
+    """Everything around one controller. `again()` is the same node after its process has ended, however it ended."""
+
+    def __init__(self, files: MemoryFiles | None = None, settings: dict[str, str] | None = None) -> None:
+        self.files = files or MemoryFiles()
+        self.settings = {"broker.id": str(BROKER_ID), "log.dirs": "/data", **(settings or {})}
+        self.config = BrokerConfig.from_mapping(self.settings)
+        self.clock = ManualClock()
+        self.partitions = NotedPartitions()
+        self.cache = MetadataCache("", BROKER_ID)
+        self.store = EmbeddedMetadataStore("/data", self.files)  # type: ignore[arg-type]
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.controller = Controller(
+            self.store,
+            self.cache,
+            self.partitions,
+            self.config,
+            clock=self.clock,
+            source=random.Random(5),
+            spawn=self.spawn,
+        )
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self.tasks.append(task)
+        return task
+
+    async def start(self) -> ControllerRoom:
+        await self.controller.open_store(None)
+        await self.controller.load()
+        endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
+        await self.controller.start(BrokerInfo(BROKER_ID, {"PLAINTEXT": endpoint}))
+        return self
+
+    async def again(self, settings: dict[str, str] | None = None) -> ControllerRoom:
+        self.files.crash()
+        return await ControllerRoom(self.files, settings).start()
