@@ -181,7 +181,11 @@ def _require_whole_zstd_frames(data: memoryview) -> None:
     """The reader ends silently with its input: see by the lengths of the frames' blocks that the last frame is whole (RFC 8878)."""
     position, end = 0, len(data)
     while position < end:
-        if end - position >= 8 and data[position] >> 4 == 5 and bytes(data[position + 1 : position + 4]) == b"\x2a\x4d\x18":
+        if (
+            end - position >= 8
+            and data[position] >> 4 == 5
+            and bytes(data[position + 1 : position + 4]) == b"\x2a\x4d\x18"
+        ):
             position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
         else:
             position = _end_of_zstd_frame(data, position)

@@ -3,7 +3,7 @@
 * `batch_header`: the 61 bytes in front of a batch, the way batches follow each other, checksums
 * `record`, `batch_contents`: the records in a batch, read and written
 * `control_records`: what brokers write among them
-* `record_validation`: what a leader does with a client's batch before it reaches the log
+* `record_validation`, `leader_assignment`: what a leader does with a client's batch before it reaches the log
 """
 
 from protocol.batch_contents import MAX_DECOMPRESSED_BYTES, build_batch, build_end_transaction_marker, read_records
@@ -36,11 +36,12 @@ from protocol.control_records import (
     read_control_type,
     read_coordinator_epoch,
 )
+from protocol.leader_assignment import ValidatedBatch
 from protocol.record import Record
 from protocol.record_validation import (
+    TARGET_COMPRESSIONS,
     AppendOrigin,
     InvalidRecord,
-    ValidatedBatch,
     has_transactional_batch,
     validate_for_append,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "TARGET_COMPRESSIONS",
     "AppendOrigin",
     "BatchHeader",
     "Buffer",
