@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.handlers.api_row import ApiRow, ApiTable
 from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.cluster import handle_describe_cluster, handle_describe_log_dirs
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
 from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
 from broker.handlers.delete_records import handle_delete_records
@@ -21,8 +22,17 @@ from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epo
 from broker.handlers.produce import handle_produce
 from broker.handlers.producers import handle_describe_producers
 from broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
+from broker.handlers.topics import (
+    handle_create_partitions,
+    handle_create_topics,
+    handle_delete_topics,
+    partitions_to_add,
+    partitions_to_create,
+)
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.cluster import DescribeClusterResponse
 from protocol.messages.configs import (
     AlterConfigsResponse,
     DescribeConfigsResponse,
@@ -31,10 +41,18 @@ from protocol.messages.configs import (
 from protocol.messages.delete_records import DeleteRecordsResponse
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
+from protocol.messages.log_dirs import DescribeLogDirsResponse
 from protocol.messages.metadata import MetadataResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
 from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from protocol.messages.topics import (
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from protocol.schema import Message
 
 
 def _count(topics: str, partitions: str) -> Any:
@@ -44,6 +62,15 @@ def _count(topics: str, partitions: str) -> Any:
         return sum(len(getattr(topic, partitions)) for topic in getattr(request, topics) or ())
 
     return count
+
+
+def _delete_topics_error(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Message:
+    """Topics are bare names before version 6, names or ids from then on."""
+    return (_DELETION_BY_NAME if request.topic_names else _DELETION)(request, code, message)
+
+
+_DELETION_BY_NAME = per_item(DeleteTopicsResponse, ("topic_names", "responses"), "name")
+_DELETION = per_item(DeleteTopicsResponse, ("topics", "responses"), "name", "topic_id")
 
 
 def client_api_table() -> ApiTable:
@@ -101,6 +128,14 @@ def client_api_table() -> ApiTable:
             ApiRow(ApiKey.SASL_HANDSHAKE, (0, 1), handle_sasl_handshake, top_level(SaslHandshakeResponse)),
             ApiRow(ApiKey.API_VERSIONS, (0, 3), handle_api_versions, top_level(ApiVersionsResponse)),
             ApiRow(
+                ApiKey.CREATE_TOPICS,
+                (0, 7),
+                handle_create_topics,
+                per_item(CreateTopicsResponse, "topics", "name"),
+                partitions_asked=partitions_to_create,
+            ),
+            ApiRow(ApiKey.DELETE_TOPICS, (0, 6), handle_delete_topics, _delete_topics_error),
+            ApiRow(
                 ApiKey.DELETE_RECORDS,
                 (0, 2),
                 handle_delete_records,
@@ -122,6 +157,13 @@ def client_api_table() -> ApiTable:
                 per_partition(OffsetForLeaderEpochResponse, "topics", "topic", "partitions", "partition"),
                 partitions_asked=_count("topics", "partitions"),
             ),
+            ApiRow(
+                ApiKey.DESCRIBE_LOG_DIRS,
+                (0, 2),
+                handle_describe_log_dirs,
+                top_level(DescribeLogDirsResponse),
+                partitions_asked=_count("topics", "partitions"),
+            ),
             ApiRow(ApiKey.SASL_AUTHENTICATE, (0, 2), handle_sasl_authenticate, top_level(SaslAuthenticateResponse)),
             ApiRow(
                 ApiKey.DESCRIBE_CONFIGS,
@@ -141,6 +183,14 @@ def client_api_table() -> ApiTable:
                 handle_incremental_alter_configs,
                 per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
             ),
+            ApiRow(
+                ApiKey.CREATE_PARTITIONS,
+                (0, 3),
+                handle_create_partitions,
+                per_item(CreatePartitionsResponse, ("topics", "results"), "name"),
+                partitions_asked=partitions_to_add,
+            ),
+            ApiRow(ApiKey.DESCRIBE_CLUSTER, (0, 0), handle_describe_cluster, top_level(DescribeClusterResponse)),
             ApiRow(
                 ApiKey.DESCRIBE_PRODUCERS,
                 (0, 0),

@@ -10,8 +10,8 @@ is collected in `_out` and written once per callback: joined when small, by refe
 cannot go out yet, in order: (a) an encoded answer behind a parked one, (b) a parked request, (c) the end of the
 connection, which comes when everything before it has been answered.
 
-Not reading. Each of the five reasons below stops reading and handling; what was read by then waits in `_kept`. The end of
-a stream cannot be seen while nothing is read: the socket server looks for it.
+Not reading. Each of the five reasons below stops reading and handling; what was read by then waits in `_kept`. The end
+of a stream cannot be seen while nothing is read: the socket server looks for it.
 
 The end. A client that closes its side, a broken connection, a frame that is no request, silence for too long, the
 broker's stop: parked requests are abandoned (their purgatories let go of them) and nothing is left behind.
@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _consume(self, data: memoryview, end: int) -> None:
         """Handles every whole frame of data[:end] and keeps the rest."""
-        longest = self._server.max_request_bytes
+        longest = self._server.limits.max_request_bytes
         position = 0
         while not self._blocked and end - position >= 4:
             length: int = _LENGTH(data, position)[0]
@@ -222,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answer is None:
             pass
-        elif type(answer) is ParkedAnswer:
+        elif isinstance(answer, ParkedAnswer):
             answers.append(answer)
             self._in_flight_bytes += answer.size
             answer.when_ready(self._answer_is_ready)
@@ -240,10 +240,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether a parked request holds back the next one, which is of this API."""
-        for answer in self._answers:
-            if type(answer) is ParkedAnswer and answer.holds(api_key):
-                return True
-        return False
+        return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
 
     def _bound_what_is_in_flight(self) -> None:
         if len(self._answers) >= MAX_IN_FLIGHT_REQUESTS or self._in_flight_bytes >= MAX_IN_FLIGHT_BYTES:

@@ -66,17 +66,18 @@ class SocketServer:
         limits: ConnectionLimits,
         complaints: Complaints,
     ) -> None:
-        """`drain_completions` completes what the handled requests released; called at the end of every callback."""
+        """`drain_completions` completes what the handled requests released; called at the end of every callback.
+
+        `limits` may be replaced while it runs; they hold for what comes next."""
         self.clock = clock
         self.dispatch = dispatch
-        self.max_request_bytes = limits.max_request_bytes
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.counters = NetworkCounters()
         self.connections: dict[Connection, None] = {}
         self.blocked: dict[Connection, None] = {}
         """Those that are not read, or were not when this was last looked at."""
         self._closing: dict[Connection, None] = {}
-        self._limits = limits
+        self.limits = limits
         self._drain_completions = drain_completions
         self._complaints = complaints
         self._servers: list[asyncio.Server] = []
@@ -92,7 +93,7 @@ class SocketServer:
     # --- listening ----------------------------------------------------------------------------------------------
 
     async def bind(self, addresses: Iterable[Listener]) -> list[Endpoint]:
-        """Takes the addresses without accepting anyone yet. Raises BindError and lets go of all of them if one fails."""
+        """Takes the addresses without accepting anyone yet. Raises BindError, and then holds none of them."""
         self._loop = asyncio.get_running_loop()
         try:
             return [await self._bind(address) for address in addresses]
@@ -182,7 +183,7 @@ class SocketServer:
         self.connections[connection] = None
         from_there = self._by_address.get(host, 0) + 1
         self._by_address[host] = from_there
-        limits = self._limits
+        limits = self.limits
         if from_there > limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip):
             self._refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
         elif len(self.connections) > limits.max_connections:
@@ -251,19 +252,19 @@ class SocketServer:
         if self._closing:
             for connection in [c for c in self._closing if c.close_by_ms <= now_ms]:
                 connection.cut_off()
-        if now_ms >= self._next_idle_look_ms and self._limits.idle_ms >= 0:
+        if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
 
     def _expire_idle(self, now_ms: int) -> None:
         oldest_ms = now_ms
         for connection in list(self.connections):
             active_ms = connection.active_ms(now_ms)
-            if now_ms - active_ms < self._limits.idle_ms:
+            if now_ms - active_ms < self.limits.idle_ms:
                 oldest_ms = min(oldest_ms, active_ms)
             elif not connection.close_by_ms:
                 self.counters.expired += 1
                 connection.expire()
-        self._next_idle_look_ms = oldest_ms + max(self._limits.idle_ms, 1)
+        self._next_idle_look_ms = oldest_ms + max(self.limits.idle_ms, 1)
 
     def _hung_up(self) -> list[Connection]:
         """Those of the blocked whose clients closed their side: nobody reads them, so nobody else would notice."""

@@ -1,0 +1,81 @@
+"""What a broker does from time to time, at the intervals that its settings say.
+
+| work | setting |
+|---|---|
+| look at connections: hung up, too slow to close, idle | every half second |
+| flush rolled segments, remove files whose delay is over | every second |
+| apply retention | log.retention.check.interval.ms |
+| write checkpoints: recovery points | log.flush.offset.checkpoint.interval.ms |
+| ... log start offsets | log.flush.start.offset.checkpoint.interval.ms |
+| ... high watermarks | replica.high.watermark.checkpoint.interval.ms |
+| forget silent producers | producer.id.expiration.check.interval.ms |
+
+Walks over all logs give others their turn after each log; what waits for the disk runs in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+SWEEP_INTERVAL_MS = 500
+HOUSEKEEPING_INTERVAL_MS = 1000
+
+log = structlog.get_logger("broker.background")
+
+
+class PeriodicWork:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._background = broker.background
+        self._logs = broker.log_manager
+
+    def start(self) -> None:
+        every = self._background.every
+        config = self._broker.config
+        logs = self._logs
+        every(SWEEP_INTERVAL_MS, self._broker.socket_server.sweep, "look at connections")
+        every(HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments")
+        every(config["log.retention.check.interval.ms"], self.apply_retention, "retention")
+        every(config["producer.id.expiration.check.interval.ms"], logs.expire_producers, "expiry of producers")
+        checkpoints: list[tuple[str, Callable[[], Any]]] = [
+            ("log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points),
+            ("log.flush.start.offset.checkpoint.interval.ms", logs.checkpoint_log_start_offsets),
+            ("replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks),
+        ]
+        for setting, write in checkpoints:
+            every(max(config[setting], 1), self._checkpoint(write), setting)
+
+    async def keep_house(self) -> None:
+        """Flushes rolled segments and removes files and folders whose delay is over."""
+        for partition_log, job in self._logs.take_flush_jobs():
+            await self._background.run_in_thread(job.run)
+            try:
+                partition_log.finish_flush(job)
+            except ProtocolError:
+                pass  # The log has said so.
+        removal = self._logs.take_removals()
+        if removal is not None:
+            await self._background.run_in_thread(removal.run)
+
+    async def apply_retention(self) -> None:
+        """Deletes segments that are too old or too many."""
+        for _ in self._broker.replica_manager.retention_steps():
+            await asyncio.sleep(0)
+
+    def _checkpoint(self, write: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                write()
+            except OSError as error:
+                log.error("a checkpoint could not be written", reason=str(error))
+
+        return run

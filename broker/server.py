@@ -1,0 +1,278 @@
+"""The broker as a whole: what it consists of, in which order that starts, and in which order it ends.
+
+Start: take the log directories, take the addresses, read the metadata, load the logs, register, become leader, listen.
+Nothing is accepted before the last step. What fails on the way is a `StartError`, and everything taken is let go.
+
+Stop: accept nobody, answer what is parked as if its time were over, end the connections, finish the change of
+metadata under way, end the threads, flush and close the logs with a note that they need no recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random, SystemRandom
+from uuid import UUID
+
+import structlog
+
+from broker.background import Background
+from broker.config import BrokerConfig, ConfigError
+from broker.controller.controller import Controller
+from broker.controller.embedded_store import EmbeddedMetadataStore
+from broker.controller.metadata_store import MetadataStore, MetadataStoreError
+from broker.controller.start_up import ClusterIdMismatch
+from broker.coordinator.transaction.producer_ids import ProducerIds
+from broker.handlers.api_table import client_api_table
+from broker.handlers.dispatcher import Dispatcher
+from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from broker.network.complaints import Complaints
+from broker.network.endpoint import Endpoint
+from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
+from broker.periodic_work import PeriodicWork
+from broker.replica.fetch_session import FetchSessionCache
+from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from broker.start_error import StartError
+from protocol.topic_partition import TopicPartition
+from purgatory import CompletionQueue
+from storage.files import Files, OsFiles
+from storage.log_config import LogConfig
+from storage.log_directory import DirectoryLocked
+from storage.log_manager import LogManager
+from storage.meta_properties import MetaPropertiesError, generated_broker_id
+from timer import Clock, ExpirationReaper, SystemClock, SystemTimer
+
+CLOSE_GRACE_MS = 3000
+"""How long a stopping broker waits for connections to take their last answers."""
+LOCAL_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+REASONS_NOT_TO_START = (
+    BindError,
+    ClusterIdMismatch,
+    ConfigError,
+    DirectoryLocked,
+    MetaPropertiesError,
+    MetadataStoreError,
+    OSError,
+)
+
+log = structlog.get_logger("broker")
+
+
+class Broker:
+    """One node. Everything that it consists of hangs here; nothing is global.
+
+    What needs the node's id exists after `start`: metadata, logs, replica manager, controller, listeners."""
+
+    log_manager: LogManager
+    metadata: MetadataCache
+    metadata_store: MetadataStore
+    replica_manager: ReplicaManager
+    controller: Controller
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessionCache
+    socket_server: SocketServer
+    completions: CompletionQueue
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        files: Files | None = None,
+    ) -> None:
+        """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed."""
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.random: Random = random or SystemRandom()
+        self.files: Files = files or OsFiles()
+        self.log = log
+        self.broker_id = config.broker_id
+        self.api_table = client_api_table()
+        self.background = Background()
+        self.timer = SystemTimer(self.clock)
+        self.complaints = Complaints(self.clock)
+        self.endpoints: list[Endpoint] = []
+        self._reaper = ExpirationReaper(self.timer)
+        self._undo: list[Callable[[], Awaitable[None] | None]] = []
+        """What has been started, as what ends it."""
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of the first listener, as a client on this machine reaches it."""
+        endpoint = self.endpoints[0]
+        host = LOCAL_HOSTS.get(endpoint.host, endpoint.host)
+        return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+
+    async def start(self) -> None:
+        """Returns when clients are served. Raises StartError, after letting go of what was taken."""
+        try:
+            self._take_directories()
+            self._assemble()
+            await self._read_metadata()
+            await self._listen()
+            await self._load_logs()
+            await self._serve()
+        except REASONS_NOT_TO_START as error:
+            await self._undo_all()
+            raise StartError(str(error)) from error
+        except BaseException:
+            await self._undo_all()
+            raise
+
+    async def stop(self) -> None:
+        """See the file's head. Takes no longer than a few seconds and the flushing; no effect twice."""
+        await self._undo_all()
+
+    # --- starting, step by step ---------------------------------------------------------------------------------
+
+    def _take_directories(self) -> None:
+        config = self.config
+        config.warn()
+        self.log_manager = LogManager(
+            config.log_dirs,
+            self.files,
+            self.clock,
+            random_source=self.random,
+            default_config=config.log_config(),
+            producer_id_expiration_ms=config["producer.id.expiration.ms"],
+            max_decompressed_bytes=config["odradek.max.decompressed.batch.bytes"],
+        )
+        self.log_manager.open()
+        self._undo.append(self.log_manager.release)
+        if self.broker_id < 0:
+            known = self.log_manager.broker_id
+            self.broker_id = generated_broker_id(self.random) if known is None else known
+
+    def _assemble(self) -> None:
+        config = self.config
+        self.completions = CompletionQueue(asyncio.get_running_loop().call_soon)
+        self.metadata = MetadataCache("", self.broker_id)
+        self.replica_manager = ReplicaManager(
+            ReplicaSettings.from_config(config)._replace(broker_id=self.broker_id),
+            log_manager=self.log_manager,
+            clock=self.clock,
+            timer=self.timer,
+            completions=self.completions,
+            background=self.background,
+            is_known=self.metadata.contains,
+        )
+        self.metadata_store = EmbeddedMetadataStore(
+            config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
+        )
+        self.controller = Controller(
+            self.metadata_store,
+            self.metadata,
+            self.replica_manager,
+            config,
+            clock=self.clock,
+            source=self.random,
+            spawn=self.background.spawn,
+        )
+        self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
+        self.fetch_sessions = FetchSessionCache(
+            config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
+        )
+        self.socket_server = SocketServer(
+            clock=self.clock,
+            dispatch=Dispatcher(self, self.api_table, self.complaints).dispatch,
+            drain_completions=self.completions.drain,
+            limits=connection_limits(config),
+            complaints=self.complaints,
+        )
+        self._undo.append(self.background.stop)
+
+    async def _read_metadata(self) -> None:
+        cluster_id = await self.controller.open_store(self.log_manager.cluster_id)
+        self._undo.append(self.controller.stop)
+        self.log_manager.claim(self.broker_id, cluster_id)
+        await self.controller.load()
+        self._take_over_settings()
+        self.config.on_change(lambda _: self._take_over_settings())
+
+    async def _listen(self) -> None:
+        """Takes the addresses; nobody is accepted yet."""
+        self.endpoints = await self.socket_server.bind(self.config.listeners)
+        self._undo.append(self._close_connections)
+
+    async def _load_logs(self) -> None:
+        """Steps are short: signals are heard while a big log is recovered."""
+        self._undo[0] = self.log_manager.shutdown
+        for _ in self.log_manager.load_steps(self._log_config, self._is_known):
+            await asyncio.sleep(0)
+
+    async def _serve(self) -> None:
+        self._reaper.start()
+        self._undo.append(self._reaper.stop)
+        await self.controller.start(self._registration())
+        PeriodicWork(self).start()
+        await self.socket_server.start()
+        log.info(
+            "broker started",
+            broker_id=self.broker_id,
+            cluster_id=self.metadata.cluster_id,
+            listeners=[f"{endpoint.name}://{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints],
+            topics=self.metadata.topic_count,
+            partitions=self.metadata.partition_count,
+        )
+
+    def _registration(self) -> BrokerInfo:
+        endpoints = {
+            endpoint.name: BrokerEndpoint(
+                endpoint.name, endpoint.advertised_host, endpoint.advertised_port, endpoint.security_protocol
+            )
+            for endpoint in self.endpoints
+            if endpoint.advertised_host is not None
+        }
+        return BrokerInfo(self.broker_id, endpoints, self.config["broker.rack"])
+
+    def _take_over_settings(self) -> None:
+        """Settings that can change while the broker runs, and that nobody asks for anew at each use."""
+        self.log_manager.default_config = self.config.log_config()
+        self.socket_server.limits = connection_limits(self.config)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return self.config.log_config(self.metadata.topic_config(topic))
+
+    def _is_known(self, topic_partition: TopicPartition, topic_id: UUID | None) -> bool:
+        """Whether a partition's folder belongs to a topic of ours. A folder without an id is taken by its name."""
+        if not self.metadata.contains(topic_partition):
+            return False
+        return topic_id is None or topic_id == self.metadata.topic_id(topic_partition.topic)
+
+    # --- stopping -----------------------------------------------------------------------------------------------
+
+    async def _close_connections(self) -> None:
+        await self.socket_server.stop_accepting()
+        self.replica_manager.shutdown()
+        while not self.completions.is_empty:
+            self.completions.drain()
+        await self.socket_server.stop(CLOSE_GRACE_MS)
+
+    async def _undo_all(self) -> None:
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                ending = undo()
+                if ending is not None:
+                    await ending
+            except Exception:
+                log.exception("a step of stopping failed", step=getattr(undo, "__qualname__", str(undo)))
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """From Kafka's settings. Raises ConfigError for overrides that are not ADDRESS:COUNT."""
+    setting = "max.connections.per.ip.overrides"
+    overrides: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in (config[setting] or "").split(","))):
+        address, _, count = entry.rpartition(":")
+        if not address or not count.isdecimal():
+            raise ConfigError(setting, f"{setting}: {entry} is not ADDRESS:COUNT")
+        overrides[address] = int(count)
+    return ConnectionLimits(
+        max_request_bytes=config["socket.request.max.bytes"],
+        idle_ms=config["connections.max.idle.ms"],
+        max_connections=config["max.connections"],
+        max_connections_per_ip=config["max.connections.per.ip"],
+        max_connections_per_ip_overrides=overrides,
+    )

@@ -1,0 +1,150 @@
+"""A broker inside the process, for tests: on a free port, in a temporary directory, and gone without a trace.
+
+    async with in_process_broker() as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+
+Settings are Kafka's, over those of the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)`, or
+`in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` is the same in a thread of its own, for blocking
+clients; the pytest fixture `odradek_broker` gives one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, TypeVar
+
+from broker.config import BrokerConfig
+from broker.server import Broker
+from storage.files import Files
+from timer import Clock
+
+T = TypeVar("T")
+
+ANY_PORT = "PLAINTEXT://127.0.0.1:0"
+
+
+@contextlib.asynccontextmanager
+async def in_process_broker(
+    settings: Mapping[str, object] | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    files: Files | None = None,
+    **more_settings: object,
+) -> AsyncIterator[Broker]:
+    """A running broker; `.bootstrap` is its HOST:PORT. With `data_dir` its data stays there. Raises StartError."""
+    with contextlib.ExitStack() as stack:
+        if data_dir is None:
+            data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        config = _config(data_dir, settings or {}, more_settings)
+        broker = Broker(config, clock=clock, random=random, files=files)
+        await broker.start()
+        try:
+            yield broker
+        finally:
+            await broker.stop()
+
+
+class BrokerThread:
+    """A broker on an event loop in a thread of its own. A context manager; may also be started and stopped."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        **more_settings: object,
+    ) -> None:
+        """As `in_process_broker`. `loop_factory`: uvloop's where there is one, unless said."""
+        self._arguments: dict[str, Any] = {"data_dir": data_dir, **more_settings}
+        self._settings = settings
+        self._loop_factory = loop_factory or _fastest_loop()
+        self._thread = threading.Thread(target=self._run, name="odradek-broker", daemon=True)
+        self._started: Future[Broker] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told_to_stop: asyncio.Event | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """To look at; what changes it belongs into `call`."""
+        return self._started.result()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.broker.config.log_dirs[0])
+
+    def start(self) -> None:
+        """Returns when clients are served. Raises StartError."""
+        self._thread.start()
+        self._started.result()
+
+    def stop(self) -> None:
+        """Returns when everything is gone. May be called again."""
+        loop, event = self._loop, self._told_to_stop
+        if loop is not None and event is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # The loop may have ended by itself.
+                loop.call_soon_threadsafe(event.set)
+        self._thread.join()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine on the broker's loop and returns its result."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def __enter__(self) -> BrokerThread:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            if not self._started.done():
+                self._started.set_exception(error)
+            else:
+                raise
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._told_to_stop = asyncio.Event()
+        async with in_process_broker(self._settings, **self._arguments) as broker:
+            self._started.set_result(broker)
+            await self._told_to_stop.wait()
+
+
+def _config(data_dir: str | Path, settings: Mapping[str, object], more_settings: Mapping[str, object]) -> BrokerConfig:
+    named = {name.replace("_", "."): value for name, value in more_settings.items()}
+    texts = {name: _text(value) for name, value in {**settings, **named}.items()}
+    return BrokerConfig.single_node({"listeners": ANY_PORT, **texts, "log.dirs": str(data_dir)})
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
