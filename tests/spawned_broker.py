@@ -34,6 +34,13 @@ class SpawnedBroker:
             os.killpg(self.process.pid, signal.SIGTERM)
         return self.process.wait(timeout)
 
+    def close(self) -> None:
+        """Closes its pipe and removes its log; the process must have ended."""
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.log.close()
+        Path(self.log.name).unlink(missing_ok=True)
+
     def log_text(self) -> str:
         """All that it has written to stderr so far."""
         self.log.flush()
@@ -81,7 +88,4 @@ def spawned_broker(
     finally:
         if broker.process.poll() is None:
             broker.kill()
-        if broker.process.stdout is not None:
-            broker.process.stdout.close()
-        broker.log.close()
-        Path(broker.log.name).unlink()
+        broker.close()

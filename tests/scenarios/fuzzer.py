@@ -1,0 +1,150 @@
+"""Seeded mutations of valid frames, thrown at a broker; after each the broker must answer or close, in time."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from protocol.compiler import decode, read
+from protocol.errors import MalformedMessage
+from protocol.headers import RequestHeader, request_header_version
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
+from protocol.records import Record, build_batch
+from protocol.schema import Message
+from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
+
+M = TypeVar("M", bound=Message)
+TOPIC = "fuzz"
+EXTREMES = (-(2**31), -2, -1, 0, 1, 255, 65_535, 2**31 - 1)
+LONGEST_WAIT_MS = 50
+
+
+def seed_frames(vectors: Path, served: set[int]) -> list[bytes]:
+    """Payloads (header and body) to start from: Kafka's frames of the served APIs, and real produces and fetches."""
+    payloads = []
+    for line in (vectors / "messages" / "frames.jsonl").read_text().splitlines():
+        frame = json.loads(line)
+        if frame["type"] == "request" and frame["apiKey"] in served:
+            payloads.append(bytes.fromhex(frame["hex"])[4:])
+    for version in (3, 7, 9):
+        for compression in range(5):
+            payloads += [request_payload(_produce(compression), version)] * 4
+    for version in (4, 7, 11, 12):
+        payloads += [request_payload(_fetch(), version)] * 8
+    return payloads
+
+
+def _produce(compression: int) -> ProduceRequest:
+    records = [Record(offset=n, timestamp=1000 + n, key=b"k%d" % n, value=b"v" * n, headers=[]) for n in range(5)]
+    batch = build_batch(records, compression=compression)
+    partitions = [ProduceRequest.PartitionProduceData(index=0, records=batch)]
+    topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=partitions)]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+
+
+def _fetch() -> FetchRequest:
+    partitions = [FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+    topics = [FetchRequest.FetchTopic(topic=TOPIC, partitions=partitions)]
+    return FetchRequest(max_wait_ms=10, min_bytes=1, max_bytes=10_000, topics=topics)
+
+
+class Mutator:
+    """Endless damaged payloads from ``seeds``, the same for the same seed."""
+
+    def __init__(self, seeds: list[bytes], random_source: random.Random) -> None:
+        self._seeds = seeds
+        self._random = random_source
+        self._created = 0
+
+    def payloads(self) -> Iterator[bytes]:
+        while True:
+            data = bytearray(self._random.choice(self._seeds))
+            for _ in range(self._random.choice((1, 1, 1, 2, 3, 8))):
+                self._damage(data)
+            if self._is_harmless(bytes(data)):
+                yield bytes(data)
+
+    def _damage(self, data: bytearray) -> None:
+        source = self._random
+        start = 4 if len(data) > 12 and source.random() < 0.9 else 0  # mostly spare the API key and version
+        at = source.randrange(start, len(data)) if len(data) > start else 0
+        length = source.randrange(1, 9)
+        match source.randrange(7):
+            case 0 if data:
+                data[at % len(data)] ^= 1 << source.randrange(8)
+            case 1 if data:
+                data[at % len(data)] = source.randrange(256)
+            case 2:
+                del data[at : at + length]
+            case 3:
+                data[at:at] = source.randbytes(length)
+            case 4:
+                data[at : at + 4] = struct.pack(">i", source.choice(EXTREMES))
+            case 5:
+                del data[at:]
+            case _:
+                other = source.choice(self._seeds)
+                data[at:] = other[min(at, len(other)) :]
+
+    def _is_harmless(self, payload: bytes) -> bool:
+        """Leaves out what a broker rightly takes at its word: long waits, and topics by the thousand."""
+        if len(payload) < 8:
+            return True
+        api_key, version = struct.unpack_from(">hh", payload)
+        try:
+            match api_key:
+                case 1 if 4 <= version <= 12:
+                    return bool(_body(payload, FetchRequest, version).max_wait_ms <= LONGEST_WAIT_MS)
+                case 19 if version <= 7:
+                    return self._may_create(_body(payload, CreateTopicsRequest, version))
+                case 37 if version <= 3:
+                    return self._may_create(_body(payload, CreatePartitionsRequest, version))
+        except MalformedMessage:
+            pass
+        return True
+
+    def _may_create(self, request: CreateTopicsRequest | CreatePartitionsRequest) -> bool:
+        self._created += 1
+        small = all(getattr(topic, "num_partitions", 1) < 20 for topic in request.topics)
+        return request.validate_only or (small and self._created < 100)
+
+
+def _body(payload: bytes, message: type[M], version: int) -> M:
+    api_key, _ = struct.unpack_from(">hh", payload)
+    _, position = read(RequestHeader, request_header_version(api_key, version), payload)
+    return decode(message, version, payload, position)
+
+
+class Outcomes:
+    """What became of the frames: answered with the connection alive, or closed."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.closed = 0
+
+    def throw(self, bootstrap: str, payloads: Iterator[bytes], count: int) -> None:
+        """Sends ``count`` payloads, each followed by a plain ApiVersions; TimeoutError is the broker that hangs."""
+        client = RawClient(bootstrap, timeout=20)
+        for _ in range(count):
+            if not self._throw(client, next(payloads)):
+                client.socket.close()
+                client = RawClient(bootstrap, timeout=20)
+        client.socket.close()
+
+    def _throw(self, client: RawClient, payload: bytes) -> bool:
+        try:
+            client.send(payload)
+            client.send(API_VERSIONS_V0)
+            while client.receive()[:4] != API_VERSIONS_V0[4:8]:
+                pass
+        except ConnectionError:
+            self.closed += 1
+            return False
+        self.answered += 1
+        return True

@@ -1,0 +1,85 @@
+"""A disk that is really full: a small tmpfs under the data directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from tests.spawned_broker import SpawnedBroker, spawned_broker
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """24 MiB of tmpfs; only root can mount one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a tmpfs")
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(path)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def produce(broker: SpawnedBroker, values: list[bytes]) -> list[confluent_kafka.KafkaError | None]:
+    """What became of each value, in order; the client does not retry."""
+    outcomes: list[confluent_kafka.KafkaError | None] = []
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "acks": "all",
+            "retries": 0,
+            "message.timeout.ms": 10_000,
+            "message.max.bytes": 2 * MEBIBYTE,
+            "log_level": 0,
+        }
+    )
+    for value in values:
+        producer.produce("disk", value, partition=0, on_delivery=lambda error, _: outcomes.append(error))
+        producer.flush(20)
+    return outcomes
+
+
+def consume_all(broker: SpawnedBroker) -> list[bytes]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    partition = confluent_kafka.TopicPartition("disk", 0, 0)
+    _, end = consumer.get_watermark_offsets(partition, timeout=20)
+    consumer.assign([partition])
+    values: list[bytes] = []
+    while len(values) < end:
+        polled = consumer.consume(1000, timeout=20)
+        assert polled, f"nothing more after {len(values)} of {end}"
+        values += [message.value() or b"" for message in polled]
+    consumer.close()
+    return values
+
+
+def test_a_full_disk_refuses_appends_keeps_reads_and_takes_appends_again_when_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(6 * MEBIBYTE))
+    data = small_disk / "data"
+    with spawned_broker(data, {"num.partitions": "1", "log.preallocate": "false"}) as broker:
+        values = [b"%04d" % number + os.urandom(MEBIBYTE // 2) for number in range(40)]
+        outcomes = produce(broker, values)
+        kept = [value for value, error in zip(values, outcomes, strict=True) if error is None]
+        refused = [error for error in outcomes if error is not None]
+        assert kept
+        assert {error.code() for error in refused} == {confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR}
+        assert consume_all(broker) == kept, "reads go on"
+        ballast.unlink()
+        late = [b"late" + os.urandom(MEBIBYTE) for _ in range(3)]
+        assert produce(broker, late) == [None, None, None], "appends resume when there is room"
+        assert consume_all(broker) == kept + late
+        log = broker.log_text()
+        assert "Traceback" not in log
+        assert "No space left" in log
+    with spawned_broker(data) as broker:
+        assert consume_all(broker) == kept + late, "nothing torn is left behind"

@@ -1,0 +1,51 @@
+"""Mutated frames: the broker answers or closes, never hangs, never logs a traceback, and its memory stays flat."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+from pathlib import Path
+
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from broker.handlers.api_table import API_TABLE
+from tests.scenarios.fuzzer import TOPIC, Mutator, Outcomes, seed_frames
+from tests.spawned_broker import spawned_broker
+
+SOAK = os.environ.get("ODRADEK_SOAK") == "1"
+FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", "200000" if SOAK else "6000"))
+SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "20"))
+VECTORS = Path(__file__).parent.parent / "vectors"
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "log.retention.bytes": "10000000",
+    "log.segment.bytes": "1000000",
+    "log.retention.check.interval.ms": "1000",
+}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_mutated_frames_are_answered_or_closed_without_a_traceback_in_flat_memory(tmp_path: Path) -> None:
+    served = {row.key for row in API_TABLE if row.served is not None}
+    mutator = Mutator(seed_frames(VECTORS, served), random.Random(SEED))
+    payloads, outcomes = mutator.payloads(), Outcomes()
+    with spawned_broker(tmp_path / "data", SETTINGS) as broker:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin.create_topics([NewTopic(name=TOPIC, num_partitions=1, replication_factor=1)])
+        admin.close()
+
+        def memory() -> int:
+            return int(Path(f"/proc/{broker.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+        outcomes.throw(broker.bootstrap, payloads, FRAMES // 3)
+        warm = memory()
+        outcomes.throw(broker.bootstrap, payloads, FRAMES - FRAMES // 3)
+        grown = memory() - warm
+        assert broker.process.poll() is None
+        assert "Traceback" not in broker.log_text()
+        assert grown < 24 * 1024 * 1024, f"{grown} bytes after {FRAMES} frames"
+    assert outcomes.answered > FRAMES // 10
+    assert outcomes.closed > FRAMES // 10

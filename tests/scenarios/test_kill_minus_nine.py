@@ -1,0 +1,109 @@
+"""kill -9 of the broker in a loop under an idempotent, acks=all producer with a flush at each append."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from tests.spawned_broker import SpawnedBroker, free_port, start_broker
+
+ROUNDS = 25 if os.environ.get("ODRADEK_SOAK") == "1" else 3
+TOPIC = "killed"
+
+
+class NumberedProducer:
+    """Writes 0, 1, 2, ... from a thread until told to stop; remembers which numbers were acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: list[int] = []
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 50,
+                "message.timeout.ms": 120_000,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="numbered producer")
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            if len(self._producer) < 2000:
+                self._producer.produce(TOPIC, b"%d" % number, partition=0, on_delivery=self._delivered)
+                number += 1
+            self._producer.poll(0.0005)
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        value = message.value()
+        assert isinstance(value, bytes)
+        if error is None:
+            self.acknowledged.append(int(value))
+        else:
+            self.failures.append(str(error))
+
+    def finish(self) -> None:
+        """Waits until everything is acknowledged."""
+        self._stop.set()
+        self._thread.join(30)
+        assert self._producer.flush(120) == 0
+
+
+def read_all(bootstrap: str) -> list[int]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True})
+    partition = confluent_kafka.TopicPartition(TOPIC, 0, 0)
+    _, end = consumer.get_watermark_offsets(partition, timeout=20)
+    consumer.assign([partition])
+    numbers: list[int] = []
+    while len(numbers) < end:
+        polled = consumer.consume(5000, timeout=20)
+        assert polled, f"nothing more after {len(numbers)} of {end}"
+        numbers += [int(message.value() or b"") for message in polled]
+    consumer.close()
+    return numbers
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_no_acknowledged_record_is_missing_or_doubled_after_kill_minus_nine(tmp_path: Path) -> None:
+    source, port = random.Random(9), free_port()
+    settings = {"log.flush.interval.messages": "1", "log.segment.bytes": "262144", "num.partitions": "1"}
+
+    def start() -> SpawnedBroker:
+        return start_broker(tmp_path / "data", settings, port=port)
+
+    broker = start()
+    producer = NumberedProducer(broker.bootstrap)
+    try:
+        for _ in range(ROUNDS):
+            seen = len(producer.acknowledged)
+            threading.Event().wait(0.2 + source.random())
+            while len(producer.acknowledged) == seen:
+                threading.Event().wait(0.05)
+            broker.kill()
+            broker.close()
+            broker = start()
+    finally:
+        producer.finish()
+    try:
+        assert not producer.failures, producer.failures[:3]
+        read = read_all(broker.bootstrap)
+        assert read == list(range(len(read))), "in order, each once, none left out"
+        assert set(producer.acknowledged) <= set(read)
+        assert broker.terminate() == 0
+    finally:
+        broker.kill()
+        broker.close()
