@@ -10,6 +10,7 @@ What `OsFiles` promises about durability (and any other implementation has to ke
 (C) `Files.replace_file` leaves either the old or the new content under the name, never a mixture.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -19,7 +20,8 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 _RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-_PREADV_MAX = 0x7FFFF000  # the most that Linux reads or writes in one call
+_SMALL_READ = 1 << 20
+_WRITE_MAX = 0x7FFFF000  # the most that Linux writes in one call
 
 
 class File(Protocol):
@@ -134,13 +136,21 @@ class OsFile:
 
     def read_cached(self, position: int, length: int) -> Buffer | None:
         if _RWF_NOWAIT is None:
-            return None
+            return self._read_if_small(position, length)
         data = bytearray(length)
         try:
             received = os.preadv(self._descriptor, (data,), position, _RWF_NOWAIT)
-        except OSError:  # EAGAIN: nothing of it is cached; EOPNOTSUPP: a file system that knows no such flag
+        except BlockingIOError:
             return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self._read_if_small(position, length)
         return data if received == length else None
+
+    def _read_if_small(self, position: int, length: int) -> Buffer | None:
+        """Where the cache cannot be asked (tmpfs, other systems): small reads are taken to be cheap."""
+        return self.read(position, length) if length <= _SMALL_READ else None
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
         total = 0
@@ -161,7 +171,7 @@ class OsFile:
                 continue
             view = memoryview(part)
             while done < length:
-                done += os.pwrite(self._descriptor, view[done : done + _PREADV_MAX], position + done)
+                done += os.pwrite(self._descriptor, view[done : done + _WRITE_MAX], position + done)
             position += length
             done = 0
 
@@ -190,6 +200,10 @@ class OsFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __del__(self) -> None:
+        """A handle that was handed out and dropped (a ColdRead that nobody ran) is closed all the same."""
+        self.close()
 
 
 class _OsLock:

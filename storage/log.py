@@ -18,7 +18,7 @@ import structlog
 
 from protocol.batch_header import BatchHeader
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import AppendOrigin
+from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
 from storage import flushing, log_append, log_read, log_search, producer_replay, retention
@@ -190,12 +190,12 @@ class Log:
         records: bytes,
         leader_epoch: int,
         *,
-        api_version: int | None = None,
+        api_version: int = FIRST_VERSION_WITH_ZSTD,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo:
         """Appends the one batch of a partition's part of a Produce request; see log_append for what it promises.
 
-        `api_version` is that of the request, None for the broker's own appends. Raises ProtocolError:
+        `api_version` is that of the request; the broker's own appends need none. Raises ProtocolError:
         CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.

@@ -17,7 +17,8 @@ import structlog
 from protocol.batch_header import BatchHeader
 from protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import AppendOrigin, ValidatedBatch, validate_for_append
+from protocol.leader_assignment import ValidatedBatch
+from protocol.record_validation import AppendOrigin, validate_for_append
 from protocol.records import Buffer, read_records
 from storage.producer_state_entry import BatchMetadata
 
@@ -101,7 +102,7 @@ def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | No
 
 
 def append_as_leader(
-    log: Log, records: bytes, leader_epoch: int, api_version: int | None, origin: AppendOrigin
+    log: Log, records: bytes, leader_epoch: int, api_version: int, origin: AppendOrigin
 ) -> LogAppendInfo:
     """See Log.append_as_leader."""
     config = log.config

@@ -73,7 +73,7 @@ class ProducerState:
         if entry is not None and entry.coordinator_epoch > coordinator_epoch:
             raise ProtocolError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} is below {entry.coordinator_epoch}, known of {header.producer_id}",
+                f"the coordinator epoch of {header.producer_id} is {entry.coordinator_epoch}, not {coordinator_epoch}",
             )
 
     @staticmethod

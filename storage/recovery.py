@@ -105,6 +105,7 @@ def open_log_steps(
         yield from _recover(log)
     _settle(log, clean)
     yield
+    log.snapshots.remove_outside(log.log_start_offset, log.log_end_offset)
     log.snapshots.remove_strays(log.base_offsets)
     rebuild_producer_state(log, clean=clean)
     log.update_high_watermark(high_watermark)
