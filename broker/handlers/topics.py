@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from broker.config_description import describe_topic
 from broker.controller.state import NewPartitions, NewTopic, PlannedTopic
 from broker.handlers.request_context import RequestContext
-from broker.handlers.topic_settings import created_settings
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -96,7 +96,16 @@ def _topic_result(
         error_message=None,
         num_partitions=len(outcome.replicas),
         replication_factor=len(outcome.replicas[0]),
-        configs=created_settings(broker.config, outcome.config),
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=setting.name,
+                value=setting.value,
+                read_only=setting.read_only,
+                config_source=setting.source,
+                is_sensitive=setting.is_sensitive,
+            )
+            for setting in describe_topic(broker.config, outcome.config)
+        ],
     )
 
 
