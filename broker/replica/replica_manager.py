@@ -87,12 +87,12 @@ class ReplicaManager:
             completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory
         )
         self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
-        self._appends = Appends(self.partitions, self._wakeups, self.flusher)
-        self._fetches = Fetches(self.partitions, self._wakeups, background)
-        self._deletions = Deletions(self.partitions, self._wakeups)
-        self.append_records = self._appends.append
-        self.fetch_messages = self._fetches.fetch
-        self.delete_records = self._deletions.delete
+        self.appends = Appends(self.partitions, self._wakeups, self.flusher)
+        self.fetches = Fetches(self.partitions, self._wakeups, background)
+        self.deletions = Deletions(self.partitions, self._wakeups)
+        self.append_records = self.appends.append
+        self.fetch_messages = self.fetches.fetch
+        self.delete_records = self.deletions.delete
         self.partition = self.partitions.find
 
     # Leadership: the controller's calls
@@ -139,8 +139,8 @@ class ReplicaManager:
         if partition is not None:
             partition.resign()
             self.flusher.forget(partition)
-            self._appends.expirations.forget(topic_partition)
-            self._deletions.expirations.forget(topic_partition)
+            self.appends.expirations.forget(topic_partition)
+            self.deletions.expirations.forget(topic_partition)
             self._wakeups.watermark_moved(partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)

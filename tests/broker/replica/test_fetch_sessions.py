@@ -1,0 +1,353 @@
+"""Fetch sessions (KIP-227): what is told again and what is not, epochs, eviction, and what a quiet session costs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from broker.replica.fetch_session import MAX_INT32, FetchSessionCache, next_epoch
+from broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget
+from broker.replica.log_reader import LogReader
+from protocol.compiler import encode
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from timer import ManualClock
+
+MB = 1 << 20
+KEYS = [TopicPartition("t", number) for number in range(5)]
+T0, T1, T2 = KEYS[:3]
+
+
+def target(key: TopicPartition, offset: int = 0, **options: int) -> FetchTarget:
+    return FetchTarget(key, offset, MB, **options)
+
+
+def open_session(room: Any, *keys: TopicPartition, **parameters: int) -> int:
+    """A full fetch at offset 0 of each partition; returns the session's id."""
+    fetched = room.fetch(*(target(key) for key in keys), session=(0, 0), **parameters)
+    assert fetched.response.session_id != 0
+    assert list(fetched.partitions) == list(keys)
+    return int(fetched.response.session_id)
+
+
+class TestIncrementalAnswers:
+    @pytest.fixture
+    def session(self, room: Any) -> int:
+        for key in KEYS[:3]:
+            room.lead(key)
+        return open_session(room, T0, T1, T2)
+
+    def test_nothing_new_is_an_empty_answer(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1))
+        assert fetched.partitions == {}
+        assert fetched.response.session_id == session
+        assert fetched.response.error_code == ErrorCode.NONE
+
+    def test_only_the_partition_with_records_is_told(self, room: Any, session: int) -> None:
+        room.produce(room.batch(3), T1)
+        fetched = room.fetch(session=(session, 1))
+        assert list(fetched.partitions) == [T1]
+        assert fetched.partitions[T1].records
+
+    def test_records_are_told_again_until_the_client_moves_on(self, room: Any, session: int) -> None:
+        room.produce(room.batch(3), T1)
+        for epoch in (1, 2):
+            assert room.fetch(session=(session, epoch)).partitions[T1].records
+        assert room.fetch(target(T1, 3), session=(session, 3)).partitions == {}
+        assert room.fetch(session=(session, 4)).partitions == {}
+
+    def test_a_new_high_watermark_is_told_once(self, room: Any) -> None:
+        partition = room.lead(replicas=(0, 1))
+        room.produce(room.batch(5))
+        partition.update_follower(1, 2, 0)
+        session = open_session(room, T0)
+        assert list(room.fetch(target(T0, 5), session=(session, 1)).partitions) == []
+        partition.update_follower(1, 4, 0)
+        room.manager.fetches.reader._follower_moved(partition)
+        fetched = room.fetch(session=(session, 2))
+        assert fetched.data.high_watermark == 4
+        assert fetched.data.records == b""
+        assert room.fetch(session=(session, 3)).partitions == {}
+
+    def test_a_new_log_start_is_told_once(self, room: Any, session: int) -> None:
+        room.produce(room.batch(5), T2)
+        room.fetch(target(T2, 5), session=(session, 1))
+        room.manager.delete_records(0, {T2: 2}, lambda _: None)
+        assert room.fetch(session=(session, 2)).partitions[T2].log_start_offset == 2
+        assert room.fetch(session=(session, 3)).partitions == {}
+
+    def test_an_error_is_told_every_time_and_its_end_too(self, room: Any, session: int) -> None:
+        room.manager.stop_replica(T1, delete=True)
+        for epoch in (1, 2):
+            fetched = room.fetch(session=(session, epoch))
+            assert fetched.partitions[T1].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        room.lead(T1)
+        assert room.fetch(session=(session, 3)).partitions[T1].error_code == ErrorCode.NONE
+        assert room.fetch(session=(session, 4)).partitions == {}
+
+    def test_a_partition_that_was_made_anew_is_seen(self, room: Any, session: int) -> None:
+        room.manager.stop_replica(T1, delete=True)
+        room.lead(T1)
+        room.fetch(session=(session, 1))
+        room.produce(room.batch(3), T1)
+        assert room.fetch(session=(session, 2)).partitions[T1].records
+
+    def test_partitions_are_added_and_forgotten(self, room: Any, session: int) -> None:
+        room.lead(KEYS[3])
+        room.produce(room.batch(), KEYS[3])
+        room.produce(room.batch(), T0)
+        fetched = room.fetch(target(KEYS[3]), session=(session, 1), forgotten=[T0])
+        assert list(fetched.partitions) == [KEYS[3]]
+        assert room.sessions.partitions == 3
+        room.produce(room.batch(), T0)
+        assert T0 not in room.fetch(session=(session, 2)).partitions
+
+    def test_forgetting_everything_ends_the_session(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), forgotten=[T0, T1, T2])
+        assert fetched.response.session_id == 0
+        assert len(room.sessions) == 0
+        assert not any(room.manager.partition(key).watchers for key in (T0, T1, T2))
+
+    def test_who_had_records_goes_behind_the_others(self, room: Any, session: int) -> None:
+        for key in (T0, T1, T2):
+            room.produce(room.batch_of_bytes(1000), key)
+            room.produce(room.batch_of_bytes(1000), key)
+        order = []
+        offsets = dict.fromkeys((T0, T1, T2), 0)
+        moved: list[FetchTarget] = []
+        for epoch in range(1, 7):
+            fetched = room.fetch(*moved, session=(session, epoch), max_bytes=1000)
+            (key,) = [key for key, data in fetched.partitions.items() if data.records]
+            order.append(key)
+            offsets[key] += 1
+            moved = [target(key, offsets[key])]
+        assert order == [T0, T1, T2, T0, T1, T2]
+
+    def test_another_isolation_level_looks_at_everything_again(self, room: Any, session: int) -> None:
+        assert room.fetch(session=(session, 1), isolation_level=1).partitions == {}
+        room.produce(room.batch(), T1)
+        assert list(room.fetch(session=(session, 2), isolation_level=1).partitions) == [T1]
+
+
+class TestWaiting:
+    @pytest.fixture
+    def session(self, room: Any) -> int:
+        for key in KEYS[:3]:
+            room.lead(key)
+        return open_session(room, T0, T1, T2)
+
+    def test_a_quiet_session_waits_and_is_woken_by_any_of_its_partitions(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
+        assert not fetched.is_answered
+        room.produce(room.batch(), T2)
+        assert list(fetched.partitions) == [T2]
+
+    def test_appends_add_up_to_min_bytes(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=4500)
+        for key in (T2, T2, T1, T2):
+            assert not fetched.is_answered
+            room.produce(room.batch_of_bytes(1000), key)
+        assert not fetched.is_answered
+        room.produce(room.batch_of_bytes(1000), T0)
+        assert {key: len(data.records) for key, data in fetched.partitions.items()} == {T2: 3000, T1: 1000, T0: 1000}
+
+    def test_what_was_there_before_counts(self, room: Any, session: int) -> None:
+        room.produce(room.batch_of_bytes(1000), T1)
+        fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=2000)
+        assert not fetched.is_answered
+        room.produce(room.batch_of_bytes(1000), T1)
+        assert len(fetched.data.records) == 2000
+
+    def test_at_the_timeout_it_is_answered_empty(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
+        room.advance(500)
+        assert fetched.partitions == {}
+        assert room.fetch(session=(session, 2)).response.error_code == ErrorCode.NONE
+
+    def test_a_partition_that_goes_away_wakes_it(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
+        room.manager.stop_replica(T1, delete=True)
+        room.turn()
+        assert fetched.data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_the_slower_of_two_that_crossed_is_refused(self, room: Any, session: int) -> None:
+        slower = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
+        assert room.fetch(session=(session, 2)).response.error_code == ErrorCode.NONE
+        room.advance(500)
+        assert slower.response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert slower.response.responses == []
+
+    def test_one_that_is_given_up_leaves_the_session_in_order(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
+        fetched.operation.abandon()
+        assert room.sessions.get(session).parked == 0
+        room.produce(room.batch(), T1)
+        assert list(room.fetch(session=(session, 2)).partitions) == [T1]
+
+
+class TestEpochs:
+    def test_they_count_up_and_begin_again_at_1(self) -> None:
+        assert [next_epoch(epoch) for epoch in (0, 1, MAX_INT32, -1)] == [1, 2, 1, -1]
+
+    def test_an_unknown_session(self, room: Any) -> None:
+        response = room.fetch(session=(12345, 1)).response
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert response.session_id == 0
+
+    @pytest.mark.parametrize("epoch", [2, 3, 7])
+    def test_an_unexpected_epoch(self, room: Any, epoch: int) -> None:
+        room.lead()
+        session = open_session(room, T0)
+        response = room.fetch(session=(session, epoch)).response
+        assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert room.fetch(session=(session, 1)).response.error_code == ErrorCode.NONE
+
+    def test_epoch_0_with_an_id_replaces_the_session(self, room: Any) -> None:
+        room.lead()
+        session = open_session(room, T0)
+        newer = room.fetch(target(T0), session=(session, 0)).response.session_id
+        assert newer not in (0, session)
+        assert len(room.sessions) == 1
+
+    def test_epoch_minus_1_closes_the_session_and_reads_without_one(self, room: Any) -> None:
+        room.lead()
+        session = open_session(room, T0)
+        fetched = room.fetch(target(T0), session=(session, -1))
+        assert fetched.response.session_id == 0
+        assert list(fetched.partitions) == [T0]
+        assert len(room.sessions) == 0
+
+    def test_without_a_session_everything_is_told_every_time(self, room: Any) -> None:
+        room.lead()
+        for _ in range(2):
+            assert list(room.fetch(target(T0)).partitions) == [T0]
+        assert len(room.sessions) == 0
+
+
+class TestCache:
+    """Who has to make room."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    def cache(self, clock: ManualClock, slots: int) -> FetchSessionCache:
+        return FetchSessionCache(slots, clock, random.Random(1))
+
+    def new(self, cache: FetchSessionCache, size: int, *, privileged: bool = False) -> int:
+        """A session of `size` partitions; 0 if there was no room."""
+        session = cache.create(size, privileged=privileged, isolation=FetchIsolation.HIGH_WATERMARK)
+        if session is None:
+            return 0
+        keys = [TopicPartition("t", number) for number in range(size)]
+        session.update({key: target(key) for key in keys}, [], FetchIsolation.HIGH_WATERMARK)
+        return session.id
+
+    def use(self, cache: FetchSessionCache, session_id: int) -> None:
+        session = cache.get(session_id)
+        assert session is not None
+        cache.context(session_id, session.epoch, FetchParams(12), {})
+
+    def test_a_young_session_goes_for_nobody(self, clock: ManualClock) -> None:
+        cache = self.cache(clock, 2)
+        ids = [self.new(cache, 2), self.new(cache, 3)]
+        clock.advance(120_000)
+        assert self.new(cache, 100) == 0
+        assert all(cache.get(session_id) is not None for session_id in ids)
+        assert cache.evictions == 0
+
+    def test_the_one_that_was_not_used_for_two_minutes_goes_first(self, clock: ManualClock) -> None:
+        cache = self.cache(clock, 2)
+        stale, used = self.new(cache, 50), self.new(cache, 1)
+        clock.advance(120_001)
+        self.use(cache, used)
+        assert self.new(cache, 1) != 0
+        assert cache.get(stale) is None
+        assert cache.get(used) is not None
+        assert cache.evictions == 1
+
+    def test_among_old_ones_in_use_the_smallest_goes_for_a_larger(self, clock: ManualClock) -> None:
+        cache = self.cache(clock, 3)
+        ids = [self.new(cache, size) for size in (3, 2, 4)]
+        clock.advance(120_001)
+        for session_id in ids:
+            self.use(cache, session_id)
+        assert self.new(cache, 1) == 0
+        assert self.new(cache, 2) == 0
+        assert self.new(cache, 3) != 0
+        assert [cache.get(session_id) is not None for session_id in ids] == [True, False, True]
+
+    def test_a_follower_takes_the_place_of_a_consumer_of_any_age(self, clock: ManualClock) -> None:
+        cache = self.cache(clock, 2)
+        consumer, follower = self.new(cache, 50), self.new(cache, 5, privileged=True)
+        assert self.new(cache, 1, privileged=True) != 0
+        assert cache.get(consumer) is None
+        assert cache.get(follower) is not None
+
+    def test_a_young_follower_s_session_goes_for_nobody(self, clock: ManualClock) -> None:
+        cache = self.cache(clock, 1)
+        self.new(cache, 1, privileged=True)
+        assert self.new(cache, 10, privileged=True) == 0
+        assert self.new(cache, 10) == 0
+
+    def test_a_session_that_goes_leaves_the_partitions_watch_lists(self, room: Any) -> None:
+        partition = room.lead()
+        session = open_session(room, T0)
+        assert len(partition.watchers) == 1
+        room.sessions.remove(session)
+        assert len(partition.watchers) == 0
+
+    def test_no_slots_no_sessions(self, room: Any) -> None:
+        room.lead()
+        room.sessions.max_sessions = 0
+        fetched = room.fetch(target(T0), session=(0, 0))
+        assert fetched.response.session_id == 0
+        assert fetched.response.error_code == ErrorCode.NONE
+
+
+class TestCost:
+    """A session of a thousand partitions to which nothing happens."""
+
+    @pytest.fixture
+    def reads(self, monkeypatch: pytest.MonkeyPatch) -> list[TopicPartition]:
+        """Every look at a partition, for reading or for progress."""
+        looked: list[TopicPartition] = []
+        for name in ("_read_one", "progress"):
+            original = getattr(LogReader, name)
+
+            def look(self: Any, params: Any, target: FetchTarget, *rest: Any, original: Any = original) -> Any:
+                looked.append(target.topic_partition)
+                return original(self, params, target, *rest)
+
+            monkeypatch.setattr(LogReader, name, look)
+        return looked
+
+    def test_a_thousand_quiet_partitions_cost_ten_odd_bytes_and_no_look(self, room: Any, reads: list[Any]) -> None:
+        keys = [TopicPartition("t", number) for number in range(1000)]
+        for key in keys:
+            room.lead(key)
+        session = open_session(room, *keys)
+        reads.clear()
+
+        waiting = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
+        room.advance(500)
+        assert waiting.partitions == {}
+        assert [len(encode(waiting.response, version)) for version in (7, 11, 12)] == [14, 14, 12]
+        assert reads == []
+
+        waiting = room.fetch(session=(session, 2), max_wait_ms=500, min_bytes=1)
+        assert [len(row.keys) for row in room.manager.fetch_purgatory.waiting()] == [1]
+        room.produce(room.batch(), keys[500])
+        assert list(waiting.partitions) == [keys[500]]
+        assert set(reads) == {keys[500]}
+        assert len(reads) <= 3
+
+    def test_an_append_to_a_partition_does_not_grow_its_watchers(self, room: Any) -> None:
+        partition = room.lead()
+        session = open_session(room, T0)
+        for epoch in range(1, 20):
+            room.produce()
+            room.fetch(target(T0, epoch), session=(session, epoch))
+            assert len(partition.watchers) == 1

@@ -1,0 +1,206 @@
+"""ListOffsets, DeleteRecords, DescribeLogDirs, DescribeProducers and retention, as the replica manager answers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.replica.fetch_target import FetchTarget
+from broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from tests.broker.replica.conftest import T0
+
+HIGH_WATERMARK = -1
+
+
+class TestOffsetsByTime:
+    @pytest.fixture
+    def start_ms(self, room: Any) -> int:
+        """Three batches of ten, a second apart; the first time."""
+        room.lead(epoch=4)
+        start = room.clock.wall_ms()
+        for _ in range(3):
+            room.produce(room.batch(10))
+            room.clock.advance(1000)
+        return int(start)
+
+    def test_a_time_finds_the_first_record_at_or_after_it(self, room: Any, start_ms: int) -> None:
+        look = room.manager.offset_for_timestamp
+        assert look(T0, start_ms) == (start_ms, 0, 4)
+        assert look(T0, start_ms + 1) == (start_ms + 1000, 10, 4)
+        assert look(T0, start_ms + 2000) == (start_ms + 2000, 20, 4)
+
+    def test_a_time_after_all_records_finds_nothing(self, room: Any, start_ms: int) -> None:
+        assert room.manager.offset_for_timestamp(T0, start_ms + 2001) == NOT_FOUND == (-1, -1, -1)
+
+    def test_latest_earliest_and_the_largest_time(self, room: Any, start_ms: int) -> None:
+        look = room.manager.offset_for_timestamp
+        room.manager.delete_records(0, {T0: 3}, lambda _: None)
+        assert look(T0, LATEST, isolation_level=0)[:2] == (-1, 30)
+        assert look(T0, LATEST, isolation_level=0).leader_epoch == 4
+        assert look(T0, EARLIEST)[:2] == (-1, 3)
+        found = look(T0, MAX_TIMESTAMP, isolation_level=0)
+        assert found.timestamp == start_ms + 2000
+        assert 20 <= found.offset < 30
+
+    def test_a_consumer_learns_of_nothing_beyond_the_high_watermark(self, room: Any) -> None:
+        partition = room.lead(replicas=(0, 1))
+        now = room.clock.wall_ms()
+        room.produce(room.batch(10))
+        partition.update_follower(1, 4, 0)
+        room.clock.advance(1000)
+        room.produce(room.batch(10))
+        look = room.manager.offset_for_timestamp
+        assert look(T0, LATEST, isolation_level=0).offset == 4
+        assert look(T0, LATEST).offset == 20
+        assert look(T0, now + 1, isolation_level=0) == NOT_FOUND
+        assert look(T0, now + 1).offset == 10
+
+    def test_after_an_election_a_lagging_high_watermark_is_not_shown(self, room: Any) -> None:
+        partition = room.lead(replicas=(0, 1), epoch=1)
+        room.produce(room.batch(10))
+        partition.update_follower(1, 4, 0)
+        room.lead(replicas=(0, 1), epoch=2)
+        look = room.manager.offset_for_timestamp
+        with pytest.raises(ProtocolError) as raised:
+            look(T0, LATEST, isolation_level=0)
+        assert raised.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert look(T0, LATEST).offset == 10
+        partition.update_follower(1, 10, 0)
+        assert look(T0, LATEST, isolation_level=0).offset == 10
+
+    def test_version_0_asks_where_segments_begin(self, room: Any, start_ms: int) -> None:
+        partition = room.manager.partition(T0)
+        partition.log.roll()
+        room.produce(room.batch(5))
+        partition.log.roll()
+        later = partition.log.segments[0].file.modified_ms() + 3_600_000
+        assert offsets_before(partition, LATEST, 10, later, from_consumer=True) == [35, 30, 0]
+        assert offsets_before(partition, LATEST, 1, later, from_consumer=True) == [35]
+        assert offsets_before(partition, EARLIEST, 10, later, from_consumer=True) == [0]
+        assert offsets_before(partition, 0, 10, later, from_consumer=True) == []
+        room.produce(room.batch(5))
+        assert offsets_before(partition, LATEST, 2, later, from_consumer=True) == [40, 35]
+        assert offsets_before(partition, later, 1, later, from_consumer=True) == [40]
+        assert offsets_before(partition, later - 1, 1, later, from_consumer=True) == [35]
+
+    def test_version_0_shows_a_consumer_the_high_watermark_instead_of_the_end(self, room: Any) -> None:
+        partition = room.lead(replicas=(0, 1))
+        room.produce(room.batch(10))
+        partition.update_follower(1, 4, 0)
+        now = room.clock.wall_ms()
+        assert offsets_before(partition, LATEST, 10, now, from_consumer=True) == [4, 0]
+        assert offsets_before(partition, LATEST, 10, now, from_consumer=False) == [10, 0]
+
+
+class TestDeletion:
+    def delete(self, room: Any, before: int, *, timeout_ms: int = 1000, key: TopicPartition = T0) -> list[Any]:
+        """The answers so far: one at most."""
+        answers: list[Any] = []
+        outcome = room.manager.delete_records(timeout_ms, {key: before}, answers.append)
+        if isinstance(outcome, dict):
+            answers.append(outcome)
+        room.turn()
+        return answers
+
+    def test_everything_before_an_offset_goes(self, room: Any) -> None:
+        partition = room.lead()
+        room.produce(room.batch(10))
+        ((low_watermark, error),) = self.delete(room, 4)[0].values()
+        assert (low_watermark, error) == (4, ErrorCode.NONE)
+        assert partition.log.log_start_offset == 4
+
+    def test_minus_1_means_the_high_watermark(self, room: Any) -> None:
+        partition = room.lead()
+        room.produce(room.batch(10))
+        assert self.delete(room, HIGH_WATERMARK)[0][T0].low_watermark == 10
+        assert partition.log.log_start_offset == 10
+
+    def test_an_offset_that_is_gone_already_changes_nothing(self, room: Any) -> None:
+        room.lead()
+        room.produce(room.batch(10))
+        self.delete(room, 5)
+        assert self.delete(room, 2)[0][T0] == (5, ErrorCode.NONE)
+
+    @pytest.mark.parametrize("before", [11, -2])
+    def test_an_offset_out_of_range_is_refused(self, room: Any, before: int) -> None:
+        partition = room.lead()
+        room.produce(room.batch(10))
+        assert self.delete(room, before)[0][T0] == (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
+        assert partition.log.log_start_offset == 0
+
+    def test_a_topic_that_is_only_compacted_keeps_its_records(self, room: Any) -> None:
+        room.lead(cleanup_policy="compact")
+        assert self.delete(room, 0)[0][T0] == (-1, ErrorCode.POLICY_VIOLATION)
+
+    def test_internal_topics_keep_their_records(self, room: Any) -> None:
+        key = TopicPartition("__consumer_offsets", 0)
+        room.lead(key)
+        assert self.delete(room, 0, key=key)[0][key] == (-1, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    def test_an_unknown_partition(self, room: Any) -> None:
+        assert self.delete(room, 0)[0][T0] == (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def test_it_waits_for_the_followers(self, room: Any) -> None:
+        partition = room.lead(replicas=(0, 1))
+        room.produce(room.batch(10))
+        room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
+        answers = self.delete(room, 4)
+        assert answers == []
+        assert partition.log.log_start_offset == 4
+        room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=4), replica_id=1)
+        assert answers == [{T0: (4, ErrorCode.NONE)}]
+
+    def test_it_does_not_wait_for_ever(self, room: Any) -> None:
+        room.lead(replicas=(0, 1))
+        room.produce(room.batch(10))
+        room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
+        answers = self.delete(room, 4, timeout_ms=300)
+        room.advance(300)
+        assert answers == [{T0: (-1, ErrorCode.REQUEST_TIMED_OUT)}]
+        assert room.manager.deletions.expirations.total == 1
+
+
+def test_retention_tells_sessions_of_the_new_log_start(room: Any) -> None:
+    partition = room.lead(retention_ms=60_000, segment_bytes=1000)
+    for _ in range(3):
+        room.produce(room.batch_of_bytes(900))
+    room.fetch(FetchTarget(T0, 3, 1000), session=(0, 0))
+    (session,) = [s for s in [room.sessions.get(i) for i in room.sessions._sessions] if s is not None]
+    room.clock.advance(60_001)
+    assert list(room.manager.retention_steps()) == [3]
+    fetched = room.fetch(session=(session.id, 1))
+    assert fetched.data.log_start_offset == partition.log.log_start_offset == 3
+    assert room.fetch(session=(session.id, 2)).partitions == {}
+
+
+def test_log_directories_tell_the_size_of_each_log(room: Any) -> None:
+    other = TopicPartition("u", 0)
+    room.lead()
+    room.lead(other)
+    room.produce(room.batch_of_bytes(1000))
+    (directory,) = room.manager.describe_log_dirs()
+    assert directory.path == room.logs.directories[0]
+    assert directory.error is ErrorCode.NONE
+    assert 0 < directory.usable_bytes <= directory.total_bytes
+    assert [(replica.topic_partition, replica.size) for replica in directory.replicas] == [(T0, 1000), (other, 0)]
+    (directory,) = room.manager.describe_log_dirs({other})
+    assert [replica.topic_partition for replica in directory.replicas] == [other]
+    (directory,) = room.manager.describe_log_dirs(set())
+    assert directory.replicas == []
+
+
+def test_producers_are_described_by_what_they_wrote_last(room: Any) -> None:
+    room.lead()
+    room.produce(room.batch(3, producer_id=7, producer_epoch=2, base_sequence=0))
+    room.produce(room.batch(1))
+    (producer,) = room.manager.describe_producers(T0)
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 2)
+
+
+def test_new_settings_have_effect_on_the_running_log(room: Any) -> None:
+    room.lead()
+    room.manager.update_log_config("t", type(room.manager.partition(T0).log.config)({"max.message.bytes": 100}))
+    assert room.produce(room.batch_of_bytes(200)).result.error is ErrorCode.MESSAGE_TOO_LARGE
