@@ -1,0 +1,245 @@
+"""What an administrator does to a cluster, as methods: over `NetworkClient`, one request each.
+
+    async with AdminClient("127.0.0.1:9092") as admin:
+        await admin.create_topic(NewTopic("orders", 3))
+
+Changes of topics and settings go to the controller, reading to any broker. A failure of the request or of its one
+item raises ProtocolError with the broker's code and text; a broker that cannot be reached NetworkError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import Any
+
+from broker.controller.state import NewPartitions, NewTopic
+from broker.network.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, NetworkError, NodeUnreachable
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from protocol.schema import Message
+
+DEFAULT_PORT = 9092
+
+
+class ResourceType(IntEnum):
+    """What settings belong to; Kafka's `ConfigResource.Type`."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class ConfigOperation(IntEnum):
+    """What is done to one setting; Kafka's `AlterConfigOp.OpType`."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+ConfigChange = tuple[str, ConfigOperation, str | None]
+"""(name, operation, value)."""
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """HOST:PORT,HOST:PORT... as pairs; the port may be left out. Raises ValueError."""
+    addresses = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or part.endswith("]"):
+            host, port = part, str(DEFAULT_PORT)
+        if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or not host:
+            raise ValueError(f"{part!r} is no HOST:PORT")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no HOST:PORT is given")
+    return addresses
+
+
+class AdminClient:
+    """Connects to the first of `bootstrap` (HOST:PORT,...) that answers, and to the controller when it is needed."""
+
+    def __init__(
+        self, bootstrap: str, *, client_id: str = "odradek-admin", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> None:
+        self._addresses = parse_addresses(bootstrap)
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._any: NetworkClient | None = None
+        self._controller: NetworkClient | None = None
+
+    async def __aenter__(self) -> AdminClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        for client in {self._any, self._controller} - {None}:
+            assert client is not None
+            await client.close()
+        self._any = self._controller = None
+
+    # Reading
+
+    async def describe_cluster(self) -> DescribeClusterResponse:
+        """Cluster id, controller, brokers."""
+        response: DescribeClusterResponse = await self._ask(DescribeClusterRequest())
+        _check(response.error_code, response.error_message)
+        return response
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponse.MetadataResponseTopic]:
+        """These topics, or all, sorted by name; each with an `error_code` of its own. Creates none."""
+        asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        response: MetadataResponse = await self._ask(request)
+        return sorted(response.topics, key=lambda topic: topic.name or "")
+
+    async def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
+        """One topic. Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION."""
+        (topic,) = await self.topics([name])
+        if topic.error_code != ErrorCode.NONE:
+            code = ErrorCode.of(topic.error_code)
+            text = f"There is no topic '{name}'" if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
+            raise ProtocolError(code, text)
+        return topic
+
+    async def describe_configs(
+        self, kind: ResourceType, name: str, *, documentation: bool = False
+    ) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
+        """All settings of a topic or broker, sorted by name, with their synonyms."""
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=documentation)
+        (result,) = (await self._ask(request)).results
+        _check(result.error_code, result.error_message)
+        return sorted(result.configs, key=lambda config: config.name)
+
+    async def describe_log_dirs(self) -> list[DescribeLogDirsResponse.DescribeLogDirsResult]:
+        """The log directories of the broker that is asked, with the sizes of all partitions."""
+        response: DescribeLogDirsResponse = await self._ask(DescribeLogDirsRequest(topics=None))
+        _check(response.error_code, None)
+        return response.results
+
+    # Changes
+
+    async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        """Creates a topic, or with `validate_only` only says whether it could be."""
+        creatable = CreateTopicsRequest.CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            assignments=[
+                CreateTopicsRequest.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+                for partition, brokers in topic.assignments.items()
+            ],
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+                for name, value in topic.configs.items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[creatable], timeout_ms=self._timeout_ms, validate_only=validate_only)
+        (result,) = (await self._tell(request)).topics
+        _check(result.error_code, result.error_message)
+
+    async def delete_topic(self, name: str) -> None:
+        """Deletes a topic and all its records."""
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
+        )
+        (result,) = (await self._tell(request)).responses
+        _check(result.error_code, result.error_message)
+
+    async def create_partitions(self, wish: NewPartitions, *, validate_only: bool = False) -> None:
+        """Raises a topic's number of partitions."""
+        assigned = None
+        if wish.assignments is not None:
+            assigned = [
+                CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
+                for brokers in wish.assignments
+            ]
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(
+            name=wish.topic, count=wish.total_count, assignments=assigned
+        )
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only)
+        (result,) = (await self._tell(request)).results
+        _check(result.error_code, result.error_message)
+
+    async def alter_configs(
+        self, kind: ResourceType, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Changes single settings of a topic or broker."""
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[
+                IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=operation, value=value)
+                for setting, operation, value in changes
+            ],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        (result,) = (await self._tell(request)).responses
+        _check(result.error_code, result.error_message)
+
+    async def set_configs(self, kind: ResourceType, name: str, values: Mapping[str, str]) -> None:
+        """Sets settings, and leaves the others as they are."""
+        await self.alter_configs(kind, name, [(name_, ConfigOperation.SET, value) for name_, value in values.items()])
+
+    # Connections
+
+    async def _ask(self, request: Message) -> Any:
+        """Sends to any broker."""
+        return await (await self._broker()).send(request, timeout_ms=self._timeout_ms)
+
+    async def _tell(self, request: Message) -> Any:
+        """Sends to the controller."""
+        if self._controller is None or not self._controller.is_connected:
+            self._controller = await self._find_controller()
+        # The broker's time-out is the same: give its answer a moment to arrive.
+        return await self._controller.send(request, timeout_ms=self._timeout_ms + 1000)
+
+    async def _broker(self) -> NetworkClient:
+        if self._any is not None and self._any.is_connected:
+            return self._any
+        failure: NetworkError | None = None
+        for host, port in self._addresses:
+            try:
+                self._any = await self._connect(host, port)
+                return self._any
+            except NetworkError as error:
+                failure = failure or error
+        assert failure is not None, "there is at least one address"
+        raise failure
+
+    async def _find_controller(self) -> NetworkClient:
+        broker = await self._broker()
+        response: MetadataResponse = await broker.send(MetadataRequest(topics=[]), timeout_ms=self._timeout_ms)
+        if len(response.brokers) == 1:
+            return broker
+        found = next((node for node in response.brokers if node.node_id == response.controller_id), None)
+        if found is None:
+            raise NodeUnreachable(f"{broker.name} knows no controller at the moment")
+        return await self._connect(found.host, found.port)
+
+    async def _connect(self, host: str, port: int) -> NetworkClient:
+        return await NetworkClient.connect(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+
+
+def _check(code: int, message: str | None) -> None:
+    if code != ErrorCode.NONE:
+        raise ProtocolError(ErrorCode.of(code), message)
