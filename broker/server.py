@@ -26,6 +26,7 @@ from broker.coordinator.transaction.producer_ids import ProducerIds
 from broker.handlers.api_table import client_api_table
 from broker.handlers.dispatcher import Dispatcher
 from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from broker.metrics import BrokerMetrics
 from broker.network.complaints import Complaints
 from broker.network.endpoint import Endpoint
 from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
@@ -92,6 +93,7 @@ class Broker:
         self.background = Background()
         self.timer = SystemTimer(self.clock)
         self.complaints = Complaints(self.clock)
+        self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
         self._reaper = ExpirationReaper(self.timer)
         self._undo: list[Callable[[], Awaitable[None] | None]] = []

@@ -27,6 +27,7 @@ from protocol.headers import RequestHeader, request_header_version, response_hea
 
 if TYPE_CHECKING:
     from broker.handlers.api_row import ApiRow, ApiTable
+    from broker.metrics import RequestMetrics
     from broker.network.complaints import Complaints
     from broker.server import Broker
 
@@ -40,10 +41,11 @@ log = structlog.get_logger("broker.handlers")
 class Route:
     """What is known of one API in one version: looked up once per request."""
 
-    __slots__ = ("api_key", "api_version", "flexible_header", "is_served", "read_body", "read_header", "row")
+    __slots__ = ("api_key", "api_version", "flexible_header", "is_served", "metrics", "read_body", "read_header", "row")
 
-    def __init__(self, row: ApiRow, api_version: int) -> None:
+    def __init__(self, row: ApiRow, api_version: int, metrics: RequestMetrics) -> None:
         self.row = row
+        self.metrics = metrics
         self.is_served = row.serves(api_version)
         self.api_key = int(row.key)
         self.api_version = api_version if self.is_served else 0
@@ -98,11 +100,17 @@ class Dispatcher:
             response = route.row.handle(request, context)
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
-            return None if response is None else route.encode(response, context.correlation_id)
+            return self._answer(route, context, response)
         except CloseConnection:
             raise
         except Exception as error:
             return self._answer_failure(route, request, context, error)
+
+    def _answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None:
+        """The encoded response, and the request counted."""
+        parts = None if response is None else route.encode(response, context.correlation_id)
+        route.metrics.answered(response, self._broker.clock.now_ms() - context.received_ms)
+        return parts
 
     def _park(
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
@@ -111,8 +119,7 @@ class Dispatcher:
 
         def finish(pending: PendingResponse) -> list[Part] | None:
             try:
-                response = pending.result()
-                return None if response is None else route.encode(response, context.correlation_id)
+                return self._answer(route, context, pending.result())
             except CloseConnection:
                 raise
             except Exception as error:
@@ -147,8 +154,9 @@ class Dispatcher:
             )
         if request is not None:
             try:
-                response = row.error_response(request, code, message)
-                return route.encode(response, context.correlation_id)
+                parts = self._answer(route, context, row.error_response(request, code, message))
+                if parts is not None:
+                    return parts
             except Exception as second:
                 log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)
         raise CloseConnection("a request failed and cannot be answered", api=row.key.name, error=code.name)
@@ -159,7 +167,8 @@ class Dispatcher:
             raise CloseConnection("no such API is served", api_key=api_key, api_version=api_version)
         if not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
             raise CloseConnection("this version of the API is not served", api=row.key.name, api_version=api_version)
-        route = Route(row, api_version)
+        counted_version = api_version if row.serves(api_version) else 0
+        route = Route(row, api_version, self._broker.metrics.of(api_key, counted_version))
         if route.is_served:
             self._routes[(api_key, api_version)] = route
         return route
