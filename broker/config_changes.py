@@ -6,7 +6,8 @@
     C   Broker settings: a read-only one, a per-broker one for the whole cluster, TLS settings without a listener's
         prefix and any value that does not do are refused with INVALID_REQUEST (Kafka's code for these; KAFKA-13609).
     D   Names that are no broker settings may be stored: plug-ins have their own.
-    E   Not in Odradek yet: new listeners, and passwords, which would have to be stored encrypted.
+    E   Not in Odradek yet: new listeners (INVALID_REQUEST), and passwords, which would have to be stored encrypted
+        (INVALID_CONFIG, as Kafka without password.encoder.secret).
 
 Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 """
@@ -119,6 +120,10 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
             config.check_dynamic(after, per_broker=per_broker)
         except ConfigError as error:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        for name in changed:
+            setting = broker_setting(name)
+            if setting is not None and setting.is_sensitive:
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a password, which cannot be stored yet")
         return after
 
     return checked
@@ -138,6 +143,4 @@ def _problem(name: str, *, per_broker: bool) -> str | None:
         return "can be changed only for one broker, whose number must be given"
     if name in FIXED_SO_FAR:
         return "cannot be changed while the broker runs yet"
-    if setting.is_sensitive:
-        return "is a password, which cannot be stored yet"
     return None

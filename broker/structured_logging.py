@@ -29,11 +29,18 @@ _METHOD_NAMES = {"warning": "warn", "exception": "error", "critical": "fatal"}
 
 
 def configure_logging(
-    wall_ms: Callable[[], int], *, stream: TextIO | None = None, level: str = "INFO", as_json: bool | None = None
+    wall_ms: Callable[[], int],
+    *,
+    stream: TextIO | None = None,
+    level: str = "INFO",
+    as_json: bool | None = None,
+    is_final: bool = True,
 ) -> Loggers:
     """Sends all of the process's logs to `stream` (stderr unless said), from `level` up; as JSON but on a terminal.
 
-    `wall_ms`: the time in milliseconds since 1970. Returns the loggers, whose levels can be changed.
+    `wall_ms`: the time in milliseconds since 1970. `is_final`: loggers may keep what they find here, which makes calls
+    below the level cheap; a later call of this function would not reach them. Returns the loggers, whose levels can be
+    changed.
     """
     stream = sys.stderr if stream is None else stream
     if as_json is None:
@@ -47,7 +54,7 @@ def configure_logging(
         ],
         wrapper_class=FilteredLogger,
         logger_factory=loggers,
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=is_final,
     )
     _bridge_standard_library()
     return loggers
