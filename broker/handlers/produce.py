@@ -29,7 +29,7 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
     """Appends, and answers now (acks 0 and 1) or when the batches are safe (acks all)."""
-    entries, refused = _entries(request)
+    entries, refused = _entries(request, context)
     if request.transactional_id is None and any(map(has_transactional_batch, entries.values())):
         if request.acks == 0:
             raise CloseConnection("a transactional batch came without a transactional id", acks=0)
@@ -55,15 +55,20 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
     return produce_response(outcome, version)
 
 
-def _entries(request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
+def _entries(request: ProduceRequest, context: RequestContext) -> tuple[dict[TopicPartition, bytes], AppendResults]:
     """The batches by partition, and what is refused unseen: null instead of records, and a partition named twice."""
+    is_known = context.broker.metadata.contains
     entries: dict[TopicPartition, bytes] = {}
     refused: AppendResults = {}
     for topic in request.topic_data:
         for data in topic.partition_data:
             key = TopicPartition(topic.name, data.index)
             if data.records is None:
-                refused[key] = PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="there are no records")
+                refused[key] = (
+                    PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="there are no records")
+                    if is_known(key)
+                    else PartitionAppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                )
             elif key in entries or key in refused:
                 refused[key] = PartitionAppendResult(
                     ErrorCode.INVALID_REQUEST, error_message="the partition is named twice"

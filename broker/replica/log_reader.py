@@ -56,8 +56,11 @@ def failed_partition(partition: int, error: ErrorCode, version: int) -> Partitio
     """
     if error == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    aborted: list[FetchResponse.AbortedTransaction] | None = None
+    if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        aborted = []  # as Kafka, which answers these before it reads
     return PartitionData(
-        partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=b""
     )
 
 

@@ -1,0 +1,134 @@
+"""Raw bytes on a fresh connection: what Apache Kafka 3.9.1 (KRaft) did with them, and what we do.
+
+Texts, addresses and ids are not compared. Everything else that differs is listed here with its reason.
+"""
+
+import asyncio
+import contextlib
+import json
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.controller.state import NewTopic
+from broker.testing import in_process_broker
+from protocol.api_keys import ApiKey
+from protocol.compiler import decode
+from protocol.headers import response_header_version
+from protocol.messages.registry import response_class
+from protocol.schema import Message
+
+VECTORS = [
+    json.loads(line) for line in (Path(__file__).parents[1] / "vectors" / "connections.jsonl").read_text().splitlines()
+]
+NOT_COMPARED = {
+    "api_keys",  # the table of our release, tested below
+    "supported_features",  # KRaft's metadata.version and others; ours has none, as a 3.0 broker
+    "finalized_features",
+    "finalized_features_epoch",
+    "error_message",
+    "auth_bytes",
+    "node_id",
+    "controller_id",
+    "host",
+    "port",
+}
+COORDINATORS = "the next release coordinates groups and transactions; until then their APIs are not served"
+OTHERWISE = {
+    "api_versions_v4": ("answered", "our highest version is 3, as Kafka 3.0's: the refusal names it (KIP-511)"),
+    "produce_null_records_known_topic": ("answered", "INVALID_RECORD instead of silence until the client gives up"),
+    "produce_acks_0_null_records_known_topic": ("closed", "the connection ends instead of silence"),
+    "create_topics_v1_same_name_twice": ("answered", "once for each time it was asked, as in ZooKeeper mode"),
+    "heartbeat_v0_unknown_group": ("closed", COORDINATORS),
+    "sync_group_v0_unknown_group": ("closed", COORDINATORS),
+    "leave_group_v0_unknown_group": ("closed", COORDINATORS),
+    "join_group_v0_empty_group_id": ("closed", COORDINATORS),
+    "join_group_v0_session_timeout_1": ("closed", COORDINATORS),
+    "join_group_v0_no_protocols": ("closed", COORDINATORS),
+    "join_group_v0_unknown_member": ("closed", COORDINATORS),
+    "offset_fetch_v1_unknown_group": ("closed", COORDINATORS),
+    "offset_commit_v2_unknown_group_simple_consumer": ("closed", COORDINATORS),
+    "offset_commit_v2_unknown_group_generation_1": ("closed", COORDINATORS),
+    "delete_groups_v0_unknown": ("closed", COORDINATORS),
+    "describe_groups_v0_unknown": ("closed", COORDINATORS),
+    "end_txn_v0_unknown": ("closed", COORDINATORS),
+    "add_partitions_to_txn_v0_unknown": ("closed", COORDINATORS),
+}
+API_VERSIONS_V0 = bytes.fromhex("0000000b0012000000000007000163")
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, frame: bytes) -> tuple[str, bytes]:
+        """`answered` with the answer (its length included), or `closed`."""
+        self._writer.write(frame)
+        try:
+            async with asyncio.timeout(20):
+                length = await self._reader.readexactly(4)
+                return "answered", length + await self._reader.readexactly(int.from_bytes(length, "big"))
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return "closed", b""
+
+
+@contextlib.asynccontextmanager
+async def connected(bootstrap: str) -> AsyncIterator[Peer]:
+    host, port = bootstrap.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield Peer(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def read_answer(frame: bytes, answer: bytes, newest_api_versions: int) -> Message:
+    api_key, api_version = struct.unpack_from(">hh", frame, 4)
+    if api_key == ApiKey.API_VERSIONS and not 0 <= api_version <= newest_api_versions:
+        api_version = 0
+    position = 8 + response_header_version(api_key, api_version)
+    return decode(response_class(api_key), api_version, answer, position)
+
+
+def compared(value: Any) -> Any:
+    if isinstance(value, Message):
+        return {name: compared(getattr(value, name)) for name in value.__slots__ if name not in NOT_COMPARED}
+    if isinstance(value, list):
+        return [compared(element) for element in value]
+    return value
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["name"]))
+async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, str]) -> None:
+    frame = bytes.fromhex(vector["send"])
+    async with in_process_broker() as broker:
+        await broker.controller.create_topics([NewTopic("known", 1, 1)], timeout_ms=10_000)
+        async with connected(broker.bootstrap) as peer:
+            outcome, answer = await peer.ask(frame)
+            if outcome == "answered":
+                assert (await peer.ask(API_VERSIONS_V0))[0] == "answered"
+    if vector["name"] in OTHERWISE:
+        assert outcome == OTHERWISE[vector["name"]][0]
+        return
+    assert outcome == vector["outcome"]
+    if outcome == "answered":
+        ours = compared(read_answer(frame, answer, newest_api_versions=3))
+        assert ours == compared(read_answer(frame, bytes.fromhex(vector["receive"]), newest_api_versions=4))
+
+
+def test_every_listed_difference_is_one_of_the_vectors() -> None:
+    assert OTHERWISE.keys() <= {vector["name"] for vector in VECTORS}
+
+
+async def test_the_refusal_of_an_api_versions_version_names_our_range() -> None:
+    frame = bytes.fromhex(next(vector["send"] for vector in VECTORS if vector["name"] == "api_versions_v4"))
+    async with in_process_broker() as broker:
+        async with connected(broker.bootstrap) as peer:
+            _, answer = await peer.ask(frame)
+    assert answer.hex() == "00000010" + frame[8:12].hex() + "002300000001001200000003"
