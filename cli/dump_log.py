@@ -1,0 +1,77 @@
+"""`odradek dump-log`: prints segments, indexes, snapshots and checkpoints of a log directory, without a broker."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from storage.dump import NO_LIMIT, DumpOptions, dump_files
+from storage.files import OsFiles
+
+NAME = "dump-log"
+_EPILOG = """\
+files by their names: .log segments; .index and .timeindex (held against the segment beside them); .txnindex;
+.snapshot (producers); leader-epoch-checkpoint and the other checkpoints.
+
+examples:
+  odradek dump-log --print-data-log data/orders-0/00000000000000000000.log
+  odradek dump-log --index-sanity-check data/orders-0/*.index data/orders-0/*.timeindex
+
+The output is that of Kafka's DumpLogSegments. Exit status 1: something is wrong with a file; 2: wrong arguments.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="*", metavar="FILE", help="files to print")
+    parser.add_argument("--files", metavar="FILE,FILE...", help="files to print, as Kafka's tool takes them")
+    parser.add_argument("--deep-iteration", action="store_true", help="print every record, not only the batches")
+    parser.add_argument("--print-data-log", action="store_true", help="print keys and values too (deep)")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="of a record, print key and value alone")
+    parser.add_argument(
+        "--max-bytes", type=int, default=NO_LIMIT, metavar="N", help="read at most N bytes of each segment"
+    )
+    parser.add_argument(
+        "--index-sanity-check", action="store_true", help="say of an index only whether a broker would use it as it is"
+    )
+    parser.add_argument("--verify-index-only", action="store_true", help="check indexes without printing their entries")
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Adds `dump-log` to the command's sub-commands; its `run(arguments)` returns the exit status."""
+    parser = subparsers.add_parser(
+        NAME,
+        help="print the files of a log directory",
+        description="Prints the files of a log directory, without a broker.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    paths = [*arguments.file, *(path.strip() for path in (arguments.files or "").split(",") if path.strip())]
+    if not paths:
+        print("odradek dump-log: name at least one file", file=sys.stderr)
+        return 2
+    options = DumpOptions(
+        deep_iteration=arguments.deep_iteration,
+        print_data_log=arguments.print_data_log,
+        index_sanity_check=arguments.index_sanity_check,
+        verify_index_only=arguments.verify_index_only,
+        skip_record_metadata=arguments.skip_record_metadata,
+        max_bytes=arguments.max_bytes,
+    )
+    try:
+        return 0 if dump_files(OsFiles(), paths, options, sys.stdout, sys.stderr) else 1
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        sys.stderr.close()
+        return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command on its own; `argv` without the program's name."""
+    parser = argparse.ArgumentParser(prog=f"odradek {NAME}", epilog=_EPILOG)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
