@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import structlog
 
 from broker.controller import znodes
 from broker.controller.kafka_uuid import random_uuid, uuid_text
+from broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
 from broker.controller.metadata_store import Create, EntryExists, MetadataStore, Operation, Set, StoreUnavailable
 from broker.controller.start_up import StartUp
 from broker.controller.state import (
@@ -41,53 +41,14 @@ from broker.controller.state import (
     topic_creation_operations,
     topic_removal_operations,
 )
-from broker.metadata_cache import BrokerInfo, MetadataCache, PartitionState, TopicMetadata
+from broker.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage.log_config import LogConfig
 from timer.clock import Clock
 
 T = TypeVar("T")
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
 
-PARTITIONS_PER_SLICE = 16
-"""How many partitions are made or removed before others get their turn on the loop."""
-
 log = structlog.get_logger("controller")
-
-
-class PartitionHooks(Protocol):
-    """What the controller tells the replica manager. Synchronous; raise ProtocolError or OSError."""
-
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: uuid.UUID,
-        leader_epoch: int,
-        replicas: Sequence[int],
-        isr: Sequence[int],
-        log_config: LogConfig,
-    ) -> object:
-        """This broker leads the partition from now on; its log is opened or made."""
-
-    def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> object:
-        """This broker holds the partition no more; with `delete` its log goes. No error if there is none."""
-
-    def update_log_config(self, topic: str, config: LogConfig) -> object:
-        """The topic's logs go by these settings from now on."""
-
-
-class Settings(Protocol):
-    """The part of BrokerConfig that the controller reads."""
-
-    def __getitem__(self, name: str) -> Any:
-        """A broker setting's typed value."""
-
-    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's settings over the broker's. Raises ConfigError for names and values that are none."""
-
-    def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
-        """Replaces the two layers of dynamic settings. Does not fail."""
 
 
 class Spawn(Protocol):
@@ -115,8 +76,7 @@ class Controller:
     ) -> None:
         self.store = store
         self._cache = cache
-        self._partitions = partitions
-        self._config = config
+        self._local = LocalPartitions(partitions, config, cache)
         self._clock = clock
         self._random = source
         self._spawn = spawn
@@ -153,7 +113,7 @@ class Controller:
         for name in await StartUp(self.store, self._cache, self._clock).load():
             self._deleting[name] = self._cache.topic(name)
             self._cache.remove_topic(name)
-        self._apply_broker_config()
+        self._local.apply_broker_config()
 
     async def start(self, broker: BrokerInfo) -> None:
         """Registers this broker, becomes the controller, opens every partition that it leads, and ends what a crash
@@ -165,7 +125,7 @@ class Controller:
         for name in sorted(self._deleting):
             await self._remove_topic(name)
         for name in self._cache.topic_names():
-            await self._open_topic(name)
+            await self._local.open_topic(name)
 
     async def register(self, broker: BrokerInfo) -> None:
         """Says where this broker is to be reached; again when its addresses have changed."""
@@ -187,9 +147,13 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
     ) -> list[PlannedTopic | ProtocolError]:
-        """Per topic, in order: what was (or would be) created, or why not. TOPIC_ALREADY_EXISTS ... as
-        `state.Planner.topic` says.
+        """Per topic, in order: what was (or would be) created, or why not: the codes of `state.Planner.topic`,
+        REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
         """
+        if timeout_ms <= 0 and not validate_only:
+            planned = self._plan_topics(topics)
+            self._spawn(self._create_topics(topics, False), "creation of topics")
+            return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
         return await self._within(timeout_ms, self._create_topics(topics, validate_only), validate_only, len(topics))
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
@@ -200,6 +164,10 @@ class Controller:
         self, wishes: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
     ) -> list[ProtocolError | None]:
         """Per topic, in order: None, or why its partitions stay as they are."""
+        if timeout_ms <= 0 and not validate_only:
+            planned = [self._plan_partitions(wish) for wish in wishes]
+            self._spawn(self._create_partitions(wishes, False), "creation of partitions")
+            return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
         return await self._within(
             timeout_ms, self._create_partitions(wishes, validate_only), validate_only, len(wishes)
         )
@@ -221,7 +189,7 @@ class Controller:
                 return
             await self._store_config(znodes.topic_config_path(topic), after)
             self._cache.put_topic_config(topic, after)
-            self._partitions.update_log_config(topic, self._config.log_config(after))
+            self._local.apply_topic_config(topic)
             log.info("topic settings changed", topic=topic, config=after)
 
     async def alter_broker_config(
@@ -239,31 +207,44 @@ class Controller:
                 return
             await self._store_config(znodes.broker_config_path(broker_id), after)
             self._cache.put_broker_config(broker_id, after)
-            self._apply_broker_config()
+            self._local.apply_broker_config()
             for topic in self._cache.topic_names():
-                self._partitions.update_log_config(topic, self._log_config(topic, self._cache.topic_config(topic)))
+                self._local.apply_topic_config(topic)
             log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
 
     # How each change goes
+
+    def _plan_topics(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
+        results: list[PlannedTopic | ProtocolError] = []
+        names: set[str] = set()
+        for topic in topics:
+            try:
+                results.append(self._planner.topic(topic, names))
+                names.add(topic.name)
+            except ProtocolError as error:
+                results.append(error)
+        return results
+
+    def _plan_partitions(self, wish: NewPartitions) -> dict[int, tuple[int, ...]] | ProtocolError:
+        try:
+            return self._planner.partitions(wish)
+        except ProtocolError as error:
+            return error
 
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[PlannedTopic | ProtocolError]:
         async with self._changing:
-            results: list[PlannedTopic | ProtocolError] = []
-            planned: dict[str, PlannedTopic] = {}
-            for topic in topics:
-                try:
-                    plan = self._planner.topic(topic, planned)
-                except ProtocolError as error:
-                    results.append(error)
-                    continue
-                planned[plan.name] = plan
-                results.append(plan)
-            if planned and not validate_only:
-                failures = await self._carry_out_creation(list(planned.values()))
-                results = [failures.get(topic.name, result) for topic, result in zip(topics, results, strict=True)]
-            return results
+            results = self._plan_topics(topics)
+            plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
+            if not plans or validate_only:
+                return results
+            failures = await self._carry_out_creation(plans)
+            # A topic named twice has one plan: the second wish keeps its own refusal.
+            return [
+                failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
+                for topic, result in zip(topics, results, strict=True)
+            ]
 
     async def _carry_out_creation(self, plans: list[PlannedTopic]) -> dict[str, ProtocolError]:
         created = [(plan, self._first_metadata(plan)) for plan in plans]
@@ -273,12 +254,10 @@ class Controller:
         try:
             await self.store.multi(operations)
         except StoreUnavailable as error:
-            return {plan.name: _storage_error(error) for plan in plans}
+            return {plan.name: storage_error(error) for plan in plans}
         failures: dict[str, ProtocolError] = {}
         for plan, metadata in created:
-            failed = await self._open_partitions(
-                plan.name, metadata.topic_id, metadata.partitions.values(), plan.config
-            )
+            failed = await self._local.open(plan.name, metadata.topic_id, metadata.partitions.values(), plan.config)
             if failed:
                 failures[plan.name] = next(iter(failed.values()))
                 await self._take_back(metadata, plan.config, failed)
@@ -293,8 +272,7 @@ class Controller:
 
     async def _take_back(self, topic: TopicMetadata, config: Mapping[str, str], failed: Collection[int]) -> None:
         """Case (C). Only logs that were made are removed: what was in the way is not ours."""
-        for partition in topic.partitions:
-            self._stop_partition(TopicPartition(topic.name, partition), delete=partition not in failed)
+        await self._local.remove(topic.name, topic.partitions, kept=failed)
         try:
             await self.store.multi(
                 topic_removal_operations(topic.name, topic.partitions, has_config=True, is_marked=False)
@@ -310,7 +288,7 @@ class Controller:
             try:
                 await self.store.multi([Create(znodes.deletion_path(name)) for name in marked])
             except StoreUnavailable as error:
-                return [_storage_error(error) for _ in names]
+                return [storage_error(error) for _ in names]
             for name in marked:
                 self._deleting[name] = self._cache.topic(name)
                 self._cache.remove_topic(name)
@@ -326,10 +304,7 @@ class Controller:
         topic = self._deleting[name]
         has_config = await self.store.exists(znodes.topic_config_path(name)) is not None
         partitions = {} if topic is None else topic.partitions
-        for index, partition in enumerate(partitions):
-            self._stop_partition(TopicPartition(name, partition), delete=True)
-            if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
-                await asyncio.sleep(0)
+        await self._local.remove(name, partitions)
         try:
             await self.store.multi(topic_removal_operations(name, partitions, has_config=has_config, is_marked=True))
         except StoreUnavailable as error:
@@ -344,16 +319,14 @@ class Controller:
         async with self._changing:
             results: list[ProtocolError | None] = []
             for wish in wishes:
-                try:
-                    replicas = self._planner.partitions(wish)
-                    if not validate_only:
-                        await self._add_partitions(wish.topic, replicas)
-                    results.append(None)
-                except ProtocolError as error:
-                    results.append(error)
+                planned = self._plan_partitions(wish)
+                if isinstance(planned, ProtocolError):
+                    results.append(planned)
+                else:
+                    results.append(None if validate_only else await self._add_partitions(wish.topic, planned))
             return results
 
-    async def _add_partitions(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> None:
+    async def _add_partitions(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> ProtocolError | None:
         topic = self._cache.topic(name)
         assert topic is not None, "the planner has seen it"
         live, epoch = self._cache.brokers.keys(), self._cache.controller_epoch
@@ -361,67 +334,14 @@ class Controller:
         try:
             await self.store.multi(partition_addition_operations(topic, added))
         except StoreUnavailable as error:
-            raise _storage_error(error) from error
+            return storage_error(error)
         config = self._cache.topic_config(name)
-        failures = await self._open_partitions(name, topic.topic_id, added.values(), config)
+        failures = await self._local.open(name, topic.topic_id, added.values(), config)
         self._cache.put_topic(topic._replace(partitions={**topic.partitions, **added}), config)
         log.info("partitions added", topic=name, partitions=len(topic.partitions) + len(added))
-        for failure in failures.values():
-            raise failure
+        return next(iter(failures.values()), None)
 
     # Partitions and settings
-
-    async def _open_topic(self, name: str) -> None:
-        topic = self._cache.topic(name)
-        assert topic is not None
-        states = [state for state in topic.partitions.values() if state.leader == self._cache.broker_id]
-        if len(states) < len(topic.partitions):
-            log.warning(
-                "partitions without a live leader",
-                topic=name,
-                partitions=sorted(topic.partitions.keys() - {s.partition for s in states}),
-            )
-        await self._open_partitions(name, topic.topic_id, states, self._cache.topic_config(name))
-
-    async def _open_partitions(
-        self, name: str, topic_id: uuid.UUID, states: Iterable[PartitionState], config: Mapping[str, str]
-    ) -> dict[int, ProtocolError]:
-        """Opens those that this broker leads, and returns the failures by partition."""
-        failures: dict[int, ProtocolError] = {}
-        log_config = self._log_config(name, config)
-        for index, state in enumerate(states):
-            if state.leader != self._cache.broker_id:
-                continue
-            topic_partition = TopicPartition(name, state.partition)
-            try:
-                self._partitions.become_leader(
-                    topic_partition, topic_id, state.leader_epoch, state.replicas, state.isr, log_config
-                )
-            except (ProtocolError, OSError) as error:
-                text = uuid_text(topic_id)
-                log.error("partition not opened", partition=str(topic_partition), topic_id=text, reason=str(error))
-                failures[state.partition] = error if isinstance(error, ProtocolError) else _storage_error(error)
-            if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
-                await asyncio.sleep(0)
-        return failures
-
-    def _log_config(self, topic: str, config: Mapping[str, str]) -> LogConfig:
-        """A stored setting that cannot be used (another release's, say) is named in the log: its topic must come up."""
-        try:
-            return self._config.log_config(config)
-        except ValueError as error:
-            log.error("stored topic settings cannot be used", topic=topic, config=dict(config), reason=str(error))
-            return self._config.log_config({})
-
-    def _apply_broker_config(self) -> None:
-        cache = self._cache
-        self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
-
-    def _stop_partition(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        try:
-            self._partitions.stop_replica(topic_partition, delete=delete)
-        except (ProtocolError, OSError) as error:
-            log.error("partition could not be removed", partition=str(topic_partition), reason=str(error))
 
     async def _store_config(self, path: str, config: Mapping[str, str]) -> None:
         data = znodes.encode_config(config)
@@ -429,21 +349,17 @@ class Controller:
             exists = await self.store.exists(path) is not None
             await self.store.multi([Set(path, data) if exists else Create(path, data)])
         except StoreUnavailable as error:
-            raise _storage_error(error) from error
+            raise storage_error(error) from error
 
     async def _within(
         self, timeout_ms: int, change: Coroutine[Any, Any, list[Any]], validate_only: bool, count: int
     ) -> list[Any]:
         """Case (B)."""
         task = self._spawn(change, "change of metadata")
-        if not validate_only and timeout_ms > 0:
-            await asyncio.wait([task], timeout=timeout_ms / 1000)
-        elif validate_only:
-            await asyncio.wait([task])
-        if task.done():
-            return task.result()
-        return [ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "The change was begun and goes on") for _ in range(count)]
+        if timeout_ms > 0 or validate_only:
+            await asyncio.wait([task], timeout=None if validate_only else timeout_ms / 1000)
+        return task.result() if task.done() else [_begun() for _ in range(count)]
 
 
-def _storage_error(error: Exception) -> ProtocolError:
-    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+def _begun() -> ProtocolError:
+    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "The change was begun and goes on")

@@ -132,9 +132,20 @@ async def test_validate_only_changes_nothing(room: ControllerRoom) -> None:
 
 
 async def test_a_time_out_of_zero_begins_the_change_and_does_not_wait(room: ControllerRoom) -> None:
-    assert await create(room, NewTopic("t"), timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT]
+    await create(room, NewTopic("taken"))
+    results = await create(room, NewTopic("taken"), NewTopic("t"), NewTopic("a/b"), timeout_ms=0)
+    assert results == [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
     await asyncio.gather(*room.tasks)
     assert room.cache.topic("t") is not None
+    wishes = [NewPartitions("t", 2), NewPartitions("t", 1)]
+    more = await room.controller.create_partitions(wishes, timeout_ms=0)
+    assert [codes(result) for result in more] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS]
+    await asyncio.gather(*room.tasks)
+    assert list(room.partitions.led) == [TopicPartition("taken", 0), TopicPartition("t", 0), TopicPartition("t", 1)]
     (deleted,) = await room.controller.delete_topics(["t"], timeout_ms=-1)
     assert codes(deleted) == ErrorCode.REQUEST_TIMED_OUT
     await asyncio.gather(*room.tasks)

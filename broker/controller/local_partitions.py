@@ -1,0 +1,132 @@
+"""What becomes of the controller's changes on this broker: partitions are led, given up, and go by their settings.
+
+A failure of one partition is named in the log and told to the caller; it keeps no other from being served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from broker.controller.kafka_uuid import uuid_text
+from broker.metadata_cache import MetadataCache, PartitionState
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from storage.log_config import LogConfig
+
+PARTITIONS_PER_SLICE = 16
+"""How many partitions are made or removed before others get their turn on the loop."""
+
+log = structlog.get_logger("controller")
+
+
+class PartitionHooks(Protocol):
+    """What the controller tells the replica manager. Synchronous; raise ProtocolError or OSError."""
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        leader_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        log_config: LogConfig,
+    ) -> object:
+        """This broker leads the partition from now on; its log is opened or made."""
+
+    def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> object:
+        """This broker holds the partition no more; with `delete` its log goes. No error if there is none."""
+
+    def update_log_config(self, topic: str, config: LogConfig) -> object:
+        """The topic's logs go by these settings from now on."""
+
+
+class Settings(Protocol):
+    """The part of BrokerConfig that the controller reads."""
+
+    def __getitem__(self, name: str) -> Any:
+        """A broker setting's typed value."""
+
+    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
+        """A topic's settings over the broker's. Raises ConfigError for names and values that are none."""
+
+    def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
+        """Replaces the two layers of dynamic settings. Does not fail."""
+
+
+class LocalPartitions:
+    """The partitions of the broker that `cache` belongs to."""
+
+    def __init__(self, hooks: PartitionHooks, config: Settings, cache: MetadataCache) -> None:
+        self._hooks = hooks
+        self._config = config
+        self._cache = cache
+
+    async def open_topic(self, name: str) -> None:
+        """At the start: leads what the stored state says. Partitions that nobody here can lead are named in the log."""
+        topic = self._cache.topic(name)
+        assert topic is not None
+        states = topic.partitions.values()
+        leaderless = [state.partition for state in states if state.leader != self._cache.broker_id]
+        if leaderless:
+            log.warning("partitions without a live leader", topic=name, partitions=leaderless)
+        await self.open(name, topic.topic_id, states, self._cache.topic_config(name))
+
+    async def open(
+        self, name: str, topic_id: uuid.UUID, states: Iterable[PartitionState], config: Mapping[str, str]
+    ) -> dict[int, ProtocolError]:
+        """Opens those that this broker leads, and returns the failures by partition."""
+        failures: dict[int, ProtocolError] = {}
+        log_config = self._log_config(name, config)
+        for index, state in enumerate(states):
+            if state.leader != self._cache.broker_id:
+                continue
+            partition = TopicPartition(name, state.partition)
+            try:
+                self._hooks.become_leader(
+                    partition, topic_id, state.leader_epoch, state.replicas, state.isr, log_config
+                )
+            except (ProtocolError, OSError) as error:
+                text = uuid_text(topic_id)
+                log.error("partition not opened", partition=str(partition), topic_id=text, reason=str(error))
+                failures[state.partition] = error if isinstance(error, ProtocolError) else storage_error(error)
+            if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+        return failures
+
+    async def remove(self, name: str, partitions: Iterable[int], *, kept: Collection[int] = ()) -> None:
+        """Gives up partitions and removes their logs, except those of `kept`."""
+        for index, number in enumerate(partitions):
+            partition = TopicPartition(name, number)
+            try:
+                self._hooks.stop_replica(partition, delete=number not in kept)
+            except (ProtocolError, OSError) as error:
+                log.error("partition not removed", partition=str(partition), reason=str(error))
+            if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+
+    def apply_broker_config(self) -> None:
+        """The broker goes by its dynamic settings in the cache."""
+        cache = self._cache
+        self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
+
+    def apply_topic_config(self, name: str) -> None:
+        """The topic's logs go by its settings in the cache, over the broker's."""
+        self._hooks.update_log_config(name, self._log_config(name, self._cache.topic_config(name)))
+
+    def _log_config(self, topic: str, config: Mapping[str, str]) -> LogConfig:
+        """A stored setting that cannot be used (another release's, say) is named in the log: its topic must come up."""
+        try:
+            return self._config.log_config(config)
+        except ValueError as error:
+            log.error("stored topic settings cannot be used", topic=topic, config=dict(config), reason=str(error))
+            return self._config.log_config({})
+
+
+def storage_error(error: Exception) -> ProtocolError:
+    """What a client hears of a disk that does not take or give what it should."""
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
