@@ -1,7 +1,8 @@
-"""Compiles the hot modules with mypyc where a C compiler and Python's headers are found, and does without where they are not.
+"""Compiles the hot modules with mypyc where a C compiler and Python's headers are found, and does without elsewhere.
 
-Every module in COMPILED is typed pure Python that runs as it stands; compiled, it is loaded from the .so beside it. It is
-all or nothing: when one of them does not compile, none stays behind. `python -m broker.build_info` tells what happened.
+Every module in COMPILED is typed pure Python that runs as it stands; compiled, it is loaded from the .so beside it. It
+is all or nothing: when one of them does not compile, none stays behind. `python -m broker.build_info` says which.
+
 An editable install builds in place. To build again after a change:
 
     .venv/bin/pip install --no-deps -e .            as set-up does it

@@ -27,7 +27,7 @@ from protocol.batch_header import (
 from protocol.compression import CompressionFailed, TooLarge, compress, decompress
 from protocol.control_records import ControlType, control_key, end_transaction_value
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.record import MalformedRecord, Record, read_all, record_bytes
+from protocol.record import MalformedRecord, Record, read_all, record_bytes, wrap_int64
 
 # What one batch may inflate to.
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
@@ -39,8 +39,8 @@ def read_records(
     """All records of the batch at `position`, whose header this is.
 
     Of a control batch too: `read_control_type(record.key)` tells what it says. Does not look at the checksum.
-    Raises ProtocolError: CORRUPT_MESSAGE for a batch that is not all there, INVALID_RECORD for records that disagree with
-    their lengths, counts or codec, MESSAGE_TOO_LARGE when the batch inflates beyond `max_decompressed_bytes`.
+    Raises ProtocolError: CORRUPT_MESSAGE for a batch that is not all there, INVALID_RECORD for records that disagree
+    with their lengths, counts or codec, MESSAGE_TOO_LARGE when the batch inflates beyond `max_decompressed_bytes`.
     """
     end = position + header.size_in_bytes
     if end > len(data):
@@ -65,7 +65,7 @@ def read_records(
 
 
 def inflate(body: memoryview, codec: int, max_decompressed_bytes: int) -> bytes:
-    """A batch's records as they were before compression. Raises INVALID_RECORD, or MESSAGE_TOO_LARGE beyond the limit."""
+    """A batch's records as they were before compression. Raises INVALID_RECORD; MESSAGE_TOO_LARGE beyond the limit."""
     if codec == Compression.NONE:
         return bytes(body)
     try:
@@ -108,7 +108,7 @@ def build_batch(
         base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
     body = b"".join(
         [
-            record_bytes(record, record.offset - base_offset, _wrap_int64(record.timestamp - base_timestamp))
+            record_bytes(record, record.offset - base_offset, wrap_int64(record.timestamp - base_timestamp))
             for record in records
         ]
     )
@@ -155,11 +155,6 @@ def build_batch(
         len(records),
     )
     return header.pack() + body
-
-
-def _wrap_int64(value: int) -> int:
-    """Deltas between times that are more than 63 bits apart wrap around, as they do for their readers."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def build_end_transaction_marker(

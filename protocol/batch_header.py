@@ -18,7 +18,8 @@ Layout (big-endian; KIP-98, Kafka's DefaultRecordBatch)::
           57  record_count             int32
           61  records, compressed as one piece when the attributes name a codec
 
-Attributes: bits 0-2 codec, bit 3 timestamp type, bit 4 transactional, bit 5 control, bit 6 delete horizon; the rest is unused and kept.
+Attributes: bits 0-2 codec, bit 3 timestamp type, bit 4 transactional, bit 5 control, bit 6 delete horizon; the rest is
+unused and kept.
 
 Message formats 0 and 1 have other layouts behind the same first 17 bytes. They are recognised and refused by name.
 """

@@ -1,7 +1,9 @@
 """The five codecs of a record batch, as Apache Kafka reads and writes them, with the output capped.
 
-gzip     zlib's; several members in a row are one stream, bytes that begin no member are passed over; a wrong trailer fails.
-snappy   xerial's framing (16 bytes of header, then chunks with an int32 length) or one raw block; not the framing format.
+gzip     zlib's; several members in a row are one stream, bytes that begin no member are passed over; a wrong trailer
+         fails.
+snappy   xerial's framing (16 bytes of header, then chunks with an int32 length) or one raw block; not the framing
+         format.
 lz4      one frame; a skippable frame or a missing end mark fails, and what follows the frame is passed over.
          Blocks must not refer to earlier ones: Kafka's reader decodes each for itself.
 zstd     everything the library reads: several frames, skippable frames, windows to 128 MiB.
@@ -10,6 +12,7 @@ Decompression never holds more than the limit and one chunk: what inflates beyon
 """
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -30,6 +33,7 @@ _XERIAL_CHUNK = 32 * 1024
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _INT32 = struct.Struct(">i")
+_OF_THREAD = threading.local()
 _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 
@@ -63,7 +67,7 @@ def decompress(codec: int, data: memoryview, limit: int) -> bytes:
         ) from error
 
 
-def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
+def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
     """`data` as one stream of the codec; `level` None is the codec's default (Kafka's compression.*.level)."""
     try:
         return _COMPRESSORS[codec](data, level)
@@ -172,13 +176,20 @@ def _require_independent_blocks(data: memoryview, limit: int) -> None:
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     _require_whole_zstd_frames(data)
-    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    reader = _zstd_decompressor().stream_reader(data, read_across_frames=True)
     while chunk := reader.read(CHUNK):
         yield chunk
 
 
+def _zstd_decompressor() -> zstandard.ZstdDecompressor:
+    """This thread's: making one takes a fifth of the time that a batch does. Each stream begins with a clean one."""
+    if not hasattr(_OF_THREAD, "zstd"):
+        _OF_THREAD.zstd = zstandard.ZstdDecompressor()
+    return _OF_THREAD.zstd  # type: ignore[no-any-return]
+
+
 def _require_whole_zstd_frames(data: memoryview) -> None:
-    """The reader ends silently with its input: see by the lengths of the frames' blocks that the last frame is whole (RFC 8878)."""
+    """The reader ends silently with its input: the blocks' lengths tell whether the last frame is whole (RFC 8878)."""
     position, end = 0, len(data)
     while position < end:
         if (
@@ -207,12 +218,12 @@ def _end_of_zstd_frame(data: memoryview, position: int) -> int:
     return position + (4 if frame.has_checksum else 0)
 
 
-def _gzip(data: bytes, level: int | None) -> bytes:
+def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
     return stream.compress(data) + stream.flush()
 
 
-def _snappy(data: bytes, level: int | None) -> bytes:
+def _snappy(data: bytes | memoryview, level: int | None) -> bytes:
     parts = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_CHUNK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK]))
@@ -220,7 +231,7 @@ def _snappy(data: bytes, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _lz4(data: bytes, level: int | None) -> bytes:
+def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
     return lz4.frame.compress(  # type: ignore[no-any-return]
         data,
         compression_level=0 if level is None else level,
@@ -230,12 +241,12 @@ def _lz4(data: bytes, level: int | None) -> bytes:
     )
 
 
-def _zstd(data: bytes, level: int | None) -> bytes:
+def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=True).compress(data)
 
 
-def _none(data: bytes, level: int | None) -> bytes:
-    return data
+def _none(data: bytes | memoryview, level: int | None) -> bytes:
+    return bytes(data)
 
 
 _DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
@@ -244,7 +255,7 @@ _DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
     Compression.LZ4: _lz4_chunks,
     Compression.ZSTD: _zstd_chunks,
 }
-_COMPRESSORS: dict[int, Callable[[bytes, int | None], bytes]] = {
+_COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
     Compression.NONE: _none,
     Compression.GZIP: _gzip,
     Compression.SNAPPY: _snappy,

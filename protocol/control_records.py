@@ -1,7 +1,8 @@
 """Control records: what brokers write among the records of clients, in batches with the control flag.
 
 Key: int16 version, int16 type. Value of a transaction marker: int16 version, int32 coordinator epoch.
-Later versions only add fields at the end. (Kafka's ControlRecordType, EndTransactionMarker; KIP-98, KIP-595, KIP-630, KIP-853.)
+Later versions only add fields at the end. (Kafka's ControlRecordType, EndTransactionMarker; KIP-98, KIP-595, KIP-630,
+KIP-853.)
 """
 
 import struct
@@ -30,7 +31,10 @@ _BY_NUMBER = {int(control_type): control_type for control_type in ControlType}
 
 
 def read_control_type(key: bytes | None) -> ControlType:
-    """The type that a control record's key names. Raises INVALID_RECORD for a key that is null, short or of a negative version."""
+    """The type that a control record's key names.
+
+    Raises INVALID_RECORD for a key that is null, short or of a negative version.
+    """
     if key is None or len(key) < _KEY.size:
         raise ProtocolError(ErrorCode.INVALID_RECORD, f"the key of a control record needs {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)
@@ -40,7 +44,10 @@ def read_control_type(key: bytes | None) -> ControlType:
 
 
 def read_coordinator_epoch(value: bytes | None) -> int:
-    """The coordinator epoch of an ABORT or COMMIT marker. Raises INVALID_RECORD for a short value or a negative version."""
+    """The coordinator epoch of an ABORT or COMMIT marker.
+
+    Raises INVALID_RECORD for a value that is null, short or of a negative version.
+    """
     if value is None or len(value) < _END_TRANSACTION_VALUE.size:
         raise ProtocolError(
             ErrorCode.INVALID_RECORD, f"the value of a transaction marker needs {_END_TRANSACTION_VALUE.size} bytes"

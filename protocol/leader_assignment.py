@@ -1,13 +1,13 @@
 """A checked batch gets its place in the log: base offset, leader epoch and timestamps are the leader's to write.
 
-Base offset and leader epoch lie before the checksum: a batch that needs no more is not read again, let alone copied. With
-LogAppendTime, or where the client's maximum timestamp was wrong, the header's checked part changes and the checksum with
-it. Only a topic with a codec of its own makes the leader build the batch anew.
+Base offset and leader epoch lie before the checksum: a batch that needs no more is not read again, let alone copied.
+With LogAppendTime, or where the client's maximum timestamp was wrong, the header's checked part changes and the
+checksum with it. Only a topic with a codec of its own makes the leader compress the records again.
 """
 
 from crc32c import crc32c
 
-from protocol.batch_contents import build_batch, read_records
+from protocol.batch_contents import read_records
 from protocol.batch_header import (
     BATCH_OVERHEAD,
     CHECKED_PART,
@@ -23,9 +23,9 @@ from protocol.batch_header import (
     BatchHeader,
     Buffer,
     TimestampType,
-    read_batch_header,
 )
-from protocol.errors import ErrorCode, ProtocolError
+from protocol.compression import compress
+from protocol.record import record_bytes, wrap_int64
 
 # A header that is written anew keeps only the attributes that mean something, without the timestamp type.
 _KEPT_ATTRIBUTES = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
@@ -35,8 +35,9 @@ class ValidatedBatch:
     """A batch that is ready for the log.
 
     `header` is the one to be stored. `parts` are the bytes to write, one after the other, `size_in_bytes` in all: the
-    records are a view of the request's bytes wherever they stay as they are. `max_timestamp` goes into the time index with
-    `offset_of_max_timestamp`, the batch's last offset (-1 without timestamps). `log_append_time_ms` is -1 with CreateTime.
+    records are a view of the request's bytes wherever they stay as they are. `max_timestamp` goes into the time index
+    with `offset_of_max_timestamp`, the batch's last offset (-1 without timestamps). `log_append_time_ms` is -1 with
+    CreateTime.
     `source_compression` is the client's codec.
     """
 
@@ -109,48 +110,35 @@ def _checked_part(header: BatchHeader) -> bytes:
     )
 
 
-def build_anew(
-    records: bytes,
+def compress_anew(
+    plain: bytes | memoryview,
     header: BatchHeader,
     offset: int,
     partition_leader_epoch: int,
     timestamp_type: TimestampType,
-    now_ms: int,
+    max_timestamp: int,
     target: int,
     level: int | None,
-    max_batch_bytes: int,
-    max_decompressed_bytes: int,
 ) -> ValidatedBatch:
-    """The batch at the start of `records`, compressed by the codec `target`; its offsets count up from `offset`.
+    """The batch with its records, `plain`, compressed by `target`. `header` is changed to what will be stored."""
+    source = header.attributes & COMPRESSION_MASK
+    body = compress(target, plain, level)
+    header.base_offset = offset
+    header.partition_leader_epoch = partition_leader_epoch
+    header.batch_length = BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
+    header.attributes = header.attributes & TRANSACTIONAL_MASK | target
+    if timestamp_type:
+        header.attributes |= TIMESTAMP_TYPE_MASK
+    header.max_timestamp = max_timestamp
+    header.crc = crc32c(body, crc32c(_checked_part(header)))
+    return ValidatedBatch(header, [header.pack(), body], max_timestamp if timestamp_type else NO_TIMESTAMP, source)
 
-    Raises MESSAGE_TOO_LARGE when it is larger than `max_batch_bytes` afterwards, INVALID_TIMESTAMP for times below -1,
-    which no batch can begin with.
-    """
-    rebuilt = read_records(records, 0, header, max_decompressed_bytes=max_decompressed_bytes)
-    for index, record in enumerate(rebuilt):
-        record.offset = offset + index
-        if record.timestamp < NO_TIMESTAMP:
-            raise ProtocolError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {record.timestamp} cannot be stored where batches are built anew",
-            )
-    batch = build_batch(
-        rebuilt,
-        base_offset=offset,
-        compression=target,
-        compression_level=level,
-        timestamp_type=timestamp_type,
-        log_append_time=now_ms,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        partition_leader_epoch=partition_leader_epoch,
-        is_transactional=header.is_transactional,
+
+def renumber(records: bytes, header: BatchHeader) -> bytes:
+    """The records of an uncompressed batch at the start of `records`, with offset deltas that count up from 0."""
+    return b"".join(
+        [
+            record_bytes(record, index, wrap_int64(record.timestamp - header.base_timestamp))
+            for index, record in enumerate(read_records(records, 0, header))
+        ]
     )
-    if len(batch) > max_batch_bytes:
-        raise ProtocolError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {len(batch)} bytes when compressed as the topic asks, above its limit of {max_batch_bytes}",
-        )
-    log_append_time = now_ms if timestamp_type else NO_TIMESTAMP
-    return ValidatedBatch(read_batch_header(batch), [batch], log_append_time, header.compression)

@@ -16,8 +16,8 @@ class MalformedRecord(ValueError):
 class Record:
     """A record as users know it.
 
-    `offset` absolute; `timestamp` in milliseconds since 1970, -1 for none; `key` and `value` None for null; `headers` as
-    (key, value or None) in their order; `sequence` -1 outside idempotent batches; `attributes` raw.
+    `offset` absolute; `timestamp` in milliseconds since 1970, -1 for none; `key` and `value` None for null; `headers`
+    as (key, value or None) in their order; `sequence` -1 outside idempotent batches; `attributes` raw.
     """
 
     __slots__ = ("attributes", "headers", "key", "offset", "sequence", "timestamp", "value")
@@ -148,9 +148,7 @@ def _read_one(reader: _Reader, base_timestamp: int) -> Record:
     if size < 0 or end > reader.end:
         raise MalformedRecord(f"a record of {size} bytes where {reader.end - start} are left")
     attributes = reader.take(1)[0]
-    timestamp = base_timestamp + reader.varlong()
-    if not -_MAX_INT64 - 1 <= timestamp <= _MAX_INT64:
-        timestamp = (timestamp + _MAX_INT64 + 1) % _TWO_64 - _MAX_INT64 - 1
+    timestamp = wrap_int64(base_timestamp + reader.varlong())
     offset_delta = reader.varint()
     key = reader.nullable_bytes()
     value = reader.nullable_bytes()
@@ -167,6 +165,11 @@ def _read_one(reader: _Reader, base_timestamp: int) -> Record:
     if reader.position != end:
         raise MalformedRecord(f"a record of {size} bytes whose parts take {reader.position - start}")
     return Record(offset_delta, timestamp, key, value, headers, -1, attributes)
+
+
+def wrap_int64(value: int) -> int:
+    """Times that are more than 63 bits apart have deltas that wrap around, for writers as for readers."""
+    return (value + _MAX_INT64 + 1) % _TWO_64 - _MAX_INT64 - 1
 
 
 def varint_bytes(value: int) -> bytes:

@@ -6,20 +6,18 @@ piece, for message format 2, in Kafka's order:
 (A) the request: one whole batch, of format 2, and zstd only from version 7 on
 (B) the batch: base offset 0, size, checksum
 (C) the header: offsets and count agree, no control batch, a sequence with every producer id
-(D) every record: its structure, a key on a compacted topic, a time within the topic's bounds
+(D) every record: its structure (record_walk), a key on a compacted topic, a time within the bounds (record_rules)
 (E) the leader's part (leader_assignment): base offset, leader epoch, LogAppendTime or the true maximum timestamp, and
     the topic's own codec
 
 Where Kafka answers -1 for bytes that only a faulty client sends, INVALID_RECORD is answered: as final, and it says why.
 """
 
-from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from crc32c import crc32c
 
-from protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate, read_records
+from protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate
 from protocol.batch_header import (
     ATTRIBUTES_POSITION,
     BATCH_OVERHEAD,
@@ -29,7 +27,6 @@ from protocol.batch_header import (
     LOG_OVERHEAD,
     MAGIC_POSITION,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_MASK,
     BatchHeader,
     Compression,
     CorruptBatch,
@@ -38,7 +35,8 @@ from protocol.batch_header import (
     read_batch_header,
 )
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.leader_assignment import ValidatedBatch, assign_in_place, build_anew
+from protocol.leader_assignment import ValidatedBatch, assign_in_place, compress_anew, renumber
+from protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules
 from protocol.record_walk import (
     BAD_HEADER_COUNT,
     BAD_HEADER_KEY,
@@ -54,7 +52,6 @@ from protocol.record_walk import (
 
 FIRST_VERSION_WITH_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7
-MAX_INT64 = (1 << 63) - 1
 
 # compression.type of a topic; None keeps what the client chose.
 TARGET_COMPRESSIONS: dict[str, int | None] = {
@@ -84,23 +81,6 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     COORDINATOR = "coordinator"
     RAFT_LEADER = "raft leader"
-
-
-class InvalidRecord(ProtocolError):
-    """Records that a leader refuses: INVALID_RECORD, or INVALID_TIMESTAMP.
-
-    `record_errors` names the records at fault as (index in the batch, message), for the response's list; it is empty
-    when the batch as a whole is at fault.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        record_errors: Sequence[tuple[int, str]] = (),
-        code: ErrorCode = ErrorCode.INVALID_RECORD,
-    ) -> None:
-        super().__init__(code, message)
-        self.record_errors = list(record_errors)
 
 
 def has_transactional_batch(records: bytes) -> bool:
@@ -134,12 +114,12 @@ def validate_for_append(
     """Check the one batch of `records` and give it its place in the log. `records` itself stays as it is.
 
     `offset` is the log's next offset; `now_ms` the wall clock; `api_version` that of the Produce request;
-    `target_compression` the topic's compression.type, or a codec's number. Bytes behind the batch that are no whole batch
-    are left out, as in Kafka.
+    `target_compression` the topic's compression.type, or a codec's number. Bytes behind the batch that are no whole
+    batch are left out, as in Kafka.
 
     Raises ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD and INVALID_TIMESTAMP (InvalidRecord names the records),
-    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and for message formats 0 and 1 UNSUPPORTED_VERSION below Produce 3,
-    INVALID_RECORD from there.
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and for message formats 0 and 1 UNSUPPORTED_VERSION below
+    Produce 3, INVALID_RECORD from there.
     """
     header = _only_batch(records, api_version)
     size = header.batch_length + LOG_OVERHEAD
@@ -153,36 +133,29 @@ def validate_for_append(
 
     codec = header.attributes & COMPRESSION_MASK
     target = codec if target_compression == "producer" else _target_codec(target_compression, header)
+    plain, start, end = records, BATCH_OVERHEAD, size
     if codec:
         plain = inflate(memoryview(records)[BATCH_OVERHEAD:size], codec, max_decompressed_bytes)
-        walk = walk_records(plain, 0, len(plain), header.record_count)
-    else:
-        walk = walk_records(records, BATCH_OVERHEAD, size, header.record_count)
-    outcome, index, least, most, without_key, out_of_sequence = walk
+        start, end = 0, len(plain)
+    outcome, index, least, most, without_key, out_of_sequence = walk_records(plain, start, end, header.record_count)
     if outcome != WHOLE:
         raise _malformed(outcome, index)
-    if codec and codec == target and out_of_sequence:
+    if codec and out_of_sequence:
         raise InvalidRecord("the offset deltas of a compressed batch must count up from 0")
 
-    rules = _RecordRules(compacted, timestamp_type, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
+    rules = RecordRules(compacted, timestamp_type, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
     latest = header.base_timestamp + most
     if rules.may_be_broken(header, header.base_timestamp + least, latest, without_key):
-        latest = rules.check_each(records, header, max_decompressed_bytes)
+        latest = rules.check_each(plain, start, header, latest)
+    max_timestamp = now_ms if timestamp_type else max(latest, NO_TIMESTAMP)
     if codec == target:
-        max_timestamp = now_ms if timestamp_type else max(latest, NO_TIMESTAMP)
         return assign_in_place(records, header, offset, partition_leader_epoch, timestamp_type, max_timestamp)
-    return build_anew(
-        records,
-        header,
-        offset,
-        partition_leader_epoch,
-        timestamp_type,
-        now_ms,
-        target,
-        compression_level,
-        max_batch_bytes,
-        max_decompressed_bytes,
+    body = renumber(records, header) if out_of_sequence else memoryview(plain)[start:end]
+    batch = compress_anew(
+        body, header, offset, partition_leader_epoch, timestamp_type, max_timestamp, target, compression_level
     )
+    _check_size(batch.size_in_bytes, max_batch_bytes)
+    return batch
 
 
 def _target_codec(target_compression: str | int, header: BatchHeader) -> int:
@@ -225,13 +198,17 @@ def _check_epoch(header: BatchHeader, partition_leader_epoch: int, origin: Appen
 
 def _check_bytes(records: bytes, header: BatchHeader, size: int, max_batch_bytes: int) -> None:
     """(B)."""
+    _check_size(size, max_batch_bytes)
+    crc = crc32c(memoryview(records)[ATTRIBUTES_POSITION:size])
+    if crc != header.crc:
+        raise CorruptBatch(f"the batch has checksum {header.crc:#010x}, its bytes have {crc:#010x}")
+
+
+def _check_size(size: int, max_batch_bytes: int) -> None:
     if size > max_batch_bytes:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE, f"the batch of {size} bytes exceeds the topic's limit of {max_batch_bytes}"
         )
-    crc = crc32c(memoryview(records)[ATTRIBUTES_POSITION:size])
-    if crc != header.crc:
-        raise CorruptBatch(f"the batch has checksum {header.crc:#010x}, its bytes have {crc:#010x}")
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -249,52 +226,3 @@ def _malformed(outcome: int, index: int) -> InvalidRecord:
     if outcome == BYTES_LEFT_IN_BATCH:
         return InvalidRecord(f"bytes are left behind the batch's {index} records")
     return InvalidRecord(f"record {index} is malformed: {_COMPLAINTS[outcome]}")
-
-
-class _RecordRules(NamedTuple):
-    """(D), as far as the topic decides it."""
-
-    compacted: bool
-    timestamp_type: TimestampType
-    now_ms: int
-    before_max_ms: int
-    after_max_ms: int
-
-    def may_be_broken(self, header: BatchHeader, earliest: int, latest: int, without_key: int) -> bool:
-        """Whether some record may break a rule, judged by what the walk has seen of all: then each must be looked at."""
-        if (without_key and self.compacted) or header.attributes & TIMESTAMP_TYPE_MASK or latest > MAX_INT64:
-            return True
-        if self.timestamp_type:
-            return False
-        return self.now_ms - earliest > self.before_max_ms or latest - self.now_ms > self.after_max_ms
-
-    def check_each(self, records: bytes, header: BatchHeader, max_decompressed_bytes: int) -> int:
-        """The largest timestamp; raises InvalidRecord that names all records at fault."""
-        errors: list[tuple[int, str]] = []
-        code = ErrorCode.INVALID_RECORD
-        latest = NO_TIMESTAMP
-        has_append_time = bool(header.attributes & TIMESTAMP_TYPE_MASK)
-        for index, record in enumerate(read_records(records, 0, header, max_decompressed_bytes=max_decompressed_bytes)):
-            latest = max(latest, record.timestamp)
-            if self.compacted and record.key is None:
-                errors.append((index, "a compacted topic takes no record without a key"))
-            elif not self.timestamp_type and record.timestamp != NO_TIMESTAMP:
-                if self._is_out_of_range(record.timestamp):
-                    code = ErrorCode.INVALID_TIMESTAMP
-                    errors.append((index, self._range_complaint(record.timestamp)))
-            elif has_append_time:
-                code = ErrorCode.INVALID_TIMESTAMP
-                errors.append((index, "a producer may not set the timestamp type LogAppendTime"))
-        if errors:
-            reason = "their timestamps" if code is ErrorCode.INVALID_TIMESTAMP else "want of a key"
-            raise InvalidRecord(
-                f"{len(errors)} of {header.record_count} records are refused for {reason}", errors, code
-            )
-        return latest
-
-    def _is_out_of_range(self, timestamp: int) -> bool:
-        return self.now_ms - timestamp > self.before_max_ms or timestamp - self.now_ms > self.after_max_ms
-
-    def _range_complaint(self, timestamp: int) -> str:
-        earliest, latest = self.now_ms - self.before_max_ms, self.now_ms + self.after_max_ms
-        return f"timestamp {timestamp} is not between {earliest} and {latest}"

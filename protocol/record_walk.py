@@ -191,6 +191,44 @@ def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int,
     return int(outcome), int(index), int(least), int(most), int(without_key), int(out_of_sequence)
 
 
+def find_refused(
+    data: bytes, start: int, count: int, needs_key: bool, least: int, most: int, exempt: int, limit: int
+) -> list[tuple[int, bool, int]]:
+    """The records that break a topic's rules, of records that the walk has found WHOLE: the first `limit` of them.
+
+    Each as (index, whether it wants a key, timestamp delta). A record is refused that has no key where it `needs_key`,
+    or whose timestamp delta is neither within `least` and `most` nor `exempt`; with `least` above `most`, all are.
+    These must fit 64 bits.
+    """
+    return _find_refused(data, start, count, needs_key, least, most, exempt, limit)
+
+
+def _find_refused(
+    data: bytes, start: i64, count: i64, needs_key: bool, least: i64, most: i64, exempt: i64, limit: i64
+) -> list[tuple[int, bool, int]]:
+    refused: list[tuple[int, bool, int]] = []
+    end: i64 = len(data)
+    position: i64 = start
+    index: i64 = 0
+    found: i64 = 0
+    while index < count and found < limit:
+        packed: i64 = _varint(data, position, end)
+        position += packed & 7
+        record_end: i64 = position + (packed >> 4)
+        position += 1
+        size: i64 = _varlong_size(data, position, record_end)
+        delta: i64 = _varlong(data, position, size)
+        position += size
+        position += _varint(data, position, record_end) & 7
+        wants_key: bool = needs_key and (_varint(data, position, record_end) >> 3) & 1 != 0
+        if wants_key or ((delta < least or delta > most) and (delta != exempt or least > most)):
+            refused.append((int(index), wants_key, int(delta)))
+            found += 1
+        position = record_end
+        index += 1
+    return refused
+
+
 def _walk_headers(data: bytes, position: i64, record_end: i64) -> i64:
     """The position behind the headers whose count is at `position`; below 0: the outcome, negated."""
     long: i64 = _varint(data, position, record_end)

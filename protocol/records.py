@@ -38,10 +38,10 @@ from protocol.control_records import (
 )
 from protocol.leader_assignment import ValidatedBatch
 from protocol.record import Record
+from protocol.record_rules import InvalidRecord
 from protocol.record_validation import (
     TARGET_COMPRESSIONS,
     AppendOrigin,
-    InvalidRecord,
     has_transactional_batch,
     validate_for_append,
 )

@@ -1,0 +1,116 @@
+"""What a topic asks of each record: a key where it is compacted, a time within its bounds (Kafka's LogValidator).
+
+The walk has told the extremes of all records. Only where those may break a rule is each record looked at, to name the
+ones at fault.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.record_walk import find_refused
+
+MAX_INT64 = (1 << 63) - 1
+# How many records a response names; a batch may hold millions.
+MOST_RECORD_ERRORS = 1000
+
+
+class InvalidRecord(ProtocolError):
+    """Records that a leader refuses: INVALID_RECORD, or INVALID_TIMESTAMP.
+
+    `record_errors` names the records at fault as (index in the batch, message), for the response's list; it is empty
+    when the batch as a whole is at fault.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        record_errors: Sequence[tuple[int, str]] = (),
+        code: ErrorCode = ErrorCode.INVALID_RECORD,
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = list(record_errors)
+
+
+class RecordRules(NamedTuple):
+    """The topic's part: cleanup.policy, message.timestamp.type, the clock in ms, message.timestamp.*.max.ms."""
+
+    compacted: bool
+    timestamp_type: TimestampType
+    now_ms: int
+    before_max_ms: int
+    after_max_ms: int
+
+    def may_be_broken(self, header: BatchHeader, earliest: int, latest: int, without_key: int) -> bool:
+        """Whether some record may break a rule, when all lie between `earliest` and `latest`."""
+        if (without_key and self.compacted) or header.attributes & TIMESTAMP_TYPE_MASK:
+            return True
+        if latest > MAX_INT64 or earliest < -MAX_INT64:
+            return True
+        if self.timestamp_type:
+            return False
+        return self.now_ms - earliest > self.before_max_ms or latest - self.now_ms > self.after_max_ms
+
+    def check_each(self, plain: bytes, start: int, header: BatchHeader, latest: int) -> int:
+        """The largest timestamp of the records, which begin at `start` of `plain`, up to now `latest`.
+
+        The maximum timestamp of a batch with LogAppendTime is the time of all its records; a topic with CreateTime
+        takes the type back. Raises InvalidRecord that names the records at fault.
+        """
+        base = header.base_timestamp
+        if header.attributes & TIMESTAMP_TYPE_MASK:
+            latest = header.max_timestamp
+            refuses_all = bool(self.timestamp_type) or latest == NO_TIMESTAMP or self._is_out_of_range(latest)
+            least, most = (1, 0) if refuses_all else (-MAX_INT64, MAX_INT64)
+            exempt = 0
+        else:
+            least, most = self._bounds(base)
+            exempt = NO_TIMESTAMP - base
+        refused = find_refused(
+            plain,
+            start,
+            header.record_count,
+            self.compacted,
+            _fit_int64(least),
+            _fit_int64(most),
+            _fit_int64(exempt),
+            MOST_RECORD_ERRORS,
+        )
+        if refused:
+            raise self._complaint(header, refused)
+        return latest
+
+    def _bounds(self, base: int) -> tuple[int, int]:
+        """The timestamp deltas that are in bounds; times that leave 64 bits never are."""
+        if self.timestamp_type:
+            return -MAX_INT64 - base, MAX_INT64 - base
+        earliest = -MAX_INT64 if self.before_max_ms == MAX_INT64 else self.now_ms - self.before_max_ms
+        latest = min(self.now_ms + self.after_max_ms, MAX_INT64)
+        return earliest - base, latest - base
+
+    def _is_out_of_range(self, timestamp: int) -> bool:
+        return self.now_ms - timestamp > self.before_max_ms or timestamp - self.now_ms > self.after_max_ms
+
+    def _complaint(self, header: BatchHeader, refused: list[tuple[int, bool, int]]) -> InvalidRecord:
+        errors = []
+        code = ErrorCode.INVALID_RECORD
+        for index, wants_key, delta in refused:
+            if wants_key:
+                errors.append((index, "a compacted topic takes no record without a key"))
+            else:
+                code = ErrorCode.INVALID_TIMESTAMP
+                errors.append((index, self._timestamp_complaint(header, delta)))
+        reason = "their timestamps" if code is ErrorCode.INVALID_TIMESTAMP else "want of a key"
+        count = f"{len(errors)}" if len(errors) < MOST_RECORD_ERRORS else f"{len(errors)} and more"
+        return InvalidRecord(f"{count} of {header.record_count} records are refused for {reason}", errors, code)
+
+    def _timestamp_complaint(self, header: BatchHeader, delta: int) -> str:
+        if header.attributes & TIMESTAMP_TYPE_MASK and (self.timestamp_type or header.max_timestamp == NO_TIMESTAMP):
+            return "a producer may not set the timestamp type LogAppendTime"
+        earliest, latest = self.now_ms - self.before_max_ms, self.now_ms + self.after_max_ms
+        return f"timestamp {header.base_timestamp + delta} is not between {earliest} and {latest}"
+
+
+def _fit_int64(value: int) -> int:
+    return min(max(value, -MAX_INT64), MAX_INT64)
