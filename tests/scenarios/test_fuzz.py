@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from broker.handlers.api_table import API_TABLE
+from broker.handlers.api_table import client_api_table
 from tests.scenarios.fuzzer import TOPIC, Mutator, Outcomes, seed_frames
 from tests.spawned_broker import spawned_broker
 
@@ -29,7 +29,7 @@ SETTINGS = {
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_mutated_frames_are_answered_or_closed_without_a_traceback_in_flat_memory(tmp_path: Path) -> None:
-    served = {row.key for row in API_TABLE if row.served is not None}
+    served = {int(row.key) for row in client_api_table().rows()}
     mutator = Mutator(seed_frames(VECTORS, served), random.Random(SEED))
     payloads, outcomes = mutator.payloads(), Outcomes()
     with spawned_broker(tmp_path / "data", SETTINGS) as broker:
