@@ -26,6 +26,10 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m broker.docs --check
+
+docs: setup
+	$(BIN)/python -m broker.docs
 
 image-test: setup
 	tests/image/image-test

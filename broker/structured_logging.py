@@ -1,8 +1,8 @@
 """Logs: one event a line to stderr, for people on a terminal and as JSON elsewhere.
 
-A line has the time, the level, the logger and an event with details: `log.info("topic created", topic="orders")`.
-Loggers are called as the rooms (`structlog.get_logger("broker.network")`) and make a tree at the dots, with `root` above
-all. A logger's level is its own, else that of the nearest one above that has one, and can change while the broker runs
+A line has time, level, logger and an event with its details: `log.info("topic created", topic="orders")`. Loggers are
+called as the rooms (`structlog.get_logger("broker.network")`) and make a tree at the dots, with `root` above all. A
+logger's level is its own, else that of the nearest one above that has one, and can change while the broker runs
 (KIP-412: the BROKER_LOGGER resource of DescribeConfigs and IncrementalAlterConfigs). A call below the level costs one
 comparison.
 

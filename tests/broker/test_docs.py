@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.docs import PAGES, main, settings_page, supported_apis_page
+from broker.handlers.api_table import client_api_table
+from broker.settings import BROKER, TOPIC
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+def test_the_pages_in_docs_are_fresh(name: str) -> None:
+    assert (DOCS / name).read_text() == PAGES[name](), "run make docs"
+
+
+def test_every_setting_has_a_line_that_says_whether_it_takes_effect() -> None:
+    lines = settings_page().splitlines()
+    for setting in [*TOPIC.values(), *BROKER.values()]:
+        mark = "**yes**" if setting.takes_effect else "not yet"
+        name = f"`{setting.name}`" + (" (internal)" if setting.internal else "")
+        assert any(line.startswith(f"| {name} | {mark} | ") for line in lines), setting
+
+
+def test_every_table_has_as_many_cells_in_each_row() -> None:
+    for page in PAGES.values():
+        width = 0
+        for line in page().splitlines():
+            cells = line.replace("\\|", "").count("|")
+            assert not line.startswith("|") or width in (0, cells), line
+            width = cells if line.startswith("|") else 0
+
+
+def test_every_served_api_has_its_line() -> None:
+    page = supported_apis_page()
+    for row in client_api_table().rows():
+        assert f"| {int(row.key)} | {row.key.name} | {row.served.lowest}–{row.served.highest} |" in page
+
+
+def test_a_stale_page_fails_the_check_and_is_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--directory", str(tmp_path)]) == 0
+    assert main(["--directory", str(tmp_path), "--check"]) == 0
+    page = tmp_path / "settings.md"
+    page.write_text(page.read_text() + "by hand")
+    assert main(["--directory", str(tmp_path), "--check"]) == 1
+    assert "settings.md is stale" in capsys.readouterr().err
+    assert main(["--directory", str(tmp_path)]) == 0
+    assert page.read_text() == settings_page()
