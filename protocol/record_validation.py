@@ -27,6 +27,7 @@ from protocol.batch_header import (
     LOG_OVERHEAD,
     MAGIC_POSITION,
     NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     Compression,
     CorruptBatch,
@@ -88,6 +89,8 @@ def has_transactional_batch(records: bytes) -> bool:
 
     Says False of bytes that are no batch: their own error is found later.
     """
+    if len(records) < BATCH_OVERHEAD or not records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK:
+        return False  # nearly always, and without a look at the rest
     try:
         return next_batch_size(records, 0) is not None and read_batch_header(records).is_transactional
     except ProtocolError:
