@@ -31,8 +31,8 @@ def settings_page() -> str:
         NOTE,
         "",
         "Names, types, defaults and bounds are Apache Kafka 3.9's, so a `server.properties` of Kafka's can be used as "
-        "it is. A setting marked **yes** takes effect in Odradek today. The others are read, checked, shown and kept, but "
-        "change nothing yet; setting one is warned of in the log.",
+        "it is. A setting marked **yes** takes effect in Odradek today. The others are read, checked, shown and kept, "
+        "but change nothing yet; setting one is warned of in the log.",
         "",
         f"{working} of {len(settings)} settings take effect.",
         "",
@@ -65,8 +65,8 @@ def supported_apis_page() -> str:
         NOTE,
         "",
         "*Served*: the versions that a client listener answers. *Advertised*: the versions that ApiVersions lists, "
-        "which are Apache Kafka 3.0's. *Codec*: the versions that the protocol package reads and writes, for clients, tests "
-        "and the wire inspector.",
+        "which are Apache Kafka 3.0's. *Codec*: the versions that the protocol package reads and writes, for clients, "
+        "tests and the wire inspector.",
         "",
         *_table(("key", "API", "served", "advertised", "codec"), map(_api_row, rows)),
         "",

@@ -11,7 +11,7 @@ Values = Mapping[str, Any]
 
 
 def check_broker_values(values: Values, topic_defaults: Values) -> None:
-    """Raises ConfigError for broker settings that contradict each other; `topic_defaults` is what topics take of them."""
+    """Raises ConfigError for broker settings that contradict each other. `topic_defaults`: what topics take."""
     for check in (_check_identity, _check_roles, _check_connections, _check_replication):
         check(values)
     if not values["log.dirs"]:
