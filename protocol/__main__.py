@@ -165,10 +165,11 @@ def _print_readable(text: str, options: argparse.Namespace) -> int:
             shown = readable_batches(data)
         else:
             shown = readable_request(data, records=options.records)
+        for line in shown:
+            print(line)
     except (ValueError, ProtocolError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(shown)
     return 0
 
 

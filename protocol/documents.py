@@ -23,6 +23,7 @@ from protocol.schema import FIXED, Field, Message
 UNKNOWN_TAGS = "_unknownTaggedFields"
 _FLOAT_TEXTS = ("NaN", "Infinity", "-Infinity")
 _UNSIGNED = ("uint16", "uint32")
+_INTEGERS = ("int8", "int16", "int32", "int64", *_UNSIGNED)
 
 M = TypeVar("M", bound=Message)
 
@@ -133,7 +134,7 @@ def _value_from_document(field: Field, value: Any, version: int, where: str) -> 
 
 
 def _plain_from_document(kind: str, value: Any, where: str) -> Any:
-    read, expected = _PLAIN.get(kind, (_integer_reader(kind), "a number"))
+    read, expected = _PLAIN[kind]
     try:
         return read(value)
     except (TypeError, ValueError) as error:
@@ -142,8 +143,8 @@ def _plain_from_document(kind: str, value: Any, where: str) -> Any:
 
 
 def _integer_reader(kind: str) -> Callable[[Any], Any]:
-    bits = 8 * FIXED[kind][1] if kind in FIXED else 0
-    lowest = 0 if kind in _UNSIGNED else -(1 << bits - 1)
+    bits = 8 * FIXED[kind][1]
+    lowest = 0 if kind in _UNSIGNED else -(1 << (bits - 1))
     highest = lowest + (1 << bits) - 1
 
     def read(value: Any) -> int:
@@ -191,6 +192,7 @@ _PLAIN: dict[str, tuple[Callable[[Any], Any], str]] = {
     "records": (_read_base64, "base64"),
     "uuid": (_read_uuid, "a uuid"),
     "float64": (_read_float, "a number"),
+    **{kind: (_integer_reader(kind), "a number") for kind in _INTEGERS},
 }
 
 

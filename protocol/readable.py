@@ -1,4 +1,7 @@
-"""Frames and record batches printed for people: one field a line, indented, nothing left out silently."""
+"""Frames and record batches printed for people: one field a line, indented, nothing left out silently.
+
+Lines are handed out as they become clear, so that of a broken frame everything before the break is seen.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from protocol.documents import UNKNOWN_TAGS, to_document
 from protocol.errors import MalformedMessage, ProtocolError
 from protocol.framing import LENGTH_BYTES
 from protocol.headers import (
-    RequestHeader,
     ResponseHeader,
     read_request_header,
     request_header_version,
@@ -33,8 +35,8 @@ def frame_body(data: bytes) -> tuple[bytes, str]:
     return data, f"{len(data)} bytes without a length in front"
 
 
-def readable_request(data: bytes, *, records: bool = False) -> str:
-    """A request's frame. MalformedMessage where it cannot be read; the message says how far it is clear."""
+def readable_request(data: bytes, *, records: bool = False) -> Iterator[str]:
+    """A request's frame; MalformedMessage where it cannot be read."""
     content, remark = frame_body(data)
     if len(content) < 4:
         raise MalformedMessage(f"{len(content)} bytes are too few for a request: API key and version take 4")
@@ -42,36 +44,33 @@ def readable_request(data: bytes, *, records: bool = False) -> str:
     version = int.from_bytes(content[2:4], "big", signed=True)
     if api_key not in API_KEYS:
         raise MalformedMessage(f"API key {api_key} is unknown; is this a request? For an answer say --response")
-    cls = request_class(api_key)
+    yield f"{ApiKey(api_key).api_name} request, version {version}, {remark}"
     header, position = read_request_header(content)
-    header_version = request_header_version(api_key, version)
-    title = f"{ApiKey(api_key).api_name} request, version {version}, {remark}"
-    lines = [title, *_header_lines(header, header_version, RequestHeader)]
-    return "\n".join([*lines, *_body_lines(cls, version, content, position, records)])
+    yield from _header_lines(header, request_header_version(api_key, version))
+    yield from _body_lines(request_class(api_key), version, content, position, records)
 
 
-def readable_response(data: bytes, api_key: ApiKey, version: int, *, records: bool = False) -> str:
-    """A response's frame, which does not say itself what it answers. MalformedMessage where it cannot be read."""
+def readable_response(data: bytes, api_key: ApiKey, version: int, *, records: bool = False) -> Iterator[str]:
+    """A response's frame, which does not say itself what it answers; MalformedMessage where it cannot be read."""
     content, remark = frame_body(data)
+    yield f"{api_key.api_name} response, version {version}, {remark}"
     header_version = response_header_version(api_key, version)
     header, position = read(ResponseHeader, header_version, content)
-    title = f"{api_key.api_name} response, version {version}, {remark}"
-    lines = [title, *_header_lines(header, header_version, ResponseHeader)]
-    return "\n".join([*lines, *_body_lines(response_class(api_key), version, content, position, records)])
+    yield from _header_lines(header, header_version)
+    yield from _body_lines(response_class(api_key), version, content, position, records)
 
 
-def readable_batches(data: bytes) -> str:
-    """Record batches one after the other. ProtocolError where they cannot be read."""
+def readable_batches(data: bytes) -> Iterator[str]:
+    """Record batches one after the other; ProtocolError where they cannot be read."""
     documents, size = batches_to_documents(data, whole_values=True)
-    lines = list(_batch_lines(documents, ""))
+    yield from _batch_lines(documents, "")
     if size < len(data):
-        lines.append(f"{len(data) - size} bytes after the last whole batch")
-    return "\n".join(lines or ["no batch"])
+        yield f"{len(data) - size} bytes after the last whole batch"
 
 
-def _header_lines(header: Message, version: int, cls: type[Message]) -> Iterator[str]:
+def _header_lines(header: Message, version: int) -> Iterator[str]:
     yield f"header, version {version}"
-    yield from _structure_lines(cls, to_document(header, version), "  ", False)
+    yield from _structure_lines(type(header), to_document(header, version), "  ", False)
 
 
 def _body_lines(cls: type[Message], version: int, data: bytes, position: int, records: bool) -> Iterator[str]:

@@ -1,0 +1,74 @@
+"""JSON documents: what they hold, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.documents import BadDocument, from_document, to_document
+from protocol.errors import UnsupportedMessageVersion
+from protocol.messages.client_quotas import DescribeClientQuotasResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.registry import message_class
+
+
+def test_fields_that_are_missing_have_kafkas_defaults() -> None:
+    assert from_document(FetchRequest, 12, {}) == FetchRequest()
+    assert from_document(MetadataRequest, 12, {"Topics": None}).topics is None
+
+
+def test_a_document_holds_tagged_fields_at_their_default_and_none_of_other_versions() -> None:
+    partition = FetchResponse.PartitionData()
+    response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])])
+    shown = to_document(response, 12)["Responses"][0]["Partitions"][0]
+    assert shown["DivergingEpoch"] == {"Epoch": -1, "EndOffset": -1}
+    assert "DivergingEpoch" not in to_document(response, 11)["Responses"][0]["Partitions"][0]
+
+
+@pytest.mark.parametrize(("text", "value"), [("NaN", None), ("Infinity", float("inf")), ("-Infinity", float("-inf"))])
+def test_numbers_that_json_has_not_are_texts(text: str, value: float | None) -> None:
+    document = {"Entries": [{"Entity": [], "Values": [{"Key": "k", "Value": text}]}]}
+    message = from_document(DescribeClientQuotasResponse, 0, document)
+    read = (message.entries or [])[0].values[0].value
+    assert read == value if value is not None else read != read
+    assert to_document(message, 0)["Entries"] == document["Entries"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "document", "complaint"),
+    [
+        ("FetchRequest", 11, [], "FetchRequest: an object is expected"),
+        ("FetchRequest", 11, {"MaxWait": 1}, "FetchRequest has no MaxWait in version 11; it has ReplicaId, MaxWaitMs"),
+        ("FetchRequest", 2, {"SessionId": 1}, "has no SessionId in version 2"),
+        ("FetchRequest", 11, {"MaxWaitMs": "1"}, "FetchRequest.MaxWaitMs: a number for int32 is expected, not '1'"),
+        ("FetchRequest", 11, {"MaxWaitMs": True}, "a number for int32"),
+        ("FetchRequest", 11, {"MaxWaitMs": 1.0}, "a number for int32"),
+        ("FetchRequest", 11, {"MaxWaitMs": 1 << 31}, "-2147483648 to 2147483647 are allowed"),
+        ("FetchRequest", 11, {"MaxWaitMs": None}, "null is not allowed"),
+        ("FetchRequest", 11, {"IsolationLevel": 128}, "int8"),
+        ("FetchRequest", 11, {"Topics": {}}, "an array is expected"),
+        ("FetchRequest", 11, {"Topics": [{}, 5]}, r"FetchRequest.Topics\[1\]: an object is expected, not 5"),
+        ("FetchRequest", 11, {"ForgottenTopicsData": [{"Partitions": [1, "x"]}]}, r"\[0\].Partitions\[1\]"),
+        ("FetchRequest", 13, {"Topics": [{"TopicId": "abc"}]}, "a uuid for uuid is expected"),
+        ("FetchRequest", 12, {"_unknownTaggedFields": 5}, "_unknownTaggedFields"),
+        ("FetchRequest", 12, {"_unknownTaggedFields": [{"tag": -1, "data": ""}]}, "_unknownTaggedFields"),
+        ("FetchRequest", 12, {"_unknownTaggedFields": [{"tag": 1, "data": "?"}]}, "_unknownTaggedFields"),
+        ("SaslAuthenticateRequest", 0, {"AuthBytes": "not base64!"}, "base64 for bytes is expected"),
+        ("MetadataRequest", 4, {"AllowAutoTopicCreation": 1}, "true or false for bool"),
+        ("SaslHandshakeRequest", 0, {"Mechanism": 5}, "a text for string"),
+        ("AlterClientQuotasRequest", 0, {"Entries": [{"Ops": [{"Value": "nan"}]}]}, "a number for float64"),
+        ("AlterClientQuotasRequest", 0, {"Entries": [{"Ops": [{"Value": False}]}]}, "a number for float64"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_the_place(name: str, version: int, document: Any, complaint: str) -> None:
+    with pytest.raises(BadDocument, match=complaint):
+        from_document(message_class(name), version, document)
+
+
+def test_a_version_that_the_message_does_not_have_is_refused() -> None:
+    with pytest.raises(UnsupportedMessageVersion):
+        to_document(FetchRequest(), 18)
+    with pytest.raises(UnsupportedMessageVersion):
+        from_document(FetchRequest, 18, {})

@@ -1,0 +1,102 @@
+"""Frames of every API and version, whole, byte by byte, in one stream; and lengths that no frame may have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from protocol.compiler import encode, read
+from protocol.documents import to_document
+from protocol.errors import MalformedMessage
+from protocol.framing import BadFrame, FrameSplitter, frame, frame_length
+from protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    read_request_header,
+    request_header_version,
+    response_header_version,
+)
+from protocol.messages.registry import NAMES, message_class
+from tests.protocol.vector_files import lines_of
+
+FRAMES = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]
+STREAM = b"".join(bytes.fromhex(line["hex"]) for line in FRAMES)
+CONTENTS = [bytes.fromhex(line["hex"])[4:] for line in FRAMES]
+
+
+def test_there_is_a_frame_for_every_version_of_every_request_and_response() -> None:
+    apis = {line["name"] for line in FRAMES}
+    assert apis == {name for name in NAMES if name.endswith(("Request", "Response"))}
+    versions = sum(
+        message_class(name).__schema__.versions.highest - message_class(name).__schema__.versions.lowest + 1
+        for name in apis
+    )
+    assert len(FRAMES) == versions
+
+
+def test_every_frame_is_read_header_and_body_and_written_again() -> None:
+    for line in FRAMES:
+        key, version, data = line["apiKey"], line["version"], bytes.fromhex(line["hex"])
+        cls = message_class(line["name"])
+        if line["type"] == "request":
+            header_class, header_version = RequestHeader, request_header_version(key, version)
+            header, position = read_request_header(data, 4)
+        else:
+            header_class, header_version = ResponseHeader, response_header_version(key, version)
+            header, position = read(header_class, header_version, data, 4)
+        assert header_version == line["headerVersion"]
+        assert to_document(header, header_version) == line["header"]
+        body, end = read(cls, version, data, position)
+        assert end == len(data)
+        assert json.dumps(to_document(body, version), sort_keys=True) == json.dumps(line["fields"], sort_keys=True)
+        assert frame(encode(header, header_version), encode(body, version)) == data
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000, 65536, len(STREAM)])
+def test_a_stream_in_pieces_of_any_size_gives_the_same_frames(step: int) -> None:
+    splitter = FrameSplitter()
+    frames = []
+    for start in range(0, len(STREAM), step):
+        frames += list(splitter.feed(STREAM[start : start + step]))
+    assert frames == CONTENTS
+    assert splitter.pending == 0
+
+
+def test_a_frame_that_is_cut_waits_for_its_rest() -> None:
+    data = bytes.fromhex(FRAMES[0]["hex"])
+    for size in range(len(data)):
+        splitter = FrameSplitter()
+        assert list(splitter.feed(data[:size])) == []
+        assert splitter.pending == size
+        assert list(splitter.feed(data[size:])) == [data[4:]]
+
+
+def test_an_empty_frame_is_a_frame() -> None:
+    assert list(FrameSplitter().feed(bytes(8))) == [b"", b""]
+
+
+@pytest.mark.parametrize("length", [-1, -(1 << 31), 101, 0x7FFFFFFF])
+def test_a_length_that_is_negative_or_above_the_limit_ends_the_stream(length: int) -> None:
+    splitter = FrameSplitter(longest=100)
+    before = frame(b"whole")
+    frames = splitter.feed(before + length.to_bytes(4, "big", signed=True))
+    assert next(frames) == b"whole"
+    with pytest.raises(BadFrame, match=str(length)):
+        next(frames)
+    with pytest.raises(BadFrame):
+        frame_length(length.to_bytes(4, "big", signed=True), longest=100)
+
+
+def test_the_longest_frame_passes() -> None:
+    assert list(FrameSplitter(longest=100).feed(frame(bytes(100)))) == [bytes(100)]
+
+
+def test_every_cut_of_a_request_header_is_refused() -> None:
+    for line in FRAMES[::7]:
+        if line["type"] == "request":
+            data = bytes.fromhex(line["hex"])[4:]
+            _, size = read_request_header(data)
+            for cut in range(size):
+                with pytest.raises(MalformedMessage):
+                    read_request_header(data[:cut])

@@ -1,0 +1,278 @@
+"""`python -m protocol` as its users run it: a process, lines in, lines out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.__main__ import DECODE
+from protocol.batch_documents import batches_to_documents
+from protocol.compiler import encode
+from protocol.framing import frame
+from protocol.headers import ResponseHeader
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.registry import NAMES
+from protocol.records import Record, build_batch
+from tests.protocol.vector_files import (
+    COORDINATOR_FILES,
+    MESSAGE_FILES,
+    coordinator_vectors,
+    lines_of,
+    message_vectors,
+)
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def inspect(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "protocol", *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
+
+
+def answers(*arguments: str, lines: list[Any]) -> list[dict[str, Any]]:
+    """One answer for each line, or this fails; lines are objects, or bytes as they are."""
+    raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    done = inspect(*arguments, stdin=b"".join(line + b"\n" for line in raw))
+    assert done.stderr == b""
+    assert done.returncode == 0
+    found = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert len(found) == len(lines)
+    return found
+
+
+def all_vectors() -> list[dict[str, Any]]:
+    vectors = [vector for name in MESSAGE_FILES for vector in message_vectors(name)]
+    records = [name for name in COORDINATOR_FILES if name != "default_partitions"]
+    return vectors + [vector for name in records for vector in coordinator_vectors(name)]
+
+
+def test_decode_adds_the_fields_to_every_line_in_order() -> None:
+    vectors = all_vectors()
+    asked = [{name: value for name, value in vector.items() if name != "fields"} for vector in vectors]
+    assert answers("decode", lines=asked) == vectors
+
+
+def test_encode_adds_the_bytes_to_every_line_in_order() -> None:
+    vectors = all_vectors()
+    asked = [{name: value for name, value in vector.items() if name != "hex"} for vector in vectors]
+    assert answers("encode", lines=asked) == vectors
+
+
+def test_a_coordinator_record_tells_its_version_itself() -> None:
+    [answer] = answers("decode", lines=[{"name": "GroupMetadataKey", "hex": "0002000141"}])
+    assert answer == {"name": "GroupMetadataKey", "hex": "0002000141", "version": 2, "fields": {"group": "A"}}
+    [answer] = answers("decode", lines=[{"name": "GroupMetadataKey", "version": 3, "hex": "0002000141"}])
+    assert "begin with version 2" in answer["error"]
+
+
+def test_whole_frames_are_taken_apart_and_put_together() -> None:
+    frames = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]
+    without = [{name: line[name] for name in line if name not in ("header", "fields")} for line in frames]
+    assert answers("decode", lines=without) == frames
+    without = [{name: line[name] for name in line if name != "hex"} for line in frames]
+    assert answers("encode", lines=without) == frames
+
+
+def test_what_follows_the_body_is_counted() -> None:
+    [answer] = answers("decode", lines=[{"name": "HeartbeatResponse", "version": 0, "hex": "0005ffff"}])
+    assert (answer["fields"], answer["rest"]) == ({"ErrorCode": 5}, 2)
+
+
+BAD_LINES: list[tuple[Any, str]] = [
+    (b"", "not JSON"),
+    (b"   ", "not JSON"),
+    (b"hello", "not JSON"),
+    (b"\xff\xfe\x00", "not JSON"),
+    (b"[1, 2]", "a JSON object is expected"),
+    (b"null", "a JSON object is expected"),
+    (b'{"name": ' + b"[" * 100_000, "RecursionError"),
+    (b'{"version": ' + b"9" * 5000 + b"}", "digits"),
+    (b'{"name": "\\ud800", "version": 0, "hex": ""}', "no message is called"),
+    ({}, "must say which message"),
+    ({"apiKey": 1, "version": 0, "hex": ""}, "`type` must be"),
+    ({"apiKey": 1, "type": ["request"], "version": 0, "hex": ""}, "`type` must be"),
+    ({"apiKey": 1000, "type": "request", "version": 0, "hex": ""}, "no API with the key"),
+    ({"apiKey": {}, "type": "request", "version": 0, "hex": ""}, "no API with the key"),
+    ({"name": "Nothing", "version": 0, "hex": ""}, "no message is called"),
+    ({"name": 5, "version": 0, "hex": ""}, "must say which message"),
+    ({"name": "FetchRequest", "hex": ""}, "`version` must be a number"),
+    ({"name": "FetchRequest", "version": "11", "hex": ""}, "`version` must be a number"),
+    ({"name": "FetchRequest", "version": 99, "hex": ""}, "FetchRequest has versions 0 to 17, not 99"),
+    ({"name": "FetchRequest", "version": 11}, "`hex` must be a text"),
+    ({"name": "FetchRequest", "version": 11, "hex": "0g"}, "something else than hexadecimal"),
+    ({"name": "FetchRequest", "version": 11, "hex": "000"}, "something else than hexadecimal"),
+    ({"name": "FetchRequest", "version": 11, "hex": "0000"}, "ends at byte 2"),
+    ({"name": "OffsetCommitKey", "hex": "00"}, "at least a version"),
+    ({"name": "OffsetCommitKey", "hex": "0009"}, "OffsetCommitKey has versions"),
+    ({"name": "OffsetCommitKey", "headerVersion": 1, "hex": "0001"}, "ends at byte 2"),
+    ({"name": "FetchRequest", "version": 4, "headerVersion": 1, "hex": "0000000500"}, "the frame says 5 bytes"),
+    ({"name": "FetchRequest", "version": 4, "headerVersion": 9, "hex": "0000000100"}, "RequestHeader has versions"),
+    ({"name": "RequestHeader", "version": 2, "headerVersion": 1, "hex": "00"}, "is not sent in a frame"),
+]
+
+
+def test_bad_lines_are_answered_with_an_error_and_the_next_line_is_read() -> None:
+    good = {"name": "HeartbeatResponse", "version": 0, "hex": "0005"}
+    lines = [line for bad, _ in BAD_LINES for line in (bad, good)]
+    found = answers("decode", lines=lines)
+    for (bad, complaint), answer in zip(BAD_LINES, found[::2], strict=True):
+        assert complaint in answer["error"], (bad, answer)
+        assert "fields" not in answer
+    assert all(answer == {**good, "fields": {"ErrorCode": 5}} for answer in found[1::2])
+
+
+def test_a_line_that_cannot_be_encoded_is_answered_with_an_error() -> None:
+    lines: list[Any] = [
+        {"name": "HeartbeatResponse", "version": 0},
+        {"name": "HeartbeatResponse", "version": 0, "fields": {"ErrorCod": 5}},
+        {"name": "HeartbeatResponse", "version": 0, "fields": {"ErrorCode": 40000}},
+        {"name": "SaslHandshakeRequest", "version": 0, "fields": {"Mechanism": "x" * 40000}},
+        b'{"name": "SaslHandshakeRequest", "version": 0, "fields": {"Mechanism": "\\ud800"}}',
+        {"name": "HeartbeatResponse", "version": 0, "fields": {"ErrorCode": 5}, "hex": "stale"},
+    ]
+    found = answers("encode", lines=lines)
+    assert all("error" in answer and "hex" not in answer for answer in found[:-1])
+    assert found[-1]["hex"] == "0005"
+
+
+BATCH = build_batch([Record(7, 1_700_000_000_000, b"key", b"value" * 200, [("h", None)])], base_offset=7)
+
+
+def test_decode_records_prints_the_batches_and_what_is_cut_off() -> None:
+    [answer] = answers("decode", "--records", lines=[{"hex": (BATCH + BATCH[:20]).hex(), "name": "two"}])
+    documents, size = batches_to_documents(BATCH)
+    assert (answer["batches"], answer["rest"], size) == (documents, 20, len(BATCH))
+    assert answer["batches"][0]["records"][0]["value"]["length"] == 1000
+    [answer] = answers("decode", "--records", "--whole-values", lines=[{"hex": BATCH.hex()}])
+    assert base64.b64decode(answer["batches"][0]["records"][0]["value"]) == b"value" * 200
+
+
+def test_decode_records_finds_the_batches_in_a_message() -> None:
+    fields = {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0, "Records": None}, {"Index": 1}]}]}
+    [line] = answers("encode", lines=[{"name": "ProduceRequest", "version": 9, "fields": fields}])
+    line["fields"]["TopicData"][0]["PartitionData"][1]["Records"] = base64.b64encode(BATCH).decode()
+    [line] = answers("encode", lines=[line])
+    [answer] = answers("decode", "--records", lines=[line])
+    assert answer["batches"] == [
+        {"place": "TopicData[0].PartitionData[1].Records", "batches": batches_to_documents(BATCH)[0]}
+    ]
+
+
+def test_broken_batches_are_answered_with_an_error_or_marked() -> None:
+    wrong_crc = bytearray(BATCH)
+    wrong_crc[17] ^= 1
+    old = bytearray(BATCH)
+    old[16] = 1
+    found = answers("decode", "--records", lines=[{"hex": bytes(data).hex()} for data in (wrong_crc, old, BATCH[:12])])
+    assert found[0]["batches"][0]["crcOk"] is False
+    assert "message format 1" in found[1]["error"]
+    assert (found[2]["batches"], found[2]["rest"]) == ([], 12)
+
+
+HELP_EXAMPLE = "000000160012000000000001000c6b61666b612d707974686f6e"
+
+
+@pytest.mark.parametrize("where", ["argument", "stdin", "without length"])
+def test_a_single_frame_is_printed_for_people(where: str) -> None:
+    assert HELP_EXAMPLE in DECODE
+    if where == "stdin":
+        done = inspect("decode", stdin=HELP_EXAMPLE.encode() + b"\n")
+    else:
+        done = inspect("decode", HELP_EXAMPLE if where == "argument" else HELP_EXAMPLE[8:])
+    assert done.returncode == 0
+    shown = done.stdout.decode().splitlines()
+    assert shown[0].startswith("ApiVersions request, version 0, ")
+    assert shown[1:] == [
+        "header, version 1",
+        "  RequestApiKey: 18",
+        "  RequestApiVersion: 0",
+        "  CorrelationId: 1",
+        '  ClientId: "kafka-python"',
+        "body",
+    ]
+
+
+def test_an_answer_is_printed_for_people_when_told_what_it_answers() -> None:
+    response = ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, max_version=3)])
+    data = frame(encode(ResponseHeader(correlation_id=4), 0), encode(response, 0)).hex()
+    done = inspect("decode", "--response", "--api-key", "ApiVersions", "--version", "0", data)
+    assert done.stdout.decode().splitlines()[1:] == [
+        "header, version 0",
+        "  CorrelationId: 4",
+        "body",
+        "  ErrorCode: 0",
+        "  ApiKeys: 1",
+        "    - ApiKey: 18",
+        "      MinVersion: 0",
+        "      MaxVersion: 3",
+    ]
+    refused = inspect("decode", "--response", data)
+    assert refused.returncode == 2
+    assert b"--api-key" in refused.stderr
+
+
+def test_batches_are_printed_for_people() -> None:
+    done = inspect("decode", "--records", (BATCH + b"\x00").hex())
+    shown = done.stdout.decode().splitlines()
+    assert shown[0].startswith("batch: baseOffset 7, lastOffset 7, ")
+    assert shown[1].startswith('  record: offset 7, timestamp 1700000000000, sequence -1, key "key", value "valueval')
+    assert shown[1].endswith("... (1000 bytes), headers h=null")
+    assert shown[2] == "1 bytes after the last whole batch"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["00"], "too few"),
+        (["0000000a"], "RequestHeader v2: ends"),
+        (["7fff0000"], "API key 32767 is unknown"),
+        (["000100630000000100ff"], "RequestHeader v2: ends"),
+        (["0001006300000001ffff00"], "FetchRequest has versions 0 to 17, not 99"),
+        (["--records", "--frame", "00"], "too few"),
+        (["--response", "--api-key", "Nothing", "--version", "1", "00"], "no API with the key"),
+        (["/no/such/file"], "neither a file nor hexadecimal"),
+    ],
+)
+def test_a_frame_that_cannot_be_printed_ends_with_one_clear_line(arguments: list[str], complaint: str) -> None:
+    done = inspect("decode", *arguments)
+    assert done.returncode == 1
+    assert complaint in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_files_are_read_in_turn(tmp_path: Path) -> None:
+    paths = []
+    for code in (1, 2):
+        path = tmp_path / f"{code}.jsonl"
+        path.write_text(json.dumps({"name": "HeartbeatResponse", "version": 0, "hex": f"000{code}"}) + "\n")
+        paths.append(str(path))
+    done = inspect("decode", *paths)
+    assert [json.loads(line)["fields"]["ErrorCode"] for line in done.stdout.splitlines()] == [1, 2]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["decode", "--help"], ["encode", "--help"]])
+def test_help_says_what_goes_in_and_out(arguments: list[str]) -> None:
+    done = inspect(*arguments)
+    assert done.returncode == 0
+    assert b"usage: python -m protocol" in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    line = json.dumps({"name": "HeartbeatResponse", "version": 0, "hex": "0005"})
+    command = f"for i in $(seq 2000); do echo '{line}'; done | {sys.executable} -m protocol decode | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    assert done.stderr == b""
+    assert json.loads(done.stdout)["fields"] == {"ErrorCode": 5}

@@ -1,0 +1,102 @@
+"""Damaged bodies, read as Apache Kafka's reader reads them or refused as it refuses them; and what a refusal costs."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from protocol.compiler import decode, encode, read
+from protocol.errors import MalformedMessage, UnsupportedMessageVersion, UnwritableMessage
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.registry import NAMES, message_class
+from protocol.messages.sasl import SaslHandshakeRequest
+from tests.protocol.vector_files import lines_of
+
+DAMAGED = [line for line in lines_of("messages/malformed.jsonl") if line["name"] in NAMES]
+DAMAGES = sorted({line["damage"] for line in DAMAGED})
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_bytes_are_read_or_refused_as_by_kafka(damage: str) -> None:
+    for line in DAMAGED:
+        if line["damage"] != damage:
+            continue
+        cls, version, data, java = (
+            message_class(line["name"]),
+            line["version"],
+            bytes.fromhex(line["hex"]),
+            line["java"],
+        )
+        if "exception" in java:
+            with pytest.raises(MalformedMessage):
+                read(cls, version, data)
+            continue
+        message, end = read(cls, version, data)
+        assert len(data) - end == java["rest"], line
+        if "againException" in java:
+            with pytest.raises(UnwritableMessage):
+                encode(message, version)
+        else:
+            assert encode(message, version).hex() == java["again"], line
+
+
+def test_the_damages_are_many_and_of_both_outcomes() -> None:
+    refused = [line for line in DAMAGED if "exception" in line["java"]]
+    assert len(DAMAGED) > 700
+    assert len(DAMAGES) == 44
+    assert 100 < len(refused) < len(DAMAGED) - 100
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\xed\xa0\x80", "\ufffd"),
+        (b"\xed\xa0", "\ufffd"),
+        (b"\xed\xa0A", "\ufffdA"),
+        (b"\xed\xbf\xbf\xed\xa0\x80!", "\ufffd\ufffd!"),
+        (b"\xed", "\ufffd"),
+        (b"\xc0\x80", "\ufffd\ufffd"),
+        (b"\xe4\xbd", "\ufffd"),
+        (b"\xf0\x9f\x99\x82", "\U0001f642"),
+        (b"\xf8\x88\x80\x80\x80", "\ufffd" * 5),
+    ],
+)
+def test_bad_utf8_becomes_replacement_characters_as_in_java(data: bytes, text: str) -> None:
+    body = len(data).to_bytes(2, "big") + data
+    assert decode(SaslHandshakeRequest, 0, body).mechanism == text
+
+
+def test_a_count_beyond_the_bytes_is_refused_before_anything_is_built() -> None:
+    tracemalloc.start()
+    try:
+        for version, data in ((1, b"\x7f\xff\xff\xff\x00\x01A"), (9, b"\xff\xff\xff\xff\x07\x02A\x00")):
+            with pytest.raises(MalformedMessage):
+                decode(MetadataRequest, version, data)
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_tag_section_that_promises_billions_ends_with_the_bytes() -> None:
+    with pytest.raises(MalformedMessage):
+        decode(ApiVersionsRequest, 3, b"\x02A\x02A\xff\xff\xff\xff\x07" + b"\x05\x00" * 1000)
+
+
+def test_a_refusal_says_which_message_and_field_and_where() -> None:
+    with pytest.raises(MalformedMessage, match=r"^FetchRequest v11 Topics: 9 elements in the 2 bytes that are left$"):
+        decode(FetchRequest, 11, bytes(28) + b"\x09\x00\x00")
+    with pytest.raises(MalformedMessage, match="SaslHandshakeRequest v0 Mechanism: null before byte 2"):
+        decode(SaslHandshakeRequest, 0, b"\xff\xff")
+    with pytest.raises(MalformedMessage, match="SaslHandshakeRequest v0: ends at byte 3"):
+        decode(SaslHandshakeRequest, 0, b"\x00\x05A")
+
+
+def test_a_version_that_a_message_does_not_have_is_refused_by_name() -> None:
+    for version in (-1, 18, 32767):
+        with pytest.raises(UnsupportedMessageVersion, match="FetchRequest has versions 0 to 17"):
+            decode(FetchRequest, version, b"")
+        with pytest.raises(UnsupportedMessageVersion):
+            encode(FetchRequest(), version)

@@ -1,0 +1,91 @@
+"""Error codes, API keys, header versions and uuids, compared with Apache Kafka's own tables."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.headers import request_header_version, response_header_version
+from protocol.messages.registry import API_KEYS, codec_versions, message_class, request_class, response_class
+from protocol.primitives import uuid_from_text, uuid_hash, uuid_text
+from tests.protocol.vector_files import table
+
+ERRORS = table("errors.json")
+APIS = table("apis.json")
+UUIDS = table("uuids.json")
+
+
+def test_the_error_table_is_kafkas() -> None:
+    ours = [(code.value, code.name, code.retriable, code.invalid_metadata) for code in ErrorCode]
+    theirs = [(row["code"], row["name"], row["retriable"], row["invalidMetadata"]) for row in ERRORS]
+    assert sorted(ours) == sorted(theirs)
+
+
+def test_every_error_has_a_sentence_of_its_own() -> None:
+    sentences = [code.message for code in ErrorCode]
+    assert all(sentence.endswith(".") for sentence in sentences)
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_a_code_that_is_not_in_the_table_is_an_unknown_error() -> None:
+    assert ErrorCode.of(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ErrorCode.of(30000) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_protocol_error_carries_its_code_and_text() -> None:
+    with_text = ProtocolError(ErrorCode.INVALID_CONFIG, "no such setting")
+    assert (with_text.code, with_text.error_message) == (40, "no such setting")
+    assert str(with_text) == "INVALID_CONFIG: no such setting"
+    without = ProtocolError(ErrorCode.NOT_CONTROLLER)
+    assert without.error_message is None
+    assert ErrorCode.NOT_CONTROLLER.message in str(without)
+
+
+def test_the_api_keys_are_kafkas() -> None:
+    assert {key.name: key.value for key in ApiKey} == {row["constant"]: row["key"] for row in APIS}
+    assert {key.api_name for key in ApiKey} == {row["name"] for row in APIS}
+
+
+@pytest.mark.parametrize("row", [row for row in APIS if row["key"] in API_KEYS], ids=lambda row: row["name"])
+def test_the_codec_knows_the_versions_and_headers_of_an_api(row: dict[str, object]) -> None:
+    key = ApiKey(int(str(row["key"])))
+    assert codec_versions(key) == (row["minVersion"], row["maxVersionUnstable"])
+    assert request_class(key).__schema__.versions == response_class(key).__schema__.versions
+    assert request_class(key).__schema__.flexible == response_class(key).__schema__.flexible
+    versions = range(codec_versions(key).lowest, codec_versions(key).highest + 1)
+    assert {str(v): request_header_version(key, v) for v in versions} == row["requestHeaderVersion"]
+    assert {str(v): response_header_version(key, v) for v in versions} == row["responseHeaderVersion"]
+
+
+def test_versions_that_do_not_exist_have_headers_by_the_same_rule() -> None:
+    assert [request_header_version(ApiKey.API_VERSIONS, version) for version in (-1, 4, 99)] == [1, 2, 2]
+    assert [response_header_version(ApiKey.API_VERSIONS, version) for version in (-1, 4, 99)] == [0, 0, 0]
+    assert request_header_version(ApiKey.SASL_HANDSHAKE, 99) == 1
+
+
+def test_a_key_or_name_that_the_codec_does_not_know_is_a_key_error() -> None:
+    for key in (-1, 52, 87, 1000):
+        with pytest.raises(KeyError):
+            request_class(key)
+        with pytest.raises(KeyError):
+            request_header_version(key, 0)
+    for name in ("Fetch", "FetchRequests", "request", "Request", ""):
+        with pytest.raises(KeyError):
+            message_class(name)
+
+
+@pytest.mark.parametrize("row", UUIDS, ids=lambda row: row["kafka"])
+def test_a_uuid_has_kafkas_text_and_hash(row: dict[str, object]) -> None:
+    value = UUID(str(row["uuid"]))
+    assert uuid_text(value) == row["kafka"]
+    assert uuid_from_text(str(row["kafka"])) == value
+    assert uuid_hash(value) == row["hashCode"]
+
+
+@pytest.mark.parametrize("text", ["", "abc", "A" * 21, "A" * 23, "A" * 21 + "*", "A" * 21 + "+", "é" * 22, "A" * 25])
+def test_a_text_that_is_no_uuid_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="uuid"):
+        uuid_from_text(text)
