@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from storage.dump import NO_LIMIT, DumpOptions, dump_files
+from storage.dump_coordinators import offsets_texts, plain_texts, transaction_texts
 from storage.files import OsFiles
 
 NAME = "dump-log"
@@ -26,6 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deep-iteration", action="store_true", help="print every record, not only the batches")
     parser.add_argument("--print-data-log", action="store_true", help="print keys and values too (deep)")
     parser.add_argument("--skip-record-metadata", action="store_true", help="of a record, print key and value alone")
+    decoders = parser.add_mutually_exclusive_group()
+    decoders.add_argument(
+        "--offsets-decoder",
+        dest="texts",
+        action="store_const",
+        const=offsets_texts,
+        help="read the records as those of __consumer_offsets (and print them)",
+    )
+    decoders.add_argument(
+        "--transaction-log-decoder",
+        dest="texts",
+        action="store_const",
+        const=transaction_texts,
+        help="read the records as those of __transaction_state (and print them)",
+    )
     parser.add_argument(
         "--max-bytes", type=int, default=NO_LIMIT, metavar="N", help="read at most N bytes of each segment"
     )
@@ -56,11 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     options = DumpOptions(
         deep_iteration=arguments.deep_iteration,
-        print_data_log=arguments.print_data_log,
+        print_data_log=arguments.print_data_log or arguments.texts is not None,
         index_sanity_check=arguments.index_sanity_check,
         verify_index_only=arguments.verify_index_only,
         skip_record_metadata=arguments.skip_record_metadata,
         max_bytes=arguments.max_bytes,
+        texts=arguments.texts or plain_texts,
     )
     try:
         return 0 if dump_files(OsFiles(), paths, options, sys.stdout, sys.stderr) else 1

@@ -15,6 +15,7 @@ from protocol.errors import ProtocolError
 from protocol.records import Record, read_records
 from storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
 from storage.checkpoint import LEADER_EPOCH, CorruptCheckpoint, read_epochs, read_offsets
+from storage.dump_coordinators import RecordTexts, plain_texts
 from storage.dump_index import dump_offset_index, dump_time_index
 from storage.dump_problems import DumpProblems
 from storage.files import Files
@@ -37,7 +38,7 @@ NO_LIMIT = 2**31 - 1
 class DumpOptions:
     """Kafka's flags: `deep_iteration` prints records, `print_data_log` their keys and values too (and implies the former);
     `index_sanity_check` only says whether an index would be used as it is, `verify_index_only` only what is wrong with it;
-    `max_bytes` bounds what is read of a segment.
+    `max_bytes` bounds what is read of a segment; `texts` makes keys and values readable.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class DumpOptions:
         "max_bytes",
         "print_data_log",
         "skip_record_metadata",
+        "texts",
         "verify_index_only",
     )
 
@@ -58,6 +60,7 @@ class DumpOptions:
         verify_index_only: bool = False,
         skip_record_metadata: bool = False,
         max_bytes: int = NO_LIMIT,
+        texts: RecordTexts = plain_texts,
     ) -> None:
         self.deep_iteration = deep_iteration or print_data_log
         self.print_data_log = print_data_log
@@ -65,6 +68,7 @@ class DumpOptions:
         self.verify_index_only = verify_index_only
         self.skip_record_metadata = skip_record_metadata
         self.max_bytes = max_bytes
+        self.texts = texts
 
 
 def dump_files(files: Files, paths: Iterable[str], options: DumpOptions, out: TextIO, errors: TextIO) -> bool:
@@ -229,10 +233,11 @@ def _record_line(record: Record, header: BatchHeader, options: DumpOptions) -> s
         if header.is_control:
             parts.append(_control_text(record))
     if options.print_data_log and not header.is_control:
-        if record.key is not None:
-            parts.append(f"key: {_text(record.key)}")
-        if record.value is not None:
-            parts.append(f"payload: {_text(record.value)}")
+        key, payload = options.texts(record)
+        if key is not None:
+            parts.append(f"key: {key}")
+        if payload is not None:
+            parts.append(f"payload: {payload}")
     return f"| {' '.join(parts)}"
 
 
@@ -245,10 +250,6 @@ def _control_text(record: Record) -> str:
 
 def _size(value: bytes | None) -> int:
     return -1 if value is None else len(value)
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
 
 
 def _java(value: bool) -> str:

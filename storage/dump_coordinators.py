@@ -1,0 +1,146 @@
+"""Records of `__consumer_offsets` and `__transaction_state` as texts, for a dump (Kafka's OffsetsMessageParser, TransactionLog).
+
+A key begins with an int16 that says of what kind it is; a value with its own version. A record that cannot be read is told about
+in its place.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from protocol.compiler import decode
+from protocol.documents import to_document
+from protocol.errors import MalformedMessage
+from protocol.messages import consumer_group_records as consumers
+from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.records import Record
+from protocol.schema import Message
+
+# A record's texts for key and value; None where it has none.
+Texts = tuple[str | None, str | None]
+RecordTexts = Callable[[Record], Texts]
+
+_GROUP_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
+    0: (OffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+    3: (consumers.ConsumerGroupMetadataKey, consumers.ConsumerGroupMetadataValue),
+    4: (consumers.ConsumerGroupPartitionMetadataKey, consumers.ConsumerGroupPartitionMetadataValue),
+    5: (consumers.ConsumerGroupMemberMetadataKey, consumers.ConsumerGroupMemberMetadataValue),
+    6: (consumers.ConsumerGroupTargetAssignmentMetadataKey, consumers.ConsumerGroupTargetAssignmentMetadataValue),
+    7: (consumers.ConsumerGroupTargetAssignmentMemberKey, consumers.ConsumerGroupTargetAssignmentMemberValue),
+    8: (consumers.ConsumerGroupCurrentMemberAssignmentKey, consumers.ConsumerGroupCurrentMemberAssignmentValue),
+}
+# TransactionState: the number on disk, the name of the state.
+_TRANSACTION_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+_DELETED = "<DELETE>"
+
+
+def plain_texts(record: Record) -> Texts:
+    """Keys and values as UTF-8."""
+    return _utf8(record.key), _utf8(record.value)
+
+
+def _utf8(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def offsets_texts(record: Record) -> Texts:
+    """Groups and their offsets, as JSON."""
+    if record.key is None or len(record.key) < 2:
+        return f"Error at offset {record.offset}, skipping. The record has no key.", None
+    kind = int.from_bytes(record.key[:2], "big", signed=True)
+    if kind not in _GROUP_RECORDS:
+        return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
+    key_class, value_class = _GROUP_RECORDS[kind]
+    try:
+        _, key = _read(key_class, record.key)
+        key_text = _json({"type": str(kind), "data": key})
+        if record.value is None:
+            return key_text, _DELETED
+        version, value = _read(value_class, record.value)
+    except MalformedMessage as error:
+        return f"Error at offset {record.offset}, skipping. {error}", None
+    if value_class is GroupMetadataValue and value["protocolType"] == "consumer":
+        for member in value["members"]:
+            _open(member, "subscription", ConsumerProtocolSubscription)
+            _open(member, "assignment", ConsumerProtocolAssignment)
+    return key_text, _json({"version": str(version), "data": value})
+
+
+def transaction_texts(record: Record) -> Texts:
+    """Transactional ids and their states; partitions in the order of their names."""
+    try:
+        if record.key is None:
+            raise MalformedMessage("the record has no key")
+        kind = int.from_bytes(record.key[:2], "big", signed=True)
+        if kind != 0:
+            return f"unknown::version={kind}", None
+        _, key = _read(TransactionLogKey, record.key)
+        key_text = f"transaction_metadata::transactionalId={key['transactionalId']}"
+        if record.value is None:
+            return key_text, _DELETED
+        _, value = _read(TransactionLogValue, record.value)
+    except MalformedMessage as error:
+        return f"Error at offset {record.offset}, skipping. {error}", None
+    state = value["transactionStatus"]
+    partitions = sorted(
+        f"{topic['topic']}-{partition}"
+        for topic in value["transactionPartitions"] or []
+        for partition in topic["partitionIds"]
+    )
+    return key_text, (
+        f"producerId:{value['producerId']},producerEpoch:{value['producerEpoch']},"
+        f"state={_TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else state},"
+        f"partitions=[{','.join(partitions)}],"
+        f"txnLastUpdateTimestamp={value['transactionLastUpdateTimestampMs']},"
+        f"txnTimeoutMs={value['transactionTimeoutMs']}"
+    )
+
+
+def _read(cls: type[Message], data: bytes) -> tuple[int, dict[str, Any]]:
+    """(version, document with camel-case names). Raises MalformedMessage, also for a version that is not known."""
+    if len(data) < 2:
+        raise MalformedMessage(f"{len(data)} bytes are too few for a version")
+    version = int.from_bytes(data[:2], "big", signed=True)
+    try:
+        message = decode(cls, version, data, 2)
+    except MalformedMessage:
+        raise
+    except ValueError as error:  # a version that the codec does not know
+        raise MalformedMessage(str(error)) from error
+    document = _camel_case(to_document(message, version))
+    assert isinstance(document, dict)
+    return version, document
+
+
+def _camel_case(value: object) -> Any:
+    if isinstance(value, dict):
+        return {name[:1].lower() + name[1:]: _camel_case(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_camel_case(entry) for entry in value]
+    return value
+
+
+def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
+    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is."""
+    try:
+        _, member[name] = _read(cls, base64.b64decode(member[name]))
+    except (MalformedMessage, TypeError):
+        pass
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
