@@ -176,17 +176,20 @@ class Loggers:
 
 
 class _Stamp:
-    """Puts time, level and logger into an event."""
+    """Puts time, level and logger in front of an event."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
 
     def __call__(self, logger: LogOutput, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         moment = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
-        event["timestamp"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        event["level"] = _METHOD_NAMES.get(method, method)
-        event["logger"] = logger.name
-        return event
+        return {
+            "timestamp": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": _METHOD_NAMES.get(method, method),
+            "logger": logger.name,
+            "event": event.pop("event"),
+            **event,
+        }
 
 
 class _StandardLibraryHandler(logging.Handler):
