@@ -1,0 +1,111 @@
+"""The `odradek` command: finds the subcommand and runs it. Everything a subcommand needs is imported when it is called.
+
+A subcommand is a module with `add_parser(subparsers)`, which sets `run` to a function from the parsed arguments to
+the exit status. Whatever goes wrong becomes one line on stderr and exit status 1; a mistake in the arguments is
+argparse's, with status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from cli.errors import CommandError
+
+COMMANDS = {
+    "serve": "run a broker",
+    "topics": "create, list, describe, alter and delete topics",
+    "configs": "describe and alter settings of topics and brokers",
+    "produce": "write lines from stdin to a topic",
+    "consume": "print a topic's records",
+    "dump-log": "print segments and indexes of a log",
+}
+"""The subcommands and what `--help` says of them; the module has underscores for dashes."""
+
+EXAMPLES = """examples:
+  odradek serve --data-dir ./data
+  odradek topics create orders --partitions 3
+  echo hello | odradek produce orders
+  odradek consume orders --from-beginning --max-messages 1
+
+`odradek COMMAND --help` tells more.
+"""
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser; of the subcommands only `command` is loaded, the others are names."""
+    parser = argparse.ArgumentParser(
+        prog="odradek",
+        description="A Kafka-compatible message broker, and the tools around it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and end")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, summary in COMMANDS.items():
+        if name == command:
+            importlib.import_module(f"cli.{name.replace('-', '_')}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = next((argument for argument in arguments if not argument.startswith("-")), None)
+    parser = build_parser(command)
+    parsed = parser.parse_args(arguments)
+    if parsed.version:
+        from importlib.metadata import version
+
+        print(f"odradek {version('odradek')}")
+        return 0
+    if parsed.command is None:
+        parser.print_help()
+        return 0
+    return run(parsed)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Runs a parsed command and turns failures into one line."""
+    try:
+        return int(parsed.run(parsed) or 0)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("ODRADEK_DEBUG"):
+            raise
+        print(f"odradek: {describe(error)}", file=sys.stderr)
+        return 1
+
+
+def describe(error: Exception) -> str:
+    """One line about an error; of one that nobody foresaw also its kind."""
+    text = " ".join(str(error).split())
+    foreseen = isinstance(error, CommandError | OSError) or type(error).__name__ in FORESEEN
+    return text if foreseen and text else f"{type(error).__name__}: {text} (ODRADEK_DEBUG=1 shows where)"
+
+
+FORESEEN = frozenset(
+    {
+        "ConfigError",
+        "Disconnected",
+        "NodeUnreachable",
+        "ProtocolError",
+        "RequestTimedOut",
+        "StartError",
+        "UnsupportedVersion",
+    }
+)
+"""Exceptions whose message is for people; by name, so that none of their modules is imported for it."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

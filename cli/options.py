@@ -1,0 +1,116 @@
+"""Options that several commands share, and the way from a command to a broker."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from broker.admin_client import AdminClient
+
+T = TypeVar("T")
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
+    """--bootstrap-server and --timeout-ms."""
+    parser.add_argument(
+        "--bootstrap-server",
+        default=DEFAULT_BOOTSTRAP,
+        metavar="HOST:PORT",
+        help=f"the broker to ask, or several, with commas between (default {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "--timeout-ms",
+        type=positive,
+        default=10_000,
+        metavar="MS",
+        help="how long to wait for an answer (default 10000)",
+    )
+
+
+def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """Runs `work` with a client of the broker that the options name."""
+    from broker.admin_client import AdminClient
+
+    try:
+        admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms)
+    except ValueError as error:
+        raise CommandError(f"--bootstrap-server: {error}") from error
+
+    async def run() -> T:
+        async with admin:
+            return await work(admin)
+
+    return asyncio.run(run())
+
+
+def assignments(texts: Iterable[str], option: str) -> dict[str, str]:
+    """NAME=VALUE texts as a mapping."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise CommandError(f"{option} {text}: NAME=VALUE is needed")
+        found[name] = value
+    return found
+
+
+def positive(text: str) -> int:
+    """For argparse: a whole number above 0."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def not_negative(text: str) -> int:
+    """For argparse: a whole number, 0 or above."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def unescaped(text: str) -> str:
+    r"""For argparse: text with \t, \n, \r, \0 and \\ standing for what they stand for."""
+    escapes = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+    parts = text.split("\\\\")
+    for index, part in enumerate(parts):
+        for letter, character in escapes.items():
+            if letter != "\\":
+                part = part.replace(f"\\{letter}", character)
+        parts[index] = part
+    return "\\".join(parts)
+
+
+def separator(text: str) -> str:
+    """For argparse: text as `unescaped`, not empty."""
+    found = unescaped(text)
+    if not found:
+        raise argparse.ArgumentTypeError("a separator cannot be empty")
+    return found
+
+
+def command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    run: Callable[[argparse.Namespace], int | None],
+    *,
+    description: str | None = None,
+    examples: str = "",
+) -> argparse.ArgumentParser:
+    """A parser for one command, whose help ends with `examples`."""
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"examples:\n{examples}" if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
