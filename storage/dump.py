@@ -1,7 +1,9 @@
-"""The text of `odradek dump-log`: segments, indexes, snapshots and checkpoints, in the form that people know from Kafka.
+"""The text of `odradek dump-log`: segments, indexes, snapshots and checkpoints, in the form that people know from
+Kafka.
 
-The lines of the kinds of files that Kafka's DumpLogSegments knows are those that it prints, so that scripts which read the one
-read the other. What it found wrong in the files comes last. A damaged file is told about, and the next one is dumped.
+The lines of the kinds of files that Kafka's DumpLogSegments knows are those that it prints, so that scripts which
+read the one read the other. What it found wrong in the files comes last. A damaged file is told about, and the
+next one is dumped.
 """
 
 import os
@@ -36,9 +38,9 @@ NO_LIMIT = 2**31 - 1
 
 
 class DumpOptions:
-    """Kafka's flags: `deep_iteration` prints records, `print_data_log` their keys and values too (and implies the former);
-    `index_sanity_check` only says whether an index would be used as it is, `verify_index_only` only what is wrong with it;
-    `max_bytes` bounds what is read of a segment; `texts` makes keys and values readable.
+    """Kafka's flags: `deep_iteration` prints records, `print_data_log` their keys and values too (and implies the
+    former); `index_sanity_check` only says whether an index would be used as it is, `verify_index_only` only what
+    is wrong with it; `max_bytes` bounds what is read of a segment; `texts` makes keys and values readable.
     """
 
     __slots__ = (

@@ -1,7 +1,8 @@
-"""Records of `__consumer_offsets` and `__transaction_state` as texts, for a dump (Kafka's OffsetsMessageParser, TransactionLog).
+"""Records of `__consumer_offsets` and `__transaction_state` as texts, for a dump (Kafka's OffsetsMessageParser,
+TransactionLog).
 
-A key begins with an int16 that says of what kind it is; a value with its own version. A record that cannot be read is told about
-in its place.
+A key begins with an int16 that says of what kind it is; a value with its own version. A record that cannot be
+read is told about in its place.
 """
 
 import base64
@@ -135,7 +136,8 @@ def _camel_case(value: object) -> Any:
 
 
 def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
-    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is."""
+    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is.
+    """
     try:
         _, member[name] = _read(cls, base64.b64decode(member[name]))
     except (MalformedMessage, TypeError):

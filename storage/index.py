@@ -175,7 +175,8 @@ class OffsetIndex:
         return self._positions[slot - 1] if slot else 0
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset)."""
+        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset).
+        """
         offsets = self._entries()
         slot = bisect_left(self._positions, position)
         return self.base_offset + offsets[slot] if slot < len(offsets) else None

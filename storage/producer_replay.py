@@ -1,4 +1,5 @@
-"""Bringing a log's producer state to its end: from the newest snapshot that can be read, and the batches behind it."""
+"""Bringing a log's producer state to its end: from the newest snapshot that can be read, and the batches behind it.
+"""
 
 from __future__ import annotations
 

@@ -202,7 +202,8 @@ def _recover(log: Log) -> Steps[None]:
 
 
 def _state_at(log: Log, offset: int) -> ProducerState:
-    """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between."""
+    """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between.
+    """
     state = ProducerState(log.producer_state.expiration_ms)
     usable = type(log.snapshots)(log.files, log.directory)
     usable.offsets = [known for known in log.snapshots.offsets if known <= offset]

@@ -251,7 +251,8 @@ class LogSegment:
         return scan_batches(self.file, position, self.size if end is None else end, may_block=may_block)
 
     def locate(self, offset: int, *, may_block: bool = True) -> tuple[int, int] | None:
-        """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it."""
+        """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it.
+        """
         recent = self._recent_offsets
         if recent and offset >= recent[0]:
             slot = bisect_right(recent, offset)

@@ -1,0 +1,291 @@
+"""Files that live in memory: a disk that forgets what was not synced, and one that is full after n bytes."""
+
+import errno
+import os
+import random
+from collections.abc import Sequence
+
+from storage.files import Buffer
+
+
+class _Inode:
+    __slots__ = ("data", "modified_ms", "synced")
+
+    def __init__(self, data: bytes = b"", synced: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.synced = bytes(synced)
+        self.modified_ms = 0
+
+
+class MemoryFile:
+    """`write` takes what fits and then raises ENOSPC, as a real disk does."""
+
+    def __init__(self, disk: "ForgetfulFiles", path: str, inode: _Inode) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode: _Inode | None = inode
+
+    @property
+    def inode(self) -> _Inode:
+        if self._inode is None:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        return self._inode
+
+    def read(self, position: int, length: int) -> Buffer:
+        return bytes(self.inode.data[position : position + length])
+
+    def read_cached(self, position: int, length: int) -> Buffer | None:
+        if self.path in self._disk.cold:
+            return None
+        return self.read(position, length)
+
+    def write(self, parts: Sequence[Buffer], position: int) -> int:
+        inode = self.inode
+        total = 0
+        for part in parts:
+            end = position + len(part)
+            growth = max(0, end - len(inode.data))
+            room = self._disk.take(growth)
+            if len(inode.data) < position:
+                inode.data.extend(bytes(position - len(inode.data)))
+            fits = len(part) - (growth - room)
+            inode.data[position : position + fits] = part[:fits]
+            if room < growth:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            position = end
+            total += len(part)
+        return total
+
+    def truncate(self, size: int) -> None:
+        data = self.inode.data
+        if size < len(data):
+            self._disk.give_back(len(data) - size)
+            del data[size:]
+        else:
+            data.extend(bytes(size - len(data)))
+
+    def allocate(self, size: int) -> None:
+        if size > len(self.inode.data):
+            self.truncate(size)
+
+    def size(self) -> int:
+        return len(self.inode.data)
+
+    def modified_ms(self) -> int:
+        return self.inode.modified_ms
+
+    def sync(self) -> None:
+        self._disk.count_sync(self.path)
+        self.inode.synced = bytes(self.inode.data)
+
+    def duplicate(self) -> "MemoryFile":
+        return MemoryFile(self._disk, self.path, self.inode)
+
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "a file in memory has no descriptor", self.path)
+
+    def close(self) -> None:
+        self._inode = None
+
+
+class _Lock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+        held.add(path)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class ForgetfulFiles:
+    """`crash()` is the disk as it may be after a power cut: contents that were not synced, and names in
+    directories that were not synced, are lost (or, with a random source, each may or may not be there).
+
+    `room`: bytes that still fit, None for as many as one likes. `cold`: paths that the page cache does not hold.
+    `fail_sync`: raised by every sync of a file while it is set.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self.names: dict[str, _Inode | None] = {"/": None}  # None: a directory
+        self.durable_names: dict[str, _Inode | None] = {"/": None}
+        self.room = room
+        self.cold: set[str] = set()
+        self.synced_paths: list[str] = []
+        self.fail_sync: OSError | None = None
+        self._locks: set[str] = set()
+
+    # ---- what a test does
+
+    def crash(self, source: random.Random | None = None) -> "ForgetfulFiles":
+        after = ForgetfulFiles(self.room)
+        for path, inode in self._surviving_names(source).items():
+            survivor = None if inode is None else _Inode(*[_surviving_content(inode, source)] * 2)
+            after.names[path] = after.durable_names[path] = survivor
+        return after
+
+    def _surviving_names(self, source: random.Random | None) -> dict[str, _Inode | None]:
+        names = dict(self.durable_names)
+        if source is not None:
+            for path in sorted(set(self.names) ^ set(names)):
+                if source.random() < 0.5:
+                    if path in self.names:
+                        names[path] = self.names[path]
+                    else:
+                        del names[path]
+        return {path: inode for path, inode in names.items() if _has_parents(path, names)}
+
+    def take(self, wanted: int) -> int:
+        if self.room is None:
+            return wanted
+        granted = min(wanted, self.room)
+        self.room -= granted
+        return granted
+
+    def give_back(self, size: int) -> None:
+        if self.room is not None:
+            self.room += size
+
+    def count_sync(self, path: str) -> None:
+        if self.fail_sync is not None:
+            raise self.fail_sync
+        self.synced_paths.append(path)
+
+    def content(self, path: str) -> bytearray:
+        inode = self.names[path]
+        assert inode is not None
+        return inode.data
+
+    def make_durable(self) -> None:
+        for inode in self.names.values():
+            if inode is not None:
+                inode.synced = bytes(inode.data)
+        self.durable_names = dict(self.names)
+
+    # ---- Files
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> MemoryFile:
+        if path in self.names:
+            if exclusive:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            inode = self.names[path]
+            if inode is None:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        elif create or exclusive:
+            inode = self._new(path)
+        else:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return MemoryFile(self, path, inode)
+
+    def _new(self, path: str) -> _Inode:
+        if os.path.dirname(path) not in self.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        inode = self.names[path] = _Inode()
+        return inode
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self.open(path).inode.data)
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        inode = _Inode()
+        room = self.take(len(data))
+        if room < len(data):
+            self.give_back(room)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        inode.data[:] = data
+        if sync:
+            self.count_sync(path)
+            inode.synced = bytes(data)
+        old = self.names.get(path)
+        if old is not None:
+            self.give_back(len(old.data))
+        self.names[path] = inode
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def exists(self, path: str) -> bool:
+        return path in self.names
+
+    def is_directory(self, path: str) -> bool:
+        return path in self.names and self.names[path] is None
+
+    def size(self, path: str) -> int:
+        return self.open(path).size()
+
+    def modified_ms(self, path: str) -> int:
+        return self.open(path).modified_ms()
+
+    def list_directory(self, path: str) -> list[str]:
+        if not self.is_directory(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return sorted(os.path.basename(name) for name in self.names if name != "/" and os.path.dirname(name) == path)
+
+    def make_directories(self, path: str) -> None:
+        if path not in self.names:
+            self.make_directories(os.path.dirname(path))
+            self.names[path] = None
+
+    def rename(self, source: str, target: str) -> None:
+        if source not in self.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        for path in [path for path in self.names if path == source or path.startswith(source + "/")]:
+            self.names[target + path[len(source) :]] = self.names.pop(path)
+
+    def remove(self, path: str) -> None:
+        inode = self.names.pop(path, None)
+        if inode is not None:
+            self.give_back(len(inode.data))
+
+    def remove_tree(self, path: str) -> None:
+        for name in [name for name in self.names if name == path or name.startswith(path + "/")]:
+            self.remove(name)
+
+    def sync_file(self, path: str) -> None:
+        if path in self.names:
+            self.open(path).sync()
+
+    def sync_directory(self, path: str) -> None:
+        def inside(name: str) -> bool:
+            return name != "/" and os.path.dirname(name) == path
+
+        for name in [name for name in self.durable_names if inside(name) and name not in self.names]:
+            for below in [below for below in self.durable_names if below == name or below.startswith(name + "/")]:
+                del self.durable_names[below]
+        for name in [name for name in self.names if inside(name)]:
+            if name not in self.durable_names and self.names[name] is None:
+                # a folder that was renamed brings along what it durably had
+                pass
+            self.durable_names[name] = self.names[name]
+
+    def lock(self, path: str) -> _Lock | None:
+        if path in self._locks:
+            return None
+        self.open(path, create=True)
+        return _Lock(self._locks, path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        return 1 << 40, (1 << 40) if self.room is None else self.room
+
+
+def _has_parents(path: str, names: dict[str, _Inode | None]) -> bool:
+    while path != "/":
+        path = os.path.dirname(path)
+        if path not in names:
+            return False
+    return True
+
+
+def _surviving_content(inode: _Inode, source: random.Random | None) -> bytes:
+    """What was synced; or, by chance, all that was written, or some of it, its end torn or filled with zeros."""
+    if source is None or bytes(inode.data) == inode.synced:
+        return inode.synced
+    choice = source.randrange(4)
+    if choice == 0:
+        return inode.synced
+    if choice == 1 or bytes(inode.data[: len(inode.synced)]) != inode.synced:
+        return bytes(inode.data)
+    cut = source.randint(len(inode.synced), len(inode.data))
+    torn = bytes(inode.data[:cut])
+    return torn if choice == 2 else torn + bytes(len(inode.data) - cut)

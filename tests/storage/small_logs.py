@@ -1,0 +1,68 @@
+"""Small logs for tests: batches, settings, and a log on a disk in memory or on a real one."""
+
+from typing import Any
+
+from protocol.batch_header import BatchHeader
+from protocol.records import Record, build_batch, iter_batches
+from protocol.topic_partition import TopicPartition
+from storage.files import Files
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.recovery import open_log
+from timer import ManualClock
+
+PARTITION = TopicPartition("orders", 0)
+NOW = 1_700_000_000_000
+
+
+def batch(*values: bytes, timestamp: int = NOW, timestamps: list[int] | None = None, **options: Any) -> bytes:
+    """A client's batch of these values (one of `v` if none), keys `k`."""
+    values = values or (b"v",)
+    times = timestamps if timestamps is not None else [timestamp] * len(values)
+    records = [
+        Record(offset=number, timestamp=times[number], key=b"k", value=value) for number, value in enumerate(values)
+    ]
+    return build_batch(records, **options)
+
+
+def idempotent(sequence: int, *values: bytes, producer_id: int = 1, epoch: int = 0, **options: Any) -> bytes:
+    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
+
+
+def open_small(
+    files: Files, directory: str = "/data/orders-0", clock: ManualClock | None = None, options: Any = None, **settings: Any
+) -> Log:
+    """A log with these settings (underscores for dots); `options` go to open_log."""
+    config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
+    return open_log(files, directory, PARTITION, config, clock or ManualClock(wall_ms=NOW), **(options or {}))
+
+
+def append(log: Log, data: bytes | None = None, epoch: int = 0) -> int:
+    """Appends a batch, moves the high watermark as a single replica does; returns the batch's first offset."""
+    info = log.append_as_leader(data if data is not None else batch(), epoch, api_version=9)
+    log.update_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def headers_of(log: Log) -> list[BatchHeader]:
+    """The headers of all batches, read as a consumer reads them."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = [header for _, header in iter_batches(log.read(offset, 1 << 20).records)]
+        assert read, offset
+        found += read
+        offset = read[-1].next_offset
+    return found
+
+
+def all_bytes(log: Log) -> bytes:
+    """All records of the log, read as a consumer reads them."""
+    parts = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = bytes(log.read(offset, 1 << 20).records)
+        parts.append(data)
+        for _, header in iter_batches(data):
+            offset = header.next_offset
+    return b"".join(parts)
