@@ -45,18 +45,19 @@ def run(arguments: argparse.Namespace) -> int:
     gc.disable()
     configure_logging(SystemClock().wall_ms)
     try:
-        config = load_config(
-            arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=arguments.settings
-        )
+        settings = list(arguments.settings)
+        if arguments.metrics_port is not None:
+            settings.append(f"odradek.metrics.port={arguments.metrics_port}")
+        config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(config, metrics_port=arguments.metrics_port))
+            runner.run(serve(config))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def serve(config: BrokerConfig, *, metrics_port: int | None = None) -> None:
+async def serve(config: BrokerConfig) -> None:
     """Starts a broker, says so on stdout, and stops it at the first signal. Raises StartError."""
     from broker.server import Broker
 

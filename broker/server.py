@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import IntEnum
 from random import Random, SystemRandom
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -43,6 +45,9 @@ from storage.log_manager import LogManager
 from storage.meta_properties import MetaPropertiesError, generated_broker_id
 from timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
+if TYPE_CHECKING:
+    from broker.metrics_server import MetricsServer
+
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for connections to take their last answers."""
 LOCAL_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -57,6 +62,15 @@ REASONS_NOT_TO_START = (
 )
 
 log = structlog.get_logger("broker")
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers, as its metric tells them."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RUNNING = 3
+    SHUTTING_DOWN = 7
 
 
 class Broker:
@@ -91,13 +105,22 @@ class Broker:
         self.broker_id = config.broker_id
         self.api_table = client_api_table()
         self.background = Background()
-        self.timer = SystemTimer(self.clock)
+        self.timer: SystemTimer = SystemTimer(
+            self.clock, config["odradek.timer.tick.ms"], config["odradek.timer.wheel.size"]
+        )
         self.complaints = Complaints(self.clock)
         self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
-        self._reaper = ExpirationReaper(self.timer)
+        self.state = BrokerState.NOT_RUNNING
+        self.metrics_server: MetricsServer | None = None
+        self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         """What has been started, as what ends it."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients are served."""
+        return self.state == BrokerState.RUNNING
 
     @property
     def bootstrap(self) -> str:
@@ -108,13 +131,16 @@ class Broker:
 
     async def start(self) -> None:
         """Returns when clients are served. Raises StartError, after letting go of what was taken."""
+        self.state = BrokerState.STARTING
         try:
+            await self._serve_metrics()
             self._take_directories()
             self._assemble()
             await self._read_metadata()
             await self._listen()
             await self._load_logs()
             await self._serve()
+            self.state = BrokerState.RUNNING
         except REASONS_NOT_TO_START as error:
             await self._undo_all()
             raise StartError(str(error)) from error
@@ -124,9 +150,20 @@ class Broker:
 
     async def stop(self) -> None:
         """See the file's head. Takes no longer than a few seconds and the flushing; no effect twice."""
+        self.state = BrokerState.SHUTTING_DOWN
         await self._undo_all()
 
     # --- starting, step by step ---------------------------------------------------------------------------------
+
+    async def _serve_metrics(self) -> None:
+        """First of all, so that a broker that recovers its logs can say so. On the first listener's interface."""
+        port = self.config["odradek.metrics.port"]
+        if port >= 0:
+            from broker.metrics_server import MetricsServer
+
+            self.metrics_server = MetricsServer(self, self.config.listeners[0].host, port)
+            await self.metrics_server.start()
+            self._undo.append(self.metrics_server.stop)
 
     def _take_directories(self) -> None:
         config = self.config
@@ -199,13 +236,13 @@ class Broker:
 
     async def _load_logs(self) -> None:
         """Steps are short: signals are heard while a big log is recovered."""
-        self._undo[0] = self.log_manager.shutdown
+        self._undo[self._undo.index(self.log_manager.release)] = self.log_manager.shutdown
         for _ in self.log_manager.load_steps(self._log_config, self._is_known):
             await asyncio.sleep(0)
 
     async def _serve(self) -> None:
-        self._reaper.start()
-        self._undo.append(self._reaper.stop)
+        self.reaper.start()
+        self._undo.append(self.reaper.stop)
         await self.controller.start(self._registration())
         PeriodicWork(self).start()
         await self.socket_server.start()

@@ -31,12 +31,13 @@ class TopicStats:
 
 
 class AllTopicStats:
-    """The counters of every topic that was ever asked for, until it is deleted."""
+    """The counters of every topic that was ever asked for, until it is deleted; `forgotten` sums up those that were."""
 
-    __slots__ = ("by_topic",)
+    __slots__ = ("by_topic", "forgotten")
 
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicStats] = {}
+        self.forgotten = TopicStats()
 
     def of(self, topic: str) -> TopicStats:
         stats = self.by_topic.get(topic)
@@ -45,4 +46,7 @@ class AllTopicStats:
         return stats
 
     def forget(self, topic: str) -> None:
-        self.by_topic.pop(topic, None)
+        stats = self.by_topic.pop(topic, None)
+        if stats is not None:
+            for name in TopicStats.__slots__:
+                setattr(self.forgotten, name, getattr(self.forgotten, name) + getattr(stats, name))

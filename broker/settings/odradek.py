@@ -15,11 +15,11 @@ ODRADEK_SETTINGS = (
             doc="Unanswered requests beyond which a connection is not read."),
     Setting("odradek.max.unread.bytes.per.connection", LONG, 256 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
             doc="Answers waiting for a client that does not read, in bytes, beyond which its connection ends."),
-    Setting("odradek.metrics.port", INT, -1, LOW, valid=Between(-1, 65535), own=True,
+    Setting("odradek.metrics.port", INT, -1, LOW, valid=Between(-1, 65535), own=True, takes_effect=True,
             doc="The port that serves /metrics and /health; 0 picks a free one, -1 serves neither."),
-    Setting("odradek.timer.tick.ms", INT, 1, LOW, valid=AtLeast(1), own=True,
+    Setting("odradek.timer.tick.ms", INT, 1, LOW, valid=AtLeast(1), own=True, takes_effect=True,
             doc="The tick of the timing wheel behind the purgatories."),
-    Setting("odradek.timer.wheel.size", INT, 20, LOW, valid=AtLeast(2), own=True,
+    Setting("odradek.timer.wheel.size", INT, 20, LOW, valid=AtLeast(2), own=True, takes_effect=True,
             doc="The buckets of each of its wheels."),
 )
 # fmt: on

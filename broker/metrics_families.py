@@ -1,0 +1,236 @@
+"""The table of what `/metrics` tells: name, kind, what it means, its labels, and how it is read from a broker.
+
+Names and labels are those that the Prometheus JMX exporter's sample configuration for Kafka makes of Kafka's beans,
+so that dashboards made for Kafka show this broker. Values are read when somebody asks; nothing is kept up to date for
+that.
+
+A reader gives rows of (label values, value). It takes a snapshot of what it walks through, since the loop turns in
+between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metrics import error_name
+from broker.replica.topic_stats import TopicStats
+
+if TYPE_CHECKING:
+    from broker.replica.partition import Partition
+    from broker.server import Broker
+    from purgatory import DelayedOperationPurgatory
+
+COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
+Row = tuple[Sequence[str], float]
+Reader = Callable[["Broker"], Iterable[Row]]
+
+TOTAL = "kafka_network_requestmetrics_totaltimems"
+"""The one family that is no plain number per row: see `metrics_exposition.RequestTimes`."""
+
+
+class Family(NamedTuple):
+    """One metric. A counter's name stands here without its `_total`."""
+
+    name: str
+    kind: str
+    documentation: str
+    labels: tuple[str, ...]
+    read: Reader
+
+
+def single(value: Callable[[Broker], float]) -> Reader:
+    """One row without labels."""
+    return lambda broker: [((), value(broker))]
+
+
+def by_topic(count: Callable[[TopicStats], int]) -> Reader:
+    """A row for each topic, and one without a name for all that ever were."""
+
+    def read(broker: Broker) -> list[Row]:
+        stats = broker.replica_manager.topic_stats
+        rows: list[Row] = [((name,), count(topic)) for name, topic in stats.by_topic.items()]
+        return [(("",), count(stats.forgotten) + sum(value for _, value in rows)), *rows]
+
+    return read
+
+
+def by_partition(value: Callable[[Partition], float]) -> Reader:
+    def read(broker: Broker) -> Iterable[Row]:
+        for partition in broker.replica_manager.partitions:
+            yield (partition.topic_partition.topic, str(partition.topic_partition.partition)), value(partition)
+
+    return read
+
+
+def by_purgatory(value: Callable[[DelayedOperationPurgatory], int]) -> Reader:
+    def read(broker: Broker) -> list[Row]:
+        manager = broker.replica_manager
+        purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
+        return [((purgatory.name,), value(purgatory)) for purgatory in purgatories]
+
+    return read
+
+
+def requests(broker: Broker) -> list[Row]:
+    return [((row.api, str(row.version)), row.requests) for row in list(broker.metrics.requests.values())]
+
+
+def request_errors(broker: Broker) -> list[Row]:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in list(broker.metrics.requests.values()):
+        for code, count in list(row.errors.items()):
+            found[(row.api, error_name(code))] += count
+    return list(found.items())
+
+
+def produce_expirations(broker: Broker) -> list[Row]:
+    counted = broker.replica_manager.appends.expirations
+    rows: list[Row] = [((key.topic, str(key.partition)), count) for key, count in counted.by_partition.items()]
+    return [(("", ""), counted.total), *rows]
+
+
+def fetch_expirations(broker: Broker) -> list[Row]:
+    counted = broker.replica_manager.fetches.expirations
+    return [(("consumer",), counted.consumer), (("follower",), counted.follower)]
+
+
+def connections(broker: Broker) -> list[Row]:
+    found = Counter({endpoint.name: 0 for endpoint in broker.endpoints})
+    found.update(connection.info.listener.name for connection in list(broker.socket_server.connections))
+    return [((name,), count) for name, count in found.items()]
+
+
+def leaders(broker: Broker) -> float:
+    return sum(partition.is_leader for partition in broker.replica_manager.partitions)
+
+
+def under_replicated(broker: Broker) -> float:
+    led = (partition for partition in broker.replica_manager.partitions if partition.is_leader)
+    return sum(len(partition.in_sync) < len(partition.replicas) for partition in led)
+
+
+_TOPIC, _TOPIC_PARTITION, _NONE = ("topic",), ("topic", "partition"), ()
+
+# fmt: off
+FAMILIES = (
+    Family("kafka_server_brokertopicmetrics_messagesin", COUNTER,
+           "Records appended.",
+           _TOPIC, by_topic(lambda t: t.messages_in)),
+    Family("kafka_server_brokertopicmetrics_bytesin", COUNTER,
+           "Bytes of record batches appended.",
+           _TOPIC, by_topic(lambda t: t.bytes_in)),
+    Family("kafka_server_brokertopicmetrics_bytesout", COUNTER,
+           "Bytes of record batches sent to consumers.",
+           _TOPIC, by_topic(lambda t: t.bytes_out)),
+    Family("kafka_server_brokertopicmetrics_totalproducerequests", COUNTER,
+           "Partitions written to, by request.",
+           _TOPIC, by_topic(lambda t: t.produce_requests)),
+    Family("kafka_server_brokertopicmetrics_totalfetchrequests", COUNTER,
+           "Partitions read from, by request.",
+           _TOPIC, by_topic(lambda t: t.fetch_requests)),
+    Family("kafka_server_brokertopicmetrics_failedproducerequests", COUNTER,
+           "Partitions whose append failed.",
+           _TOPIC, by_topic(lambda t: t.failed_produce_requests)),
+    Family("kafka_server_brokertopicmetrics_failedfetchrequests", COUNTER,
+           "Partitions whose read failed.",
+           _TOPIC, by_topic(lambda t: t.failed_fetch_requests)),
+    Family("kafka_network_requestmetrics_requests", COUNTER,
+           "Requests that came to their end.",
+           ("request", "version"), requests),
+    Family("kafka_network_requestmetrics_errors", COUNTER,
+           "Errors in answers, item by item; NONE counts answers without any.",
+           ("request", "error"), request_errors),
+    Family(TOTAL, SUMMARY,
+           "Milliseconds from a request's arrival to its answer; quantiles of the last one to two minutes.",
+           ("request",), requests),
+    Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE,
+           "Entries in watcher lists, one per key; some completed and not yet purged.",
+           ("delayedOperation",), by_purgatory(lambda p: p.watched)),
+    Family("kafka_server_delayedoperationpurgatory_numdelayedoperations", GAUGE,
+           "Requests that wait.",
+           ("delayedOperation",), by_purgatory(lambda p: p.delayed)),
+    Family("odradek_purgatory_completed", COUNTER,
+           "Requests that waited and were released by an event.",
+           ("delayedOperation",), by_purgatory(lambda p: p.completed)),
+    Family("odradek_purgatory_expired", COUNTER,
+           "Requests that waited until their time-out.",
+           ("delayedOperation",), by_purgatory(lambda p: p.expired)),
+    Family("kafka_server_delayedproducemetrics_expires", COUNTER,
+           "Partitions of produce requests that timed out.",
+           _TOPIC_PARTITION, produce_expirations),
+    Family("kafka_server_delayedfetchmetrics_expires", COUNTER,
+           "Fetch requests that timed out.",
+           ("fetcherType",), fetch_expirations),
+    Family("kafka_server_delayeddeleterecordsmetrics_expires", COUNTER,
+           "Partitions of DeleteRecords requests that timed out.",
+           _NONE, single(lambda b: b.replica_manager.deletions.expirations.total)),
+    Family("kafka_log_log_size", GAUGE,
+           "Bytes in the partition's segments.",
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.size)),
+    Family("kafka_log_log_numlogsegments", GAUGE,
+           "The partition's segments.",
+           _TOPIC_PARTITION, by_partition(lambda p: len(p.log.segments))),
+    Family("kafka_log_log_logstartoffset", GAUGE,
+           "The first offset that can be read.",
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.log_start_offset)),
+    Family("kafka_log_log_logendoffset", GAUGE,
+           "The offset that the next record gets.",
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.log_end_offset)),
+    Family("kafka_server_replicamanager_partitioncount", GAUGE,
+           "Partitions on this broker.",
+           _NONE, single(lambda b: len(b.replica_manager.partitions))),
+    Family("kafka_server_replicamanager_leadercount", GAUGE,
+           "Partitions that this broker leads.",
+           _NONE, single(leaders)),
+    Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE,
+           "Partitions led here with replicas out of sync.",
+           _NONE, single(under_replicated)),
+    Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
+           "Partitions here whose disk fails.",
+           _NONE, single(lambda b: len(b.replica_manager.partitions.offline))),
+    Family("kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE,
+           "Fetch sessions (KIP-227).",
+           _NONE, single(lambda b: len(b.fetch_sessions))),
+    Family("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", GAUGE,
+           "Partitions in fetch sessions.",
+           _NONE, single(lambda b: b.fetch_sessions.partitions)),
+    Family("kafka_server_fetchsessioncache_incrementalfetchsessionevictions", COUNTER,
+           "Fetch sessions that had to make room.",
+           _NONE, single(lambda b: b.fetch_sessions.evictions)),
+    Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE,
+           "Topics.",
+           _NONE, single(lambda b: b.metadata.topic_count)),
+    Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE,
+           "Partitions.",
+           _NONE, single(lambda b: b.metadata.partition_count)),
+    Family("kafka_server_socket_server_metrics_connection_count", GAUGE,
+           "Open connections.",
+           ("listener",), connections),
+    Family("kafka_server_socket_server_metrics_connection_creation", COUNTER,
+           "Connections accepted.",
+           _NONE, single(lambda b: b.socket_server.counters.accepted)),
+    Family("kafka_server_socket_server_metrics_connection_close", COUNTER,
+           "Connections ended.",
+           _NONE, single(lambda b: b.socket_server.counters.closed)),
+    Family("kafka_server_socket_server_metrics_expired_connections_killed_count", GAUGE,
+           "Connections ended after connections.max.idle.ms.",
+           _NONE, single(lambda b: b.socket_server.counters.expired)),
+    Family("kafka_server_socket_server_metrics_incoming_byte", COUNTER,
+           "Bytes received from clients.",
+           _NONE, single(lambda b: b.socket_server.counters.bytes_in)),
+    Family("kafka_server_socket_server_metrics_outgoing_byte", COUNTER,
+           "Bytes sent to clients.",
+           _NONE, single(lambda b: b.socket_server.counters.bytes_out)),
+    Family("odradek_connections_refused", COUNTER,
+           "Connections ended as they came: above max.connections or max.connections.per.ip.",
+           _NONE, single(lambda b: b.socket_server.counters.refused)),
+    Family("odradek_timer_tasks", GAUGE,
+           "Tasks in the timing wheel.",
+           _NONE, single(lambda b: b.timer.size)),
+    Family("odradek_timer_wakeups", COUNTER,
+           "Times that the wheel's reaper woke up.",
+           _NONE, single(lambda b: b.reaper.wakeups)),
+)
+# fmt: on
