@@ -18,6 +18,7 @@ async with await NetworkClient.connect("127.0.0.1", 9092, client_id="admin") as 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -103,7 +104,8 @@ class NetworkClient(asyncio.Protocol):
         except TimeoutError as error:
             raise NodeUnreachable(f"{name} did not take the connection in {timeout_ms} ms") from error
         except OSError as error:
-            raise NodeUnreachable(f"cannot connect to {name}: {error.strerror or error}") from error
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise NodeUnreachable(f"cannot connect to {name}: {reason}") from error
         try:
             await client._negotiate()
         except BaseException:

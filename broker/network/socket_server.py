@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import select
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,7 @@ from timer import Clock
 LISTEN_BACKLOG = 8192
 """The kernel caps it. With asyncio's 100, ten thousand clients take up to a minute to connect."""
 CUT_OFF_AFTER_MS = 1000
+EVERY_INTERFACE = ["0.0.0.0", "::"]
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -46,14 +48,14 @@ class NetworkCounters:
     __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "expired", "refused")
 
     def __init__(self) -> None:
-        self.accepted = 0
-        self.closed = 0
-        self.expired = 0
+        self.accepted: int = 0
+        self.closed: int = 0
+        self.expired: int = 0
         """Closed after connections.max.idle.ms."""
-        self.refused = 0
+        self.refused: int = 0
         """Closed because there were too many."""
-        self.bytes_in = 0
-        self.bytes_out = 0
+        self.bytes_in: int = 0
+        self.bytes_out: int = 0
 
 
 class SocketServer:
@@ -72,7 +74,7 @@ class SocketServer:
         self.clock = clock
         self.dispatch = dispatch
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.counters = NetworkCounters()
+        self.counters: NetworkCounters = NetworkCounters()
         self.connections: dict[Connection, None] = {}
         self.blocked: dict[Connection, None] = {}
         """Those that are not read, or were not when this was last looked at."""
@@ -160,11 +162,13 @@ class SocketServer:
 
     async def _hosts(self, address: Listener) -> list[str]:
         """The addresses behind a host name, each once: binding them one by one gives all of them the same port."""
+        if not address.host:
+            return EVERY_INTERFACE
+        if is_address(address.host):
+            return [address.host]
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(
-                address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise BindError(f"listener {address.name}: cannot resolve the host {address.host!r}: {error}") from error
         return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -311,6 +315,15 @@ class _Acceptor:
 
     def __call__(self) -> Connection:
         return Connection(self._server, self.endpoint)
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IPv4 or IPv6 address, which need not be looked up."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _bind_failure(address: Listener, error: OSError | None) -> str:

@@ -128,7 +128,6 @@ def test_every_listed_difference_is_one_of_the_vectors() -> None:
 
 async def test_the_refusal_of_an_api_versions_version_names_our_range() -> None:
     frame = bytes.fromhex(next(vector["send"] for vector in VECTORS if vector["name"] == "api_versions_v4"))
-    async with in_process_broker() as broker:
-        async with connected(broker.bootstrap) as peer:
-            _, answer = await peer.ask(frame)
+    async with in_process_broker() as broker, connected(broker.bootstrap) as peer:
+        _, answer = await peer.ask(frame)
     assert answer.hex() == "00000010" + frame[8:12].hex() + "002300000001001200000003"

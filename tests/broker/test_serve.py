@@ -1,0 +1,174 @@
+"""The serve command as a process of its own: what it prints, how it ends, and what keeps it from starting."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+class Served:
+    def __init__(self, *arguments: str, cwd: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    def ready(self) -> str:
+        assert self.process.stdout is not None
+        word, address = self.process.stdout.readline().split()
+        assert word == "ready"
+        return address
+
+    def connect(self, address: str) -> socket.socket:
+        host, port = address.split(":")
+        return socket.create_connection((host, int(port)), timeout=20)
+
+    def end(self) -> tuple[int, str, str]:
+        """Exit status, and what was left on stdout and stderr."""
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[type[Served]]:
+    started: list[Served] = []
+
+    class Here(Served):
+        def __init__(self, *arguments: str) -> None:
+            super().__init__(*arguments, cwd=tmp_path)
+            started.append(self)
+
+    yield Here
+    for served in started:
+        if served.process.poll() is None:
+            served.process.kill()
+        served.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_ready_and_ends_in_good_order(
+    serve: type[Served], tmp_path: Path, number: signal.Signals
+) -> None:
+    served = serve("--port", "0", "--data-dir", "here")
+    address = served.ready()
+    with served.connect(address):
+        os.killpg(served.process.pid, number)
+        status, out, err = served.end()
+    assert (status, out) == (0, "")
+    assert (tmp_path / "here" / ".kafka_cleanshutdown").exists()
+    events = [json.loads(line)["event"] for line in err.splitlines()]
+    assert "broker started" in events
+    assert "Traceback" not in err
+
+
+def test_settings_may_be_given_one_by_one_and_the_data_is_in_data_unless_said(
+    serve: type[Served], tmp_path: Path
+) -> None:
+    served = serve("--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "num.partitions=5")
+    served.connect(served.ready()).close()
+    served.process.terminate()
+    assert served.end()[0] == 0
+    assert (tmp_path / "data" / "meta.properties").exists()
+
+
+def test_a_config_file_counts_alone_and_flags_override_it(serve: type[Served], tmp_path: Path) -> None:
+    (tmp_path / "my.properties").write_text("listeners=PLAINTEXT://127.0.0.1:1\nlog.dirs=elsewhere\nbroker.id=5\n")
+    served = serve("--config", "my.properties", "--port", "0")
+    served.connect(served.ready()).close()
+    served.process.terminate()
+    assert served.end()[0] == 0
+    assert "broker.id=5" in (tmp_path / "elsewhere" / "meta.properties").read_text()
+
+
+def test_a_second_signal_ends_it_at_once(serve: type[Served]) -> None:
+    served = serve("--port", "0")
+    with served.connect(served.ready()) as client:
+        # Bytes that never become a request keep the connection open; its end is waited for.
+        client.sendall(b"\x00\x00\x00\x20")
+        os.kill(served.process.pid, signal.SIGSTOP)
+        os.kill(served.process.pid, signal.SIGTERM)
+        os.kill(served.process.pid, signal.SIGINT)
+        os.kill(served.process.pid, signal.SIGCONT)
+        status, _, _ = served.end()
+    assert status in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+def one_line(err: str) -> str:
+    [line] = [line for line in err.splitlines() if not line.startswith("{")]
+    return line
+
+
+def test_a_taken_port_is_one_line_and_status_1(serve: type[Served]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, out, err = serve("--port", str(port)).end()
+    assert (status, out) == (1, "")
+    assert f"port {port} is already in use" in one_line(err)
+
+
+def test_a_locked_directory_is_one_line_and_status_1(serve: type[Served]) -> None:
+    first = serve("--port", "0", "--data-dir", "d")
+    first.ready()
+    status, out, err = serve("--port", "0", "--data-dir", "d").end()
+    assert (status, out) == (1, "")
+    assert "in use by another broker" in one_line(err)
+
+
+def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: type[Served], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, out, err = serve("--port", "0", "--data-dir", "file/sub").end()
+    assert (status, out) == (1, "")
+    assert "file/sub" in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--set", "num.partitions=many"), "num.partitions"),
+        (("--set", "nonsense"), "nonsense"),
+        (("--config", "missing.properties"), "missing.properties"),
+        (("--set", "listeners=SSL://127.0.0.1:0"), "SSL"),
+        (("--set", "max.connections.per.ip.overrides=rubbish"), "max.connections.per.ip.overrides"),
+    ],
+)
+def test_bad_settings_are_one_line_and_status_1(serve: type[Served], arguments: tuple[str, ...], named: str) -> None:
+    status, out, err = serve(*arguments).end()
+    assert (status, out) == (1, "")
+    assert named in one_line(err)
+
+
+def test_an_impossible_port_is_a_usage_error(serve: type[Served]) -> None:
+    status, out, err = serve("--port", "65536").end()
+    assert (status, out) == (2, "")
+    assert "65536" in err
+
+
+def test_an_idle_broker_sleeps(serve: type[Served]) -> None:
+    """Its timers and look-arounds: a few wake-ups a second, no more."""
+    served = serve("--port", "0")
+    served.ready()
+
+    def switches() -> int:
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
+        return int(
+            status.rpartition("voluntary_ctxt_switches:")[0].rpartition("voluntary_ctxt_switches:")[2].split()[0]
+        )
+
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs Linux's /proc")
+    time.sleep(0.2)
+    before = switches()
+    time.sleep(1)
+    assert switches() - before < 30

@@ -1,0 +1,312 @@
+"""The broker as a whole: how it starts, what keeps it from starting, and how it ends."""
+
+import asyncio
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from broker.config import BrokerConfig, ConfigError
+from broker.controller.state import NewTopic
+from broker.server import Broker, connection_limits
+from broker.start_error import StartError
+from broker.testing import BrokerThread, in_process_broker
+from protocol.api_keys import ApiKey
+from protocol.compiler import decode, encode
+from protocol.headers import response_header_version
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.registry import response_class
+from protocol.records import Record, build_batch
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from timer import ManualClock
+
+
+class RawClient:
+    """Sends requests of the codec as they are, and reads their answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, bootstrap: str) -> "RawClient":
+        host, port = bootstrap.split(":")
+        return cls(*await asyncio.open_connection(host, int(port)))
+
+    def send(self, request: Message, version: int, correlation_id: int = 1) -> None:
+        schema = request.__schema__
+        header = struct.pack(">hhih", schema.api_key, version, correlation_id, -1)
+        frame = header + (b"\0" if version in schema.flexible else b"") + encode(request, version)
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def answer(self, api_key: ApiKey, version: int) -> Any:
+        length = int.from_bytes(await self.reader.readexactly(4), "big")
+        data = await self.reader.readexactly(length)
+        return decode(response_class(api_key), version, data, 4 + response_header_version(api_key, version))
+
+    async def ask(self, request: Message, version: int) -> Any:
+        self.send(request, version)
+        assert request.__schema__.api_key is not None
+        return await self.answer(ApiKey(request.__schema__.api_key), version)
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+def produce(topic: str, value: bytes = b"value", acks: int = -1) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=0, records=build_batch([Record(value=value)]))
+    return ProduceRequest(
+        acks=acks, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    )
+
+
+def fetch(topic: str, max_wait_ms: int, min_bytes: int = 1) -> FetchRequest:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+    )
+
+
+async def until_something_is_parked(broker: Broker) -> None:
+    async with asyncio.timeout(20):
+        while broker.replica_manager.fetch_purgatory.delayed == 0:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.001)
+
+
+async def test_a_broker_serves_on_a_free_port_and_leaves_nothing_behind() -> None:
+    threads_before = threading.active_count()
+    tasks_before = len(asyncio.all_tasks())
+    async with in_process_broker() as broker:
+        data_dir = broker.config.log_dirs[0]
+        assert "meta.properties" in os.listdir(data_dir)
+        client = await RawClient.connect(broker.bootstrap)
+        metadata: MetadataResponse = await client.ask(MetadataRequest(topics=[]), 9)
+        assert [f"{node.host}:{node.port}" for node in metadata.brokers] == [broker.bootstrap]
+        await client.close()
+    assert not os.path.exists(data_dir)  # noqa: ASYNC240 - nothing else runs
+    assert threading.active_count() == threads_before
+    assert len(asyncio.all_tasks()) == tasks_before
+
+
+async def test_topics_and_records_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        client = await RawClient.connect(broker.bootstrap)
+        await broker.controller.create_topics([NewTopic("kept", 2, 1)], timeout_ms=10_000)
+        first: ProduceResponse = await client.ask(produce("kept"), 9)
+        assert first.responses[0].partition_responses[0].error_code == 0
+        await client.close()
+        cluster_id, topic_id = broker.metadata.cluster_id, broker.metadata.topic_id("kept")
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        assert broker.metadata.cluster_id == cluster_id
+        assert broker.metadata.topic_id("kept") == topic_id
+        assert broker.replica_manager.partition(TopicPartition("kept", 0)).log.log_end_offset == 1
+        client = await RawClient.connect(broker.bootstrap)
+        answer = await client.ask(fetch("kept", 1000), 11)
+        assert b"value" in answer.responses[0].partitions[0].records
+        await client.close()
+
+
+async def test_a_stopping_broker_answers_what_is_parked() -> None:
+    async with in_process_broker() as broker:
+        await broker.controller.create_topics([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
+        client = await RawClient.connect(broker.bootstrap)
+        client.send(fetch("quiet", max_wait_ms=60_000), 11)
+        await until_something_is_parked(broker)
+        stopping = asyncio.create_task(broker.stop())
+        answer = await client.answer(ApiKey.FETCH, 11)
+        assert answer.responses[0].partitions[0].error_code == 0
+        assert await client.reader.read() == b""
+        await stopping
+        await client.close()
+
+
+async def test_a_client_that_hangs_up_takes_its_parked_requests_along() -> None:
+    async with in_process_broker() as broker:
+        await broker.controller.create_topics([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
+        purgatory = broker.replica_manager.fetch_purgatory
+        client = await RawClient.connect(broker.bootstrap)
+        client.send(fetch("quiet", max_wait_ms=60_000), 11)
+        await until_something_is_parked(broker)
+        client.writer.write_eof()
+        assert await client.reader.read() == b""
+        assert purgatory.delayed == 0
+        await client.close()
+
+
+async def test_a_parked_fetch_does_not_hold_up_what_comes_after_it() -> None:
+    async with in_process_broker() as broker:
+        await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        client = await RawClient.connect(broker.bootstrap)
+        client.send(fetch("t", max_wait_ms=60_000), 11, 1)
+        client.send(produce("t"), 9, 2)
+        client.send(MetadataRequest(topics=[]), 9, 3)
+        assert b"value" in (await client.answer(ApiKey.FETCH, 11)).responses[0].partitions[0].records
+        assert (await client.answer(ApiKey.PRODUCE, 9)).responses[0].partition_responses[0].base_offset == 0
+        assert (await client.answer(ApiKey.METADATA, 9)).controller_id == broker.broker_id
+        await client.close()
+
+
+async def test_an_unexpected_error_is_answered_with_minus_one_and_the_connection_stays() -> None:
+    async with in_process_broker() as broker:
+
+        def broken(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError("a fault of ours")
+
+        broker.replica_manager.append_records = broken
+        client = await RawClient.connect(broker.bootstrap)
+        with structlog.testing.capture_logs() as logs:
+            answer: ProduceResponse = await client.ask(produce("t"), 9)
+        assert answer.responses[0].name == "t"
+        assert answer.responses[0].partition_responses[0].error_code == -1
+        [line] = [entry for entry in logs if entry["log_level"] == "error"]
+        assert line["api"] == "PRODUCE"
+        assert isinstance(line["exc_info"], ZeroDivisionError)
+        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0
+        await client.close()
+
+
+@pytest.mark.parametrize("version", [4, 7, 11])
+async def test_more_than_ten_thousand_partitions_in_one_request_are_a_policy_violation(version: int) -> None:
+    async with in_process_broker() as broker:
+        client = await RawClient.connect(broker.bootstrap)
+        request = fetch("t", 0)
+        request.topics[0].partitions = [FetchRequest.FetchPartition(partition=index) for index in range(10_001)]
+        with structlog.testing.capture_logs() as logs:
+            answer = await client.ask(request, version)
+        codes = {partition.error_code for partition in answer.responses[0].partitions}
+        assert codes == {44}
+        assert [entry["error"] for entry in logs] == ["POLICY_VIOLATION"]
+        request.topics[0].partitions.pop()
+        answer = await client.ask(request, version)
+        assert {partition.error_code for partition in answer.responses[0].partitions} == {3}
+        await client.close()
+
+
+async def test_several_listeners_tell_their_clients_addresses_of_their_own() -> None:
+    settings = {
+        "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
+        "advertised.listeners": "IN://127.0.0.1:0,OUT://broker.example:19092",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+        "inter.broker.listener.name": "IN",
+    }
+    async with in_process_broker(settings) as broker:
+        seen = []
+        for endpoint in broker.endpoints:
+            client = await RawClient.connect(f"127.0.0.1:{endpoint.port}")
+            [node] = (await client.ask(MetadataRequest(topics=[]), 9)).brokers
+            seen.append((node.host, node.port))
+            await client.close()
+        assert seen == [("127.0.0.1", broker.endpoints[0].port), ("broker.example", 19092)]
+
+
+async def test_a_taken_port_keeps_a_broker_from_starting_and_it_lets_everything_go(tmp_path: Path) -> None:
+    async with in_process_broker() as first:
+        port = first.endpoints[0].port
+        listeners = f"PLAINTEXT://127.0.0.1:{port}"
+        with pytest.raises(StartError, match=f"port {port} is already in use"):
+            async with in_process_broker(listeners=listeners, data_dir=tmp_path):
+                pass
+    async with in_process_broker(listeners=listeners, data_dir=tmp_path) as second:
+        assert second.endpoints[0].port == port
+
+
+async def test_a_locked_directory_keeps_a_broker_from_starting(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as first:
+        with pytest.raises(StartError, match=r"in use by another broker"):
+            async with in_process_broker(data_dir=tmp_path):
+                pass
+        client = await RawClient.connect(first.bootstrap)
+        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0
+        await client.close()
+
+
+async def test_the_directory_of_another_cluster_or_broker_is_refused(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path):
+        pass
+    meta = tmp_path / "meta.properties"
+    ours = meta.read_text()
+    meta.write_text(ours.replace("cluster.id=", "cluster.id=x"))
+    with pytest.raises(StartError, match="cluster"):
+        async with in_process_broker(data_dir=tmp_path):
+            pass
+    meta.write_text(ours)
+    with pytest.raises(StartError, match=r"broker"):
+        async with in_process_broker(data_dir=tmp_path, broker_id=7):
+            pass
+    async with in_process_broker(data_dir=tmp_path) as again:
+        assert again.broker_id == 0
+
+
+async def test_a_broker_without_an_id_takes_one_above_1000_and_keeps_it(tmp_path: Path) -> None:
+    settings = {"broker.id": -1, "node.id": -1}
+    async with in_process_broker(settings, data_dir=tmp_path) as broker:
+        chosen = broker.broker_id
+        assert chosen > 1000
+        assert list(broker.metadata.brokers) == [chosen]
+    async with in_process_broker(settings, data_dir=tmp_path) as broker:
+        assert broker.broker_id == chosen
+
+
+async def test_start_takes_milliseconds_not_seconds() -> None:
+    """Not timed: nothing on the way may sleep, so that a clock which stands still does not hinder it."""
+    async with in_process_broker(clock=ManualClock()) as broker:
+        client = await RawClient.connect(broker.bootstrap)
+        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0
+        await client.close()
+
+
+def test_a_broker_in_a_thread_serves_blocking_clients() -> None:
+    with BrokerThread(num_partitions=3) as running:
+        assert running.data_dir.is_dir()
+        assert running.broker.config["num.partitions"] == 3
+
+        async def create() -> None:
+            await running.broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+
+        running.call(create())
+        assert running.broker.metadata.topic("t") is not None
+    assert not running.data_dir.exists()
+    running.stop()
+
+
+def test_a_broker_in_a_thread_that_cannot_start_says_why() -> None:
+    with pytest.raises(ConfigError, match="NO_SUCH"):
+        BrokerThread({"listeners": "NO_SUCH://127.0.0.1:0"}).start()
+
+
+def test_the_fixture_gives_a_broker(odradek_broker: BrokerThread) -> None:
+    host, port = odradek_broker.bootstrap.split(":")
+    assert host == "127.0.0.1"
+    assert int(port) > 0
+
+
+def test_connection_limits_come_from_the_settings() -> None:
+    config = BrokerConfig.single_node(
+        {
+            "max.connections": "5",
+            "max.connections.per.ip": "3",
+            "max.connections.per.ip.overrides": "127.0.0.1:100, ::1:200",
+            "socket.request.max.bytes": "1000",
+            "connections.max.idle.ms": "7777",
+        }
+    )
+    limits = connection_limits(config)
+    assert limits.max_connections_per_ip_overrides == {"127.0.0.1": 100, "::1": 200}
+    assert (limits.max_connections, limits.max_connections_per_ip) == (5, 3)
+    assert (limits.max_request_bytes, limits.idle_ms) == (1000, 7777)
+    with pytest.raises(ConfigError, match="nonsense"):
+        connection_limits(BrokerConfig.single_node({"max.connections.per.ip.overrides": "nonsense"}))
