@@ -74,6 +74,9 @@ def main() -> None:
                 why = " ".join(f"{error}".split()) or type(error).__name__
             if why:
                 self._do_without(why)
+            elif self._in_place():
+                for file in built_files():  # also those that had not changed: they are as new as their sources
+                    file.touch()
             self._write_note(why)
 
         def _do_without(self, why: str) -> None:

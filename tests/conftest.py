@@ -1,0 +1,76 @@
+"""For all tests: which form of the compiled modules runs, and what CI asks of a run.
+
+ODRADEK_PURE=1        loads the .py of every compiled module although its .so is there
+ODRADEK_NO_SKIP=1     makes a skipped test a failed one
+"""
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+REBUILD = ".venv/bin/python setup.py build_ext --inplace"
+
+
+class Sources(MetaPathFinder):
+    """Finds the compiled modules' sources, before anything else finds their extensions."""
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        self.files = files
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        file = self.files.get(fullname)
+        return None if file is None else spec_from_file_location(fullname, file)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    setup = _module(ROOT / "setup.py")
+    files = {path.removesuffix(".py").replace("/", "."): ROOT / path for path in setup.COMPILED}
+    if os.environ.get("ODRADEK_PURE") == "1":
+        loaded = sorted(files.keys() & sys.modules.keys())
+        if loaded:
+            raise pytest.UsageError(
+                f"ODRADEK_PURE=1 comes too late for what plugins have imported: {', '.join(loaded)}"
+            )
+        sys.meta_path.insert(0, Sources(files))
+        return
+    stale = stale_builds(list(files.values()), setup.built_files())
+    if stale:
+        raise pytest.UsageError(f"compiled modules are older than their sources ({', '.join(stale)}); run: {REBUILD}")
+
+
+def stale_builds(sources: list[Path], built: list[Path]) -> list[str]:
+    """Names of the sources that have changed since the oldest .so was built; none where nothing is built."""
+    if not built:
+        return []
+    oldest = min(file.stat().st_mtime for file in built)
+    return [source.name for source in sources if source.stat().st_mtime > oldest]
+
+
+def _module(file: Path) -> ModuleType:
+    spec = spec_from_file_location(f"odradek_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if os.environ.get("ODRADEK_NO_SKIP") == "1" and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which this run does not allow: {report.longrepr}"
+    return report

@@ -1,0 +1,251 @@
+"""The leader's rules one by one, on batches made here."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from crc32c import crc32c
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import (
+    AppendOrigin,
+    BatchHeader,
+    Compression,
+    ControlType,
+    InvalidRecord,
+    Record,
+    TimestampType,
+    ValidatedBatch,
+    build_batch,
+    build_end_transaction_marker,
+    check_crc,
+    read_batch_header,
+    read_records,
+    validate_for_append,
+)
+from tests.protocol.record_vectors import record_vectors
+
+NOW = 1_700_000_000_000
+CODECS = list(Compression)
+ids = [codec.name.lower() for codec in CODECS]
+
+
+def three(codec: Compression = Compression.NONE, *, first_time: int = NOW, **header: int) -> bytes:
+    records = [Record(index, first_time + index, b"k%d" % index, b"v" * 50, [("h", b"x")]) for index in range(3)]
+    return build_batch(records, compression=codec, **header)
+
+
+def validate(records: bytes, **settings: object) -> ValidatedBatch:
+    arguments = {"offset": 100, "now_ms": NOW, "partition_leader_epoch": 4, **settings}
+    return validate_for_append(records, **arguments)  # type: ignore[arg-type]
+
+
+def refusal_of(records: bytes, **settings: object) -> ProtocolError:
+    with pytest.raises(ProtocolError) as refusal:
+        validate(records, **settings)
+    return refusal.value
+
+
+def stored_records(batch: ValidatedBatch) -> tuple[BatchHeader, list[Record]]:
+    data = batch.to_bytes()
+    header = read_batch_header(data)
+    assert check_crc(data, 0, header)
+    assert header.pack() == batch.header.pack()
+    assert len(data) == batch.size_in_bytes
+    return header, read_records(data, 0, header)
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+def test_offset_and_epoch_are_assigned_without_touching_the_records(codec: Compression) -> None:
+    records = three(codec)
+    batch = validate(records)
+    header, stored = stored_records(batch)
+    assert (header.base_offset, header.partition_leader_epoch) == (100, 4)
+    assert [record.offset for record in stored] == [100, 101, 102]
+    assert (batch.max_timestamp, batch.offset_of_max_timestamp) == (NOW + 2, 102)
+    assert header.crc == read_batch_header(records).crc
+    body = batch.parts[-1]
+    assert isinstance(body, memoryview)
+    assert body.obj is records
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+@pytest.mark.parametrize("target", [*CODECS, "producer"], ids=[*ids, "producer"])
+@pytest.mark.parametrize("timestamp_type", list(TimestampType), ids=["create", "append"])
+def test_a_topic_with_a_codec_of_its_own_compresses_again(
+    codec: Compression, target: Compression | str, timestamp_type: TimestampType
+) -> None:
+    """Decoded contents are compared: the bytes depend on the compressor."""
+    records = three(codec, producer_id=9, producer_epoch=1, base_sequence=5)
+    name = target if isinstance(target, str) else "uncompressed" if target == 0 else target.name.lower()
+    batch = validate(records, target_compression=name, timestamp_type=timestamp_type, now_ms=NOW + 9)
+    header, stored = stored_records(batch)
+    appended = timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert header.compression == (codec if isinstance(target, str) else target)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count) == (9, 1, 5, 3)
+    assert header.timestamp_type is timestamp_type
+    assert [record.offset for record in stored] == [100, 101, 102]
+    assert [record.timestamp for record in stored] == [NOW + 9 if appended else NOW + index for index in range(3)]
+    assert [(record.key, record.value, record.headers) for record in stored] == [
+        (b"k%d" % index, b"v" * 50, [("h", b"x")]) for index in range(3)
+    ]
+    assert batch.source_compression == codec
+    assert batch.log_append_time_ms == (NOW + 9 if appended else -1)
+    assert batch.max_timestamp == (NOW + 9 if appended else NOW + 2)
+
+
+def test_uncompressed_offset_deltas_that_repeat_are_renumbered_when_compressed_again() -> None:
+    vector = next(vector for vector in record_vectors("broken") if vector["name"] == "offset_deltas_same")
+    batch = validate(bytes.fromhex(vector["hex"]), target_compression="gzip")
+    _, stored = stored_records(batch)
+    assert [record.offset for record in stored] == [100, 101, 102]
+
+
+def test_a_batch_that_is_too_large_when_compressed_again_is_refused() -> None:
+    records = build_batch([Record(0, NOW, b"k", b"v" * 5000)], compression=Compression.GZIP)
+    assert refusal_of(records, target_compression="uncompressed", max_batch_bytes=1000).code == 10
+    assert validate(records, max_batch_bytes=1000).size_in_bytes < 1000
+
+
+def test_the_limit_of_a_batch_counts_its_header() -> None:
+    records = three()
+    assert validate(records, max_batch_bytes=len(records)).size_in_bytes == len(records)
+    assert refusal_of(records, max_batch_bytes=len(records) - 1).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+def test_records_too_old_or_too_new_are_named(codec: Compression) -> None:
+    times = [NOW, NOW - 1001, -1, NOW + 501, NOW - 1000, NOW + 500]
+    records = build_batch([Record(index, time) for index, time in enumerate(times)], compression=codec)
+    refusal = refusal_of(records, timestamp_before_max_ms=1000, timestamp_after_max_ms=500)
+    assert isinstance(refusal, InvalidRecord)
+    assert refusal.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refusal.record_errors] == [1, 3]
+    assert str(NOW - 1001) in refusal.record_errors[0][1]
+    assert (
+        validate(records, timestamp_type=TimestampType.LOG_APPEND_TIME, timestamp_before_max_ms=0).max_timestamp == NOW
+    )
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+def test_a_compacted_topic_names_the_records_without_keys(codec: Compression) -> None:
+    keys = [b"a", None, b"", None]
+    records = build_batch([Record(index, NOW, key) for index, key in enumerate(keys)], compression=codec)
+    refusal = refusal_of(records, compacted=True)
+    assert isinstance(refusal, InvalidRecord)
+    assert refusal.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in refusal.record_errors] == [1, 3]
+    assert validate(records).header.record_count == 4
+
+
+def test_of_very_many_records_at_fault_a_thousand_are_named() -> None:
+    records = build_batch([Record(index, NOW) for index in range(3000)])
+    refusal = refusal_of(records, compacted=True)
+    assert isinstance(refusal, InvalidRecord)
+    assert [index for index, _ in refusal.record_errors] == list(range(1000))
+
+
+def test_a_missing_key_and_a_bad_time_in_one_batch_are_both_named() -> None:
+    records = build_batch([Record(0, NOW), Record(1, NOW - 10, b"k"), Record(2, NOW, b"k")])
+    refusal = refusal_of(records, compacted=True, timestamp_before_max_ms=5)
+    assert isinstance(refusal, InvalidRecord)
+    assert refusal.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refusal.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+def test_a_client_may_not_set_log_append_time(codec: Compression) -> None:
+    records = [Record(index, NOW) for index in range(3)]
+    batch = build_batch(
+        records, compression=codec, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=NOW - 7
+    )
+    refusal = refusal_of(batch, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert isinstance(refusal, InvalidRecord)
+    assert refusal.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refusal.record_errors] == [0, 1, 2]
+    cleared = validate(batch)
+    assert (cleared.header.timestamp_type, cleared.max_timestamp) == (TimestampType.CREATE_TIME, NOW - 7)
+    assert refusal_of(batch, timestamp_before_max_ms=6).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_wrong_maximum_timestamp_is_put_right() -> None:
+    records = build_batch([Record(0, NOW), Record(1, NOW - 5)], max_timestamp=NOW + 999)
+    batch = validate(records)
+    header, _ = stored_records(batch)
+    assert header.max_timestamp == batch.max_timestamp == NOW
+
+
+def test_a_batch_without_timestamps_has_no_entry_for_the_time_index() -> None:
+    batch = validate(build_batch([Record(0), Record(1)]))
+    assert (batch.max_timestamp, batch.offset_of_max_timestamp) == (-1, -1)
+
+
+def test_times_that_leave_64_bits_are_refused() -> None:
+    """Kafka stores them, wrapped around: no clock has ever shown them."""
+    last = (1 << 63) - 1
+    assert validate(build_batch([Record(0, last), Record(1, 0)])).max_timestamp == last
+    refusal = refusal_of(build_batch([Record(0, last), Record(1, -last + 5)]))
+    assert isinstance(refusal, InvalidRecord)
+    assert refusal.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refusal.record_errors] == [1]
+
+
+def test_only_zstd_needs_produce_7() -> None:
+    for version in (3, 6):
+        assert refusal_of(three(Compression.ZSTD), api_version=version).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert validate(three(Compression.LZ4), api_version=version).header.record_count == 3
+    assert validate(three(Compression.ZSTD), api_version=7).header.record_count == 3
+
+
+def test_what_only_clients_may_not_do_coordinators_may() -> None:
+    marker = build_end_transaction_marker(
+        ControlType.COMMIT, timestamp=NOW, producer_id=7, producer_epoch=0, coordinator_epoch=3, base_offset=55
+    )
+    assert refusal_of(marker).code is ErrorCode.INVALID_RECORD
+    batch = validate(marker, origin=AppendOrigin.COORDINATOR, target_compression="gzip")
+    header, stored = stored_records(batch)
+    assert (header.is_control, header.compression, stored[0].offset) == (True, Compression.NONE, 100)
+
+
+def test_a_raft_leader_appends_in_its_own_epoch() -> None:
+    records = three(partition_leader_epoch=4)
+    assert validate(records, origin=AppendOrigin.RAFT_LEADER).header.partition_leader_epoch == 4
+    refusal = refusal_of(records, origin=AppendOrigin.RAFT_LEADER, partition_leader_epoch=5)
+    assert refusal.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS[1:], ids=ids[1:])
+def test_what_inflates_beyond_the_limit_is_refused_before_it_is_held(codec: Compression) -> None:
+    limit = 4 * 1024 * 1024
+    whole = build_batch([Record(0, NOW, None, bytes(limit - 100))], compression=codec)
+    assert validate(whole, max_decompressed_bytes=limit, max_batch_bytes=limit).header.record_count == 1
+    bomb = build_batch([Record(0, NOW, None, bytes(10 * limit))], compression=codec)
+    tracemalloc.start()
+    refusal = refusal_of(bomb, max_decompressed_bytes=limit, max_batch_bytes=limit)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert peak < 1.3 * limit + 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+def test_a_batch_cut_at_any_byte_is_refused(codec: Compression) -> None:
+    records = three(codec)
+    for cut in range(len(records)):
+        assert refusal_of(records[:cut]).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS[1:], ids=ids[1:])
+def test_a_stream_cut_at_any_byte_is_refused(codec: Compression) -> None:
+    """With lengths and checksum made to fit: only the stream itself is short."""
+    body = three(codec)[61:]
+    header = read_batch_header(three(codec))
+    for cut in range(len(body)):
+        assert refusal_of(with_body(header, body[:cut])).code is ErrorCode.INVALID_RECORD, cut
+
+
+def with_body(header: BatchHeader, body: bytes) -> bytes:
+    header.batch_length = 49 + len(body)
+    header.crc = crc32c(header.pack()[21:] + body)
+    return header.pack() + body

@@ -1,0 +1,129 @@
+"""The walk over records against the plain reader, and its compiled form against its source."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from protocol import record_walk
+from protocol.record import MalformedRecord, Record, read_all, record_bytes, varint_bytes
+from tests.protocol.vector_files import SOAK
+
+ROUNDS = 40_000 if SOAK else 3_000
+EDGES = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 20, 1 << 27, 1 << 28, -(1 << 28) - 1, 1 << 34, 1 << 62]
+
+
+@pytest.fixture(scope="module")
+def source() -> ModuleType:
+    """record_walk.py, whatever form the program has loaded."""
+    file = Path(__file__).parents[2] / "protocol" / "record_walk.py"
+    spec = spec_from_file_location("record_walk_source", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def random_record(chance: random.Random, offset: int) -> bytes:
+    def some_bytes(most: int) -> bytes | None:
+        return None if chance.random() < 0.2 else chance.randbytes(chance.randrange(most))
+
+    headers = [(f"h{index}", some_bytes(5)) for index in range(chance.choice([0, 0, 0, 1, 3]))]
+    record = Record(key=some_bytes(80), value=some_bytes(chance.choice([3, 70, 300])), headers=headers)
+    return record_bytes(record, offset, chance.choice([0, 1, -3, 64, -70, 9000, 1 << 40]))
+
+
+def damaged(chance: random.Random, data: bytes) -> bytes:
+    damage = bytearray(data)
+    for _ in range(chance.randrange(3)):
+        position = chance.randrange(len(damage))
+        damage[position] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, damage[position] ^ (1 << chance.randrange(8))])
+    kind = chance.randrange(6)
+    if kind == 0:
+        del damage[chance.randrange(len(damage)) :]
+    elif kind == 1:
+        damage += chance.randbytes(3)
+    return bytes(damage)
+
+
+def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source: ModuleType) -> None:
+    chance = random.Random(20_260)
+    taken = 0
+    for _ in range(ROUNDS):
+        count = chance.randrange(1, 6)
+        data = damaged(chance, b"".join(random_record(chance, chance.choice([index, 70])) for index in range(count)))
+        counted = max(0, count + chance.choice([0, 0, 0, 0, 1, -1]))
+        outcome, index, least, most, without_key, out_of_sequence = record_walk.walk_records(
+            data, 0, len(data), counted
+        )
+        assert source.walk_records(data, 0, len(data), counted) == (
+            outcome,
+            index,
+            least,
+            most,
+            without_key,
+            out_of_sequence,
+        )
+        try:
+            records = read_all(data, 0, counted, 0, 0, -1, None)
+        except MalformedRecord:
+            assert outcome != record_walk.WHOLE, data.hex()
+            continue
+        if counted == 0:
+            assert outcome == (record_walk.BYTES_LEFT_IN_BATCH if data else record_walk.WHOLE)
+            continue
+        taken += 1
+        assert outcome == record_walk.WHOLE, data.hex()
+        assert index == counted
+        assert least == min(record.timestamp for record in records)
+        assert most == max(record.timestamp for record in records)
+        assert without_key == sum(record.key is None for record in records)
+        assert out_of_sequence == sum(record.offset != place for place, record in enumerate(records))
+        refused = source.find_refused(data, 0, counted, True, -5, 100, 1 << 40, 2)
+        assert refused == record_walk.find_refused(data, 0, counted, True, -5, 100, 1 << 40, 2)
+        assert refused == [
+            (place, record.key is None, record.timestamp)
+            for place, record in enumerate(records)
+            if record.key is None or (not -5 <= record.timestamp <= 100 and record.timestamp != 1 << 40)
+        ][:2]
+    assert taken > ROUNDS / 10
+
+
+@pytest.mark.parametrize("delta", [*EDGES, *(-edge for edge in EDGES), (1 << 63) - 1, -(1 << 63)])
+def test_timestamp_deltas_of_every_length_are_told(source: ModuleType, delta: int) -> None:
+    data = record_bytes(Record(value=b"v"), 0, delta) + record_bytes(Record(value=b"v"), 1, 0)
+    expected = (record_walk.WHOLE, 2, min(delta, 0), max(delta, 0), 2, 0)
+    assert record_walk.walk_records(data, 0, len(data), 2) == expected
+    assert source.walk_records(data, 0, len(data), 2) == expected
+
+
+@pytest.mark.parametrize("offset", [-1, 63, 64, 8192, 2_000_000, 300_000_000, 2_147_483_647, -2_147_483_648])
+def test_an_offset_delta_that_is_not_the_index_is_counted(source: ModuleType, offset: int) -> None:
+    data = record_bytes(Record(key=b"k"), offset, 0)
+    expected = (record_walk.WHOLE, 1, 0, 0, 0, 1)
+    assert record_walk.walk_records(data, 0, len(data), 1) == expected
+    assert source.walk_records(data, 0, len(data), 1) == expected
+
+
+def test_the_offset_delta_of_every_index_is_known() -> None:
+    data = b"".join(record_bytes(Record(key=b"k"), index, index) for index in range(20_000))
+    assert record_walk.walk_records(data, 0, len(data), 20_000) == (record_walk.WHOLE, 20_000, 0, 19_999, 0, 0)
+
+
+@pytest.mark.parametrize("form", ["compiled or not", "source"])
+def test_nothing_is_read_beyond_the_end_that_is_given(source: ModuleType, form: str) -> None:
+    walk = source.walk_records if form == "source" else record_walk.walk_records
+    data = record_bytes(Record(key=b"key", value=b"value", headers=[("h", b"x")]), 0, 0)
+    for end in range(len(data)):
+        assert walk(data, 0, end, 1)[0] != record_walk.WHOLE
+    assert walk(data, 0, 10**9, 1)[0] == record_walk.WHOLE
+    assert walk(data, len(data), len(data), 1)[0] == record_walk.TOO_FEW_RECORDS
+
+
+def test_varints_are_zigzag() -> None:
+    assert [varint_bytes(value).hex() for value in (0, -1, 1, -64, 64, 300)] == ["00", "01", "02", "7f", "8001", "d804"]
