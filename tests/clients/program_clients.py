@@ -1,4 +1,4 @@
-"""kcat, franz-go and Kafka's Java console tools writing and reading ``Sent`` records, by assignment, as subprocesses."""
+"""kcat, franz-go and Kafka's Java console tools writing and reading ``Sent`` records, by assignment, as processes."""
 
 from __future__ import annotations
 

@@ -150,16 +150,24 @@ def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Sent]:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
     )
-    read: list[Sent] = []
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        while len(read) < count:
-            polled = consumer.consume(5000, timeout=20)
-            assert polled, f"nothing more after {len(read)} of {count} records"
-            for message in polled:
-                assert message.error() is None, message.error()
-                headers = tuple(message.headers() or ())
-                read.append(Sent(message.partition(), message.timestamp()[1], message.key(), message.value(), headers))
+        return [
+            Sent(m.partition(), m.timestamp()[1], m.key(), m.value(), tuple(m.headers() or ()))
+            for m in confluent_messages(consumer, count)
+        ]
     finally:
         consumer.close()
-    return read
+
+
+def confluent_messages(consumer: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
+    """The next ``count`` messages of an assigned consumer; fails when none comes for 20 s."""
+    messages: list[confluent_kafka.Message] = []
+    while len(messages) < count:
+        first = consumer.poll(20)
+        assert first is not None, f"nothing more after {len(messages)} of {count} records"
+        polled = [first, *consumer.consume(min(5000, count - len(messages)), timeout=0)]
+        for message in polled:
+            assert message.error() is None, message.error()
+        messages += polled
+    return messages

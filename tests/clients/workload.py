@@ -1,7 +1,7 @@
 """The records that every client writes and reads back, and what the broker stored of them.
 
-One record is ``Sent``; what a client reads back is the same type with the offset filled in by its place. Keys, values and
-headers cover null, empty, short, long, compressible and binary.
+One record is ``Sent``; what a client reads back is the same type. Keys, values and headers cover null, empty, short,
+long, compressible and binary.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _headers(index: int, noise: bytes, nulls: bool) -> tuple[Header, ...]:
 
 
 def text_records(count: int) -> Iterator[Sent]:
-    """``count`` records as console tools can write them: one line each, ``key``, ``value`` and a header as text, nulls too."""
+    """``count`` records as console tools can write them: a line each, key, value and a header as text, nulls too."""
     for index in range(count):
         key = None if index % 7 == 0 else b"key-%d" % index
         value = None if index % 13 == 0 else b"value %d " % index * (1 + index % 5)

@@ -101,9 +101,9 @@ class Mutator:
             match api_key:
                 case 1 if 4 <= version <= 12:
                     return bool(_body(payload, FetchRequest, version).max_wait_ms <= LONGEST_WAIT_MS)
-                case 19 if version <= 7:
+                case 19 if 0 <= version <= 7:
                     return self._may_create(_body(payload, CreateTopicsRequest, version))
-                case 37 if version <= 3:
+                case 37 if 0 <= version <= 3:
                     return self._may_create(_body(payload, CreatePartitionsRequest, version))
         except MalformedMessage:
             pass

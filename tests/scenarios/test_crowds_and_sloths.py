@@ -134,7 +134,8 @@ def test_a_half_closed_connection_ends_within_a_second_and_its_parked_fetch_with
         max_bytes=1000,
         topics=[
             FetchRequest.FetchTopic(
-                topic="felt", partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=99)]
+                topic="felt",
+                partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=99)],
             )
         ],
     )

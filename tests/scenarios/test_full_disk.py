@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from tests.clients.python_clients import confluent_messages
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
 MEBIBYTE = 1024 * 1024
@@ -55,11 +56,7 @@ def consume_all(broker: SpawnedBroker) -> list[bytes]:
     partition = confluent_kafka.TopicPartition("disk", 0, 0)
     _, end = consumer.get_watermark_offsets(partition, timeout=20)
     consumer.assign([partition])
-    values: list[bytes] = []
-    while len(values) < end:
-        polled = consumer.consume(1000, timeout=20)
-        assert polled, f"nothing more after {len(values)} of {end}"
-        values += [message.value() or b"" for message in polled]
+    values = [message.value() or b"" for message in confluent_messages(consumer, end)]
     consumer.close()
     return values
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from tests.clients.python_clients import confluent_messages
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
 ROUNDS = 25 if os.environ.get("ODRADEK_SOAK") == "1" else 3
@@ -67,11 +68,7 @@ def read_all(bootstrap: str) -> list[int]:
     partition = confluent_kafka.TopicPartition(TOPIC, 0, 0)
     _, end = consumer.get_watermark_offsets(partition, timeout=20)
     consumer.assign([partition])
-    numbers: list[int] = []
-    while len(numbers) < end:
-        polled = consumer.consume(5000, timeout=20)
-        assert polled, f"nothing more after {len(numbers)} of {end}"
-        numbers += [int(message.value() or b"") for message in polled]
+    numbers = [int(message.value() or b"") for message in confluent_messages(consumer, end)]
     consumer.close()
     return numbers
 
