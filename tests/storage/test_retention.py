@@ -1,0 +1,179 @@
+"""What leaves a log, when, and what stays readable."""
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, append, batch, headers_of, idempotent, open_small
+
+from protocol.errors import ErrorCode, ProtocolError
+from timer import ManualClock
+
+
+@pytest.fixture
+def files() -> ForgetfulFiles:
+    return ForgetfulFiles()
+
+
+SIZE = len(batch(b"x" * 50))
+
+
+def test_segments_whose_records_are_too_old_go(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1000)
+    for number in range(8):
+        append(log, batch(b"x" * 50, timestamp=NOW + 100 * number))
+    assert log.apply_retention(NOW + 1100) == 0
+    assert log.apply_retention(NOW + 1101) == 1
+    assert (log.base_offsets, log.log_start_offset) == ([2, 4, 6], 2)
+    assert log.apply_retention(NOW + 10_000) == 3
+    assert (log.base_offsets, log.log_start_offset, log.log_end_offset) == ([8], 8, 8)
+    assert append(log) == 8
+
+
+def test_retention_by_size_keeps_at_least_that_much(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1)
+    for _ in range(8):
+        append(log, batch(b"x" * 50))
+    assert log.apply_retention(NOW) == 1
+    assert (log.log_start_offset, log.size) == (2, 6 * SIZE)
+
+
+def test_nothing_above_the_high_watermark_goes(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1)
+    for _ in range(8):
+        append(log, batch(b"x" * 50))
+    log.update_high_watermark(3)
+    assert log.apply_retention(NOW + 10_000) == 1
+    assert log.log_start_offset == 2
+
+
+def test_a_compacted_log_keeps_what_is_old(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1, retention_bytes=1, cleanup_policy="compact")
+    for _ in range(8):
+        append(log, batch(b"x" * 50))
+    assert log.apply_retention(NOW + 10_000) == 0
+    log.delete_records_before(5)
+    assert log.apply_retention(NOW + 10_000) == 2
+
+
+def test_without_limits_everything_stays(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=-1, retention_bytes=-1)
+    for _ in range(8):
+        append(log, batch(b"x" * 50))
+    assert log.apply_retention(NOW + 10**12) == 0
+
+
+def test_records_without_a_time_are_as_old_as_their_file(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1000)
+    for _ in range(4):
+        append(log, batch(b"x" * 50, timestamp=-1))
+    assert log.apply_retention(1000) == 0  # files in memory are of the year 1970
+    assert log.apply_retention(1001) == 2
+
+
+def test_deleted_files_keep_their_content_until_their_time_has_come(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW)
+    log = open_small(files, clock=clock, segment_bytes=2 * SIZE, retention_ms=1000, file_delete_delay_ms=5000)
+    for number in range(4):
+        append(log, idempotent(number, b"x" * 50))
+    before = set(files.list_directory("/data/orders-0"))
+    assert log.apply_retention(NOW + 2000) == 2
+    names = set(files.list_directory("/data/orders-0"))
+    renamed = {name for name in names if name.endswith(".deleted")}
+    assert {name.removesuffix(".deleted") for name in renamed} <= before
+    assert f"{0:020d}.log.deleted" in renamed
+    assert f"{2:020d}.snapshot.deleted" in renamed
+    assert {due - clock.now_ms() for due, _ in log.removals} == {5000}
+    assert {path.rpartition("/")[2] for _, path in log.removals} == renamed
+
+
+# ---- DeleteRecords
+
+
+def test_records_before_an_offset_are_gone_at_once_and_their_segments_with_the_next_retention(
+    files: ForgetfulFiles,
+) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=-1)
+    for _ in range(8):
+        append(log, batch(b"x" * 50))
+    assert log.delete_records_before(5) == 5
+    with pytest.raises(ProtocolError) as error:
+        log.read(4, 1)
+    assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert [header.base_offset for header in headers_of(log)] == [5, 6, 7]
+    assert len(log.segments) == 4
+    assert log.apply_retention(NOW) == 2
+    assert log.base_offsets == [4, 6]
+    assert log.offset_for_timestamp(-2) == (-1, 5, 0)
+    assert log.offset_for_timestamp(0) == (NOW, 5, 0)
+
+
+def test_minus_one_deletes_up_to_the_high_watermark(files: ForgetfulFiles) -> None:
+    log = open_small(files)
+    for _ in range(4):
+        append(log)
+    log.update_high_watermark(3)
+    assert log.delete_records_before(-1) == 3
+    assert log.delete_records_before(1) == 3  # never back
+
+
+@pytest.mark.parametrize("offset", [-2, 4, 100])
+def test_the_start_cannot_pass_the_high_watermark(files: ForgetfulFiles, offset: int) -> None:
+    log = open_small(files)
+    for _ in range(4):
+        append(log)
+    log.update_high_watermark(3)
+    with pytest.raises(ProtocolError) as error:
+        log.delete_records_before(offset)
+    assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.log_start_offset == 0
+
+
+def test_leader_epochs_that_end_before_the_start_are_forgotten(files: ForgetfulFiles) -> None:
+    log = open_small(files)
+    for epoch in (0, 0, 2, 2, 7):
+        append(log, epoch=epoch)
+    log.delete_records_before(3)
+    assert log.leader_epochs.entries == [(2, 3), (7, 4)]
+
+
+# ---- truncation
+
+
+def test_a_truncated_log_ends_there_in_every_respect(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=3 * SIZE, index_interval_bytes=SIZE)
+    for number in range(10):
+        append(log, idempotent(number, b"x" * 50, timestamp=NOW + number), epoch=number // 4)
+    log.flush()
+    assert log.truncate_to(5)
+    assert (log.log_end_offset, log.high_watermark, log.flushed_offset) == (5, 5, 5)
+    assert log.base_offsets == [0, 3]
+    assert [header.base_offset for header in headers_of(log)] == [0, 1, 2, 3, 4]
+    assert log.leader_epochs.entries == [(0, 0), (1, 4)]
+    assert log.producer_state.producers[1].last_sequence == 4
+    assert log.offset_for_timestamp(-3) == (NOW + 4, 4, 1)
+    assert append(log, idempotent(5, b"new")) == 5
+    assert not log.truncate_to(6)
+
+
+def test_a_log_can_be_truncated_below_its_start(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1)
+    for _ in range(8):
+        append(log, batch(b"x" * 50))
+    log.apply_retention(NOW + 1000)
+    assert log.log_start_offset == 8
+    assert log.truncate_to(3)
+    assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (3, 3, [3])
+    assert append(log) == 3
+
+
+def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after(files: ForgetfulFiles) -> None:
+    log = open_small(files)
+    for _ in range(4):
+        append(log)
+    job = log.begin_flush()
+    assert job is not None
+    log.truncate_to(1)
+    for _ in range(3):
+        append(log)
+    job.run()
+    log.finish_flush(job)
+    assert log.flushed_offset <= 1
