@@ -31,7 +31,6 @@ class PartitionAppendResult:
     def __init__(
         self,
         error: ErrorCode = ErrorCode.NONE,
-        *,
         base_offset: int = UNKNOWN,
         last_offset: int = UNKNOWN,
         log_append_time_ms: int = UNKNOWN,

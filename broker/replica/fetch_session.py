@@ -31,7 +31,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from broker.replica.fetch_target import UNKNOWN_OFFSET, FetchIsolation, FetchParams, FetchTarget
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchResponse
 from protocol.topic_partition import TopicPartition
 from timer import Clock
@@ -41,6 +41,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
+MAX_PARTITIONS = 10_000
+"""As many as one request may name: a session is one request that goes on."""
 
 FetchResult = tuple[FetchTarget, FetchResponse.PartitionData]
 Targets = dict[TopicPartition, FetchTarget]
@@ -91,7 +93,11 @@ class FetchSession:
         self.settle()
 
     def update(self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation) -> None:
-        """Applies an incremental request."""
+        """Applies an incremental request. Raises POLICY_VIOLATION for one that makes the session too large."""
+        if len(self.targets) + len(wanted) > MAX_PARTITIONS and len(self.targets.keys() | wanted) > MAX_PARTITIONS:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION, f"a fetch session holds at most {MAX_PARTITIONS} partitions"
+            )
         for key, newer in wanted.items():
             target = self.targets.get(key)
             if target is None:

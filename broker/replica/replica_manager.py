@@ -111,25 +111,28 @@ class ReplicaManager:
         Raises ProtocolError or OSError where the log cannot be opened; the partition then answers KAFKA_STORAGE_ERROR.
         """
         partition = self.partitions.get(topic_partition)
-        if partition is None:
-            try:
-                log = self.log_manager.get_or_create(topic_partition, topic_id, log_config)
-            except (OSError, ProtocolError):
-                self.partitions.offline.add(topic_partition)
-                raise
-            partition = Partition(
-                topic_partition,
-                topic_id,
-                log,
-                self.topic_stats.of(topic_partition.topic),
-                local_broker_id=self.settings.broker_id,
-                clock=self._clock,
-                replica_lag_time_max_ms=self.settings.replica_lag_time_max_ms,
-            )
-            self.partitions.put(partition)
-        partition.make_leader(leader_epoch, replicas, isr)
+        try:
+            if partition is None:
+                partition = self._open(topic_partition, topic_id, log_config)
+            partition.make_leader(leader_epoch, replicas, isr)
+        except (OSError, ProtocolError):
+            self.stop_replica(topic_partition)
+            self.partitions.offline.add(topic_partition)
+            raise
+        self.partitions.put(partition)
         self._wakeups.watermark_moved(partition)
         return partition
+
+    def _open(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
+        return Partition(
+            topic_partition,
+            topic_id,
+            self.log_manager.get_or_create(topic_partition, topic_id, log_config),
+            self.topic_stats.of(topic_partition.topic),
+            local_broker_id=self.settings.broker_id,
+            clock=self._clock,
+            replica_lag_time_max_ms=self.settings.replica_lag_time_max_ms,
+        )
 
     def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
         """Serves the partition no more, and with `delete` removes its log. Whoever waits for it is answered with an
@@ -216,10 +219,14 @@ class ReplicaManager:
             replicas[self.log_manager.directory_of(log)].append(
                 ReplicaDescription(partition.topic_partition, log.size, lag)
             )
-        return [
-            LogDirDescription(path, ErrorCode.NONE, chosen(found, wanted), *self.log_manager.files.space(path))
-            for path, found in replicas.items()
-        ]
+        return [self._describe(path, chosen(found, wanted)) for path, found in replicas.items()]
+
+    def _describe(self, path: str, replicas: list[ReplicaDescription]) -> LogDirDescription:
+        try:
+            total, usable = self.log_manager.files.space(path)
+        except OSError:
+            return LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [])
+        return LogDirDescription(path, ErrorCode.NONE, replicas, total, usable)
 
     # The end
 

@@ -11,7 +11,7 @@ from broker.replica.fetch_session import MAX_INT32, FetchSessionCache, next_epoc
 from broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget
 from broker.replica.log_reader import LogReader
 from protocol.compiler import encode
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
 from timer import ManualClock
 
@@ -185,6 +185,18 @@ class TestWaiting:
         assert room.sessions.get(session).parked == 0
         room.produce(room.batch(), T1)
         assert list(room.fetch(session=(session, 2)).partitions) == [T1]
+
+
+class TestSize:
+    def test_a_session_does_not_grow_without_bounds(self, room: Any) -> None:
+        keys = [TopicPartition("many", number) for number in range(10_001)]
+        session = room.fetch(*(target(key) for key in keys[:6000]), session=(0, 0)).response.session_id
+        with pytest.raises(ProtocolError) as raised:
+            room.fetch(*(target(key) for key in keys[6000:]), session=(session, 1))
+        assert raised.value.code is ErrorCode.POLICY_VIOLATION
+        assert room.sessions.partitions == 6000
+        room.fetch(*(target(key) for key in keys[5000:10_000]), session=(session, 1))
+        assert room.sessions.partitions == 10_000
 
 
 class TestEpochs:

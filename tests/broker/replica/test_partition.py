@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode, ProtocolError
+from tests.broker.replica.conftest import T0
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> ErrorCode:
@@ -130,7 +131,21 @@ def test_a_partition_whose_log_does_not_open_is_offline(room: Any, monkeypatch: 
         patch.setattr(room.logs, "get_or_create", fail)
         with pytest.raises(OSError, match="no such device"):
             room.lead()
-    key = next(iter(room.known))
-    assert code_of(room.manager.partition, key) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(room.manager.partition, T0) is ErrorCode.KAFKA_STORAGE_ERROR
     room.lead()
-    assert room.manager.partition(key).is_leader
+    assert room.manager.partition(T0).is_leader
+
+
+def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.lead(epoch=1)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room.logs.files, "replace_file", fail)
+        with pytest.raises(ProtocolError):
+            room.lead(epoch=2)
+    assert code_of(room.manager.partition, T0) is ErrorCode.KAFKA_STORAGE_ERROR
+    room.lead(epoch=2)
+    assert room.produce().result.error is ErrorCode.NONE
