@@ -68,36 +68,34 @@ def main() -> None:
 
         def run(self) -> None:
             why = reason
+            # Asked before: a run that fails leaves `inplace` changed.
+            root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
             try:
                 super().run()
             except Exception as error:  # no compiler, no headers: as many exceptions as there are platforms
                 why = " ".join(f"{error}".split()) or type(error).__name__
             if why:
-                self._do_without(why)
-            elif self._in_place():
+                self._do_without(why, root)
+            elif root is ROOT:
                 for file in built_files():  # also those that had not changed: they are as new as their sources
                     file.touch()
-            self._write_note(why)
+            self._write_note(why, root)
 
-        def _do_without(self, why: str) -> None:
+        def _do_without(self, why: str, root: Path) -> None:
             print(f"odradek: nothing is compiled: {why}", file=sys.stderr)
-            for root in (Path(self.build_lib), ROOT) if self._in_place() else (Path(self.build_lib),):
-                for file in built_files(root):
-                    file.unlink()
+            for file in {*built_files(root), *built_files(Path(self.build_lib))}:
+                file.unlink()
             self.extensions = []
             self.distribution.ext_modules = []
             wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
             if wheel is not None:
                 wheel.root_is_pure = True
 
-        def _write_note(self, why: str) -> None:
-            note = (ROOT if self._in_place() else Path(self.build_lib)) / NOTE
+        def _write_note(self, why: str, root: Path) -> None:
+            note = root / NOTE
             note.parent.mkdir(parents=True, exist_ok=True)
             modules = [path.removesuffix(".py").replace("/", ".") for path in COMPILED]
             note.write_text(json.dumps({"modules": modules, "reason": why}) + "\n")
-
-        def _in_place(self) -> bool:
-            return bool(self.inplace or self.editable_mode)
 
     class WithNote(Distribution):
         """Runs build_ext even where there is nothing to build, so that the note tells why."""

@@ -1,0 +1,120 @@
+"""Which form of the compiled modules runs, who says so, and what a build leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from broker.build_info import BuildInfo, build_info
+
+ROOT = Path(__file__).parents[2]
+PURE = os.environ.get("ODRADEK_PURE") == "1"
+EXPECT_COMPILED = os.environ.get("ODRADEK_EXPECT_COMPILED") == "1"
+
+
+def compiled_table(root: Path = ROOT) -> list[str]:
+    probe = "import json, setup; print(json.dumps(setup.COMPILED))"
+    output = subprocess.run([sys.executable, "-c", probe], cwd=root, capture_output=True, text=True, check=True).stdout
+    return [path.removesuffix(".py").replace("/", ".") for path in json.loads(output)]
+
+
+def test_every_compiled_module_is_loaded_in_the_form_that_this_run_expects() -> None:
+    """All in one form: a mixture would be a build that stopped half-way."""
+    forms = {Path(import_module(name).__file__ or "").suffix for name in compiled_table()}
+    if PURE:
+        assert forms == {".py"}
+    elif EXPECT_COMPILED:
+        assert forms == {".so"}
+    else:
+        assert forms in ({".py"}, {".so"})
+
+
+def test_the_build_info_names_the_form_that_is_found() -> None:
+    info = build_info()
+    if not info.compiled and not info.interpreted:
+        assert "no build" in str(info)
+        return
+    assert sorted(info.compiled + info.interpreted) == sorted(compiled_table())
+    for name in info.compiled:
+        spec = find_spec(name)
+        assert spec is not None
+        assert (spec.origin or "").endswith(".so")
+
+
+def test_the_line_says_what_is_compiled_and_why_the_rest_is_not() -> None:
+    assert str(BuildInfo(["a", "b"], [], "")) == "compiled: a, b"
+    assert str(BuildInfo(["a"], ["b"], "")) == "compiled: a; plain Python: b: no build has taken place here"
+    assert str(BuildInfo([], ["b"], "no compiler")).endswith("plain Python, correct and slower: no compiler")
+
+
+def test_modules_without_an_extension_are_interpreted(tmp_path: Path) -> None:
+    note = tmp_path / "note.json"
+    note.write_text(json.dumps({"modules": ["json.decoder"], "reason": "no compiler"}))
+    info = build_info(note)
+    assert (info.compiled, info.interpreted, info.reason) == ([], ["json.decoder"], "no compiler")
+    assert not info.is_compiled
+
+
+def test_without_a_note_nothing_is_claimed(tmp_path: Path) -> None:
+    assert str(build_info(tmp_path / "missing.json")).endswith("no build has taken place here")
+
+
+@pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
+def test_a_build_without_a_compiler_leaves_plain_python_that_says_why(tmp_path: Path, compiler: str) -> None:
+    """One small module instead of the table: what is shown is the way out, not how long mypyc takes."""
+    tree = tmp_path / "tree"
+    (tree / "broker").mkdir(parents=True)
+    (tree / "protocol").mkdir()
+    shutil.copy(ROOT / "broker" / "build_info.py", tree / "broker")
+    (tree / "protocol" / "record_walk.py").write_text("def one() -> int:\n    return 1\n")
+    table, rest = (ROOT / "setup.py").read_text().split("COMPILED = (", 1)
+    rest = rest.split("\n)\n", 1)[1]
+    (tree / "setup.py").write_text(f'{table}COMPILED = ("protocol/record_walk.py",)\n{rest}')
+    half_built = tree / "odradek__mypyc.cpython-311-x86_64-linux-gnu.so"
+    half_built.write_bytes(b"from an earlier build")
+
+    build = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=tree,
+        env={**os.environ, "CC": compiler},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert build.returncode == 0, build.stderr
+    assert "nothing is compiled" in build.stderr
+    assert not list(tree.glob("*.so"))
+    assert not list(tree.glob("*/*.so"))
+    note = json.loads((tree / "broker" / "build_note.json").read_text())
+    assert note["modules"] == ["protocol.record_walk"]
+    assert compiler in note["reason"]
+
+
+def test_a_source_newer_than_its_build_is_stale(tmp_path: Path) -> None:
+    old, new, built = tmp_path / "old.py", tmp_path / "new.py", tmp_path / "x.so"
+    for file, time in ((old, 100), (built, 200), (new, 300)):
+        file.touch()
+        os.utime(file, (time, time))
+    conftest = import_conftest()
+    assert conftest.stale_builds([old, new], [built]) == ["new.py"]
+    assert conftest.stale_builds([old], [built]) == []
+    assert conftest.stale_builds([old, new], []) == []
+
+
+def import_conftest() -> ModuleType:
+    spec = spec_from_file_location("root_conftest", ROOT / "tests" / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
