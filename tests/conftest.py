@@ -32,18 +32,31 @@ class Sources(MetaPathFinder):
         return None if file is None else spec_from_file_location(fullname, file)
 
 
+def _module(file: Path) -> ModuleType:
+    spec = spec_from_file_location(f"odradek_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SETUP = _module(ROOT / "setup.py")
+FILES = {path.removesuffix(".py").replace("/", "."): ROOT / path for path in SETUP.COMPILED}
+PURE = os.environ.get("ODRADEK_PURE") == "1"
+if PURE:  # at once: the conftest of a package imports the package
+    sys.meta_path.insert(0, Sources(FILES))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    setup = _module(ROOT / "setup.py")
-    files = {path.removesuffix(".py").replace("/", "."): ROOT / path for path in setup.COMPILED}
-    if os.environ.get("ODRADEK_PURE") == "1":
-        loaded = sorted(files.keys() & sys.modules.keys())
+    if PURE:
+        loaded = [name for name in FILES if name in sys.modules and sys.modules[name].__file__ != str(FILES[name])]
         if loaded:
             raise pytest.UsageError(
                 f"ODRADEK_PURE=1 comes too late for what plugins have imported: {', '.join(loaded)}"
             )
-        sys.meta_path.insert(0, Sources(files))
         return
-    stale = stale_builds(list(files.values()), setup.built_files())
+    stale = stale_builds(list(FILES.values()), SETUP.built_files())
     if stale:
         raise pytest.UsageError(f"compiled modules are older than their sources ({', '.join(stale)}); run: {REBUILD}")
 
@@ -54,15 +67,6 @@ def stale_builds(sources: list[Path], built: list[Path]) -> list[str]:
         return []
     oldest = min(file.stat().st_mtime for file in built)
     return [source.name for source in sources if source.stat().st_mtime > oldest]
-
-
-def _module(file: Path) -> ModuleType:
-    spec = spec_from_file_location(f"odradek_{file.stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.hookimpl(wrapper=True)
