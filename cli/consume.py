@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Print a topic's records: values, one a line, as they come; from now on, unless told otherwise.
 
-It ends with Ctrl-C, after --max-messages, after --idle-ms without a record, or with --exit at the end of all partitions."""
+It ends with Ctrl-C, after --max-messages, after --idle-ms without a record, or with --exit at the end of all
+partitions."""
 
 EXAMPLES = r"""  odradek consume orders --from-beginning --max-messages 10
   odradek consume orders --from-beginning --exit --print-key --print-offset --print-timestamp
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def formatter(arguments: argparse.Namespace) -> Callable[[Any], bytes]:
     """What turns a record into what is printed of it."""
-    null = arguments.null.encode()
+    null: bytes = arguments.null.encode()
     if arguments.json:
         return _as_json
     if arguments.format is not None:
@@ -95,10 +96,11 @@ def formatter(arguments: argparse.Namespace) -> Callable[[Any], bytes]:
     names = [
         name for name in ("timestamp", "partition", "offset", "headers", "key") if getattr(arguments, f"print_{name}")
     ]
-    between = arguments.separator.encode()
+    between: bytes = arguments.separator.encode()
 
     def plain(record: Any) -> bytes:
-        return between.join([*(_part(name, record, null) for name in names), _or(record.value, null)]) + b"\n"
+        parts: list[bytes] = [_part(name, record, null) for name in names]
+        return between.join([*parts, _or(record.value, null)]) + b"\n"
 
     return plain
 

@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: list[tuple[str, bytes]]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--header", action="append", default=[], metavar="NAME=VALUE", help="a header of every record; may be repeated"
     )
-    parser.add_argument("--null", metavar="TEXT", help="a key, value or header value of this text is null")
+    parser.add_argument("--null", metavar="TEXT", help="a key or value of this text is null")
     parser.add_argument("--partition", type=not_negative, metavar="N", help="default: by key, or spread")
     parser.add_argument("--timestamp", type=not_negative, metavar="MS", help="every record's time; default: now")
     parser.add_argument("--acks", choices=ACKS, default="all", help="who must have a record (default all)")
@@ -69,12 +69,12 @@ def parse_lines(source: Iterable[bytes], arguments: argparse.Namespace) -> Itera
     split_at = None if arguments.key_separator is None else arguments.key_separator.encode()
     for number, raw in enumerate(source, 1):
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
-        headers: list[tuple[str, bytes | None]] = []
+        headers: list[tuple[str, bytes]] = []
         if arguments.headers:
             text, tab, line = line.partition(b"\t")
             if not tab:
                 raise CommandError(f"line {number}: no tab behind the headers")
-            headers = _parse_headers(text, number, null)
+            headers = _parse_headers(text, number)
         key: bytes | None = None
         if split_at is not None:
             key, found, line = line.partition(split_at)
@@ -83,13 +83,13 @@ def parse_lines(source: Iterable[bytes], arguments: argparse.Namespace) -> Itera
         yield Line(_or_null(key, null), _or_null(line, null), headers)
 
 
-def _parse_headers(text: bytes, number: int, null: bytes | None) -> list[tuple[str, bytes | None]]:
+def _parse_headers(text: bytes, number: int) -> list[tuple[str, bytes]]:
     headers = []
     for part in filter(None, text.split(b",")):
         name, colon, value = part.partition(b":")
         if not colon:
             raise CommandError(f"line {number}: header {part.decode('utf-8', 'replace')!r} is not NAME:VALUE")
-        headers.append((name.decode("utf-8", "replace"), _or_null(value, null)))
+        headers.append((name.decode("utf-8", "replace"), value))
     return headers
 
 
@@ -129,9 +129,7 @@ def _write(arguments: argparse.Namespace, lines: Iterator[Line], common: list[tu
             producer.flush(arguments.timeout_ms / 1000)
         finally:
             producer.close(timeout=1)
-    except KafkaError as error:
-        raise CommandError(f"cannot write to {arguments.topic}: {error}") from error
-    except AssertionError as error:  # kafka-python's word for a partition that does not exist
+    except (KafkaError, ValueError) as error:  # ValueError: an illegal name, or a partition that does not exist
         raise CommandError(f"cannot write to {arguments.topic}: {error}") from error
     if first_failure:
         raise CommandError(f"cannot write to {arguments.topic}: {first_failure[0]}")

@@ -1,0 +1,108 @@
+import subprocess
+import sys
+
+import pytest
+
+from cli.__main__ import COMMANDS, main
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_names_every_command_and_imports_none_of_them() -> None:
+    program = (
+        "import sys; from cli.__main__ import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'asyncio', 'broker', 'kafka', 'protocol', 'storage', 'structlog', 'cli.topics'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or None)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    for command in COMMANDS:
+        assert f"    {command} " in result.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert f"usage: odradek {command}" in text
+    assert f"odradek {command}" in text[text.index("examples:") :]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "create"],
+        ["topics"],
+        ["topics", "frobnicate"],
+        ["frobnicate"],
+        ["topics", "create", "t", "--partitions", "0"],
+        ["topics", "create", "t", "--partitions", "three"],
+        ["configs", "describe"],
+        ["configs", "describe", "--topic", "t", "--broker", "0"],
+        ["consume", "t", "--offset", "3", "--from-beginning"],
+        ["produce"],
+    ],
+)
+def test_wrong_arguments_end_with_status_2_and_say_what_is_wrong(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["topics", "list"], "cannot connect to 127.0.0.1:1: Connection refused"),
+        (["topics", "describe", "t"], "cannot connect to 127.0.0.1:1: Connection refused"),
+        (["configs", "describe", "--topic", "t"], "cannot connect to 127.0.0.1:1: Connection refused"),
+        (["produce", "t", "--file", "/dev/null"], "cannot connect to 127.0.0.1:1: Connection refused"),
+        (["consume", "t"], "cannot connect to 127.0.0.1:1: Connection refused"),
+        (["configs", "alter", "--topic", "t"], "nothing to change: give --set, --delete, --append or --subtract"),
+        (["configs", "alter", "--topic", "t", "--set", "x"], "--set x: NAME=VALUE is needed"),
+        (["topics", "create", "t", "--config", "=1"], "--config =1: NAME=VALUE is needed"),
+    ],
+)
+def test_failures_are_one_line_and_status_1(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--bootstrap-server", "127.0.0.1:1"]) == 1
+    assert capsys.readouterr().err == f"odradek: {line}\n"
+
+
+@pytest.mark.parametrize("address", ["nonsense:port", ":9092", "", "a:0", "a:99999"])
+def test_an_address_that_is_none_is_named(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "list", "--bootstrap-server", address]) == 1
+    assert capsys.readouterr().err.startswith("odradek: --bootstrap-server: ")
+
+
+def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ODRADEK_DEBUG", raising=False)
+    monkeypatch.setattr("cli.topics.with_admin", lambda *_: {}["missing"])
+    assert main(["topics", "list"]) == 1
+    assert capsys.readouterr().err == "odradek: KeyError: 'missing' (ODRADEK_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("ODRADEK_DEBUG", "1")
+    with pytest.raises(KeyError):
+        main(["topics", "list"])
+
+
+def test_serve_says_in_one_line_why_it_does_not_start() -> None:
+    result = run("serve", "--set", "num.partitions=none")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "num.partitions" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").stdout.startswith("odradek 0.")
