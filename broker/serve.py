@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+import broker.quick_imports  # noqa: F401 - before all others
 from broker.config import BrokerConfig, ConfigError, load_config
 from broker.start_error import StartError
 from broker.structured_logging import configure_logging
