@@ -10,7 +10,7 @@ Source: Kafka's ReplicaManager.fetchMessages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,13 +112,14 @@ class Fetches:
 
     def _park(self, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> ParkedFetch:
         operation = ParkedFetch(self, params, context, on_fetched)
+        keys: tuple[Hashable, ...] = tuple(context.wanted)
         session = context.session
-        if session is None:
-            self._wakeups.fetch.try_complete_else_watch(operation, tuple(context.wanted))
-        else:
+        if session is not None:
             session.parked += 1
             session.settle()
-            self._wakeups.fetch.try_complete_else_watch(operation, (session,))
+            if not session.privileged:
+                keys = (session,)
+        self._wakeups.fetch.try_complete_else_watch(operation, keys)
         return operation
 
     def _warm_up(

@@ -187,6 +187,30 @@ class TestWaiting:
         assert list(room.fetch(session=(session, 2)).partitions) == [T1]
 
 
+class TestFollowers:
+    """A follower's session reads every partition each time: its fetches tell the leader where it stands."""
+
+    @pytest.fixture
+    def session(self, room: Any) -> int:
+        for key in KEYS[:3]:
+            room.lead(key, replicas=(0, 1))
+        return open_session(room, T0, T1, T2, replica_id=1)
+
+    def test_an_empty_fetch_moves_the_high_watermark(self, room: Any, session: int) -> None:
+        room.produce(room.batch(3), T1)
+        assert room.fetch(session=(session, 1), replica_id=1).partitions[T1].records
+        fetched = room.fetch(target(T1, 3), session=(session, 2), replica_id=1)
+        assert room.manager.partition(T1).log.high_watermark == 3
+        assert fetched.partitions == {}  # what was read before the follower's position counted
+        assert room.fetch(session=(session, 3), replica_id=1).partitions[T1].high_watermark == 3
+
+    def test_an_append_wakes_it_before_the_high_watermark_moves(self, room: Any, session: int) -> None:
+        fetched = room.fetch(session=(session, 1), replica_id=1, max_wait_ms=500, min_bytes=1)
+        room.produce(room.batch(3), T2)
+        assert list(fetched.partitions) == [T2]
+        assert room.manager.partition(T2).log.high_watermark == 0
+
+
 class TestSize:
     def test_a_session_does_not_grow_without_bounds(self, room: Any) -> None:
         keys = [TopicPartition("many", number) for number in range(10_001)]
