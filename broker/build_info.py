@@ -6,7 +6,7 @@ setup.py compiles a table of modules and leaves a note of what came of it; what 
 import argparse
 import json
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,20 +37,29 @@ class BuildInfo:
 
 
 def build_info(note: Path = NOTE) -> BuildInfo:
-    """What the import system would load, or has loaded, of the modules that the build's note names."""
+    """What is loaded, or would be, of the modules that the build's note names."""
     try:
         content = json.loads(note.read_text())
     except FileNotFoundError:
         return BuildInfo([], [], "")
-    compiled, interpreted = [], []
+    compiled: list[str] = []
+    interpreted: list[str] = []
     for name in content["modules"]:
         (compiled if _is_extension(name) else interpreted).append(name)
     return BuildInfo(compiled, interpreted, content["reason"])
 
 
 def _is_extension(name: str) -> bool:
-    spec = find_spec(name)
-    return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+    """Looks at a module that is loaded, and otherwise for its file, without importing anything."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        origin = getattr(loaded, "__file__", None)
+    else:
+        package, _, _ = name.rpartition(".")
+        parent = find_spec(package)
+        spec = PathFinder.find_spec(name, parent.submodule_search_locations) if parent is not None else None
+        origin = None if spec is None else spec.origin
+    return (origin or "").endswith(tuple(EXTENSION_SUFFIXES))
 
 
 def main() -> int:
