@@ -31,7 +31,7 @@ from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from broker.metrics import BrokerMetrics
 from broker.network.complaints import Complaints
 from broker.network.endpoint import Endpoint
-from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
+from broker.network.socket_server import LISTEN_BACKLOG, BindError, ConnectionLimits, SocketServer
 from broker.periodic_work import PeriodicWork
 from broker.replica.fetch_session import FetchSessionCache
 from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
@@ -62,6 +62,10 @@ REASONS_NOT_TO_START = (
 )
 
 log = structlog.get_logger("broker")
+
+
+SYSTEMS_CHOICE = -1
+"""A socket buffer whose size the operating system adapts."""
 
 
 class BrokerState(IntEnum):
@@ -181,7 +185,9 @@ class Broker:
         self._undo.append(self.log_manager.release)
         if self.broker_id < 0:
             known = self.log_manager.broker_id
-            self.broker_id = generated_broker_id(self.random) if known is None else known
+            self.broker_id = (
+                generated_broker_id(self.random, config["reserved.broker.max.id"]) if known is None else known
+            )
 
     def _assemble(self) -> None:
         config = self.config
@@ -268,6 +274,7 @@ class Broker:
     def _take_over_settings(self) -> None:
         """Settings that can change while the broker runs, and that nobody asks for anew at each use."""
         self.log_manager.default_config = self.config.log_config()
+        self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.socket_server.limits = connection_limits(self.config)
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -300,13 +307,10 @@ class Broker:
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """From Kafka's settings. Raises ConfigError for overrides that are not ADDRESS:COUNT."""
-    setting = "max.connections.per.ip.overrides"
+    """From settings that have been checked."""
     overrides: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in (config[setting] or "").split(","))):
+    for entry in filter(None, (part.strip() for part in config["max.connections.per.ip.overrides"].split(","))):
         address, _, count = entry.rpartition(":")
-        if not address or not count.isdecimal():
-            raise ConfigError(setting, f"{setting}: {entry} is not ADDRESS:COUNT")
         overrides[address] = int(count)
     return ConnectionLimits(
         max_request_bytes=config["socket.request.max.bytes"],
@@ -314,4 +318,15 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         max_connections=config["max.connections"],
         max_connections_per_ip=config["max.connections.per.ip"],
         max_connections_per_ip_overrides=overrides,
+        max_in_flight_requests=config["odradek.max.in.flight.requests.per.connection"],
+        max_in_flight_bytes=config["odradek.max.in.flight.bytes.per.connection"],
+        max_unread_bytes=config["odradek.max.unread.bytes.per.connection"],
+        listen_backlog=_chosen(config, "socket.listen.backlog.size", LISTEN_BACKLOG),
+        receive_buffer_bytes=_chosen(config, "socket.receive.buffer.bytes", SYSTEMS_CHOICE),
+        send_buffer_bytes=_chosen(config, "socket.send.buffer.bytes", SYSTEMS_CHOICE),
     )
+
+
+def _chosen(config: BrokerConfig, setting: str, otherwise: int) -> int:
+    """A setting whose default in Kafka is too small for us: it counts where somebody has set it."""
+    return int(config[setting]) if setting in config.given else otherwise

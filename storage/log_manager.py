@@ -131,6 +131,12 @@ class LogManager:
         self.broker_id, self.cluster_id = broker_id, cluster_id
         return broker_id
 
+    def set_producer_id_expiration(self, expiration_ms: int) -> None:
+        """How long a silent producer is remembered from now on, in all logs there are and will be."""
+        self._producer_id_expiration_ms = expiration_ms
+        for log in self.logs.values():
+            log.producer_state.expiration_ms = expiration_ms
+
     def load(self, config_of: ConfigOf | None = None, known: Known | None = None) -> None:
         """All of `load_steps` at once."""
         for _ in self.load_steps(config_of, known):

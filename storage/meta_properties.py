@@ -73,6 +73,6 @@ def parse_properties(text: str) -> Mapping[str, str]:
     return properties
 
 
-def generated_broker_id(source: random.Random) -> int:
-    """For broker.id=-1 and a directory that names none: above reserved.broker.max.id (1000), as Kafka does it."""
-    return 1001 + source.randrange(1_000_000)
+def generated_broker_id(source: random.Random, reserved_max: int = 1000) -> int:
+    """For broker.id=-1 and a directory that names none: above reserved.broker.max.id, as Kafka does it."""
+    return reserved_max + 1 + source.randrange(1_000_000)

@@ -46,11 +46,6 @@ WRITE_LOW_BYTES = 256 * 1024
 MIN_FRAME_BYTES = 8
 """API key, version and correlation id."""
 
-MAX_IN_FLIGHT_REQUESTS = 512
-MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""Parked requests and answers that wait behind them. Beyond it a connection is not read."""
-MAX_UNREAD_BYTES = 256 * 1024 * 1024
-"""Answers of parked requests that became ready for a client that does not read. Beyond it the connection ends."""
 
 # Why a connection is not read. Bits.
 WRITING = 1  # The client does not take its answers as fast as they come.
@@ -243,7 +238,8 @@ class Connection(asyncio.BufferedProtocol):
         return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
 
     def _bound_what_is_in_flight(self) -> None:
-        if len(self._answers) >= MAX_IN_FLIGHT_REQUESTS or self._in_flight_bytes >= MAX_IN_FLIGHT_BYTES:
+        limits = self._server.limits
+        if len(self._answers) >= limits.max_in_flight_requests or self._in_flight_bytes >= limits.max_in_flight_bytes:
             self._block(IN_FLIGHT)
 
     def _throttle(self) -> None:
@@ -261,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_bytes += growth
         if self.info.throttle_ms:
             self._throttle()
-        if self._blocked & WRITING and self._in_flight_bytes > MAX_UNREAD_BYTES:
+        if self._blocked & WRITING and self._in_flight_bytes > self._server.limits.max_unread_bytes:
             self._server.complain("a client does not read its answers", self.info, unread_bytes=self._in_flight_bytes)
             self.cut_off()
             return
@@ -291,7 +287,8 @@ class Connection(asyncio.BufferedProtocol):
         if gone:
             del answers[:gone]
             self._unblock(HELD)
-            if len(answers) < MAX_IN_FLIGHT_REQUESTS and self._in_flight_bytes < MAX_IN_FLIGHT_BYTES:
+            limits = self._server.limits
+            if len(answers) < limits.max_in_flight_requests and self._in_flight_bytes < limits.max_in_flight_bytes:
                 self._unblock(IN_FLIGHT)
         if closing is not None:
             if closing.reason:

@@ -42,6 +42,15 @@ class ConnectionLimits(NamedTuple):
     max_connections: int = 2147483647
     max_connections_per_ip: int = 2147483647
     max_connections_per_ip_overrides: Mapping[str, int] = {}
+    max_in_flight_requests: int = 512
+    max_in_flight_bytes: int = 64 * 1024 * 1024
+    """Parked requests and answers that wait behind them. Beyond either a connection is not read."""
+    max_unread_bytes: int = 256 * 1024 * 1024
+    """Answers of parked requests that became ready for a client that does not read. Beyond it the connection ends."""
+    listen_backlog: int = LISTEN_BACKLOG
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+    """Of client sockets; -1 leaves them to the system."""
 
 
 class NetworkCounters:
@@ -129,6 +138,17 @@ class SocketServer:
             cut.cancel()
         self._servers.clear()
 
+    def _size_buffers(self, server: asyncio.Server) -> None:
+        """Accepted sockets take over the listening one's buffers."""
+        sizes = (
+            (socket.SO_RCVBUF, self.limits.receive_buffer_bytes),
+            (socket.SO_SNDBUF, self.limits.send_buffer_bytes),
+        )
+        for listening in server.sockets:
+            for option, size in sizes:
+                if size >= 0:
+                    listening.setsockopt(socket.SOL_SOCKET, option, size)
+
     async def _bind(self, address: Listener) -> Endpoint:
         loop = asyncio.get_running_loop()
         port = address.port
@@ -138,13 +158,16 @@ class SocketServer:
             endpoint = Endpoint(address.name, address.security_protocol, address.host, port, None, 0)
             accept = _Acceptor(self, endpoint)
             try:
-                server = await loop.create_server(accept, host, port, backlog=LISTEN_BACKLOG, start_serving=False)
+                server = await loop.create_server(
+                    accept, host, port, backlog=self.limits.listen_backlog, start_serving=False
+                )
             except OSError as error:
                 failure = error
                 if error.errno in NO_SUCH_ADDRESS:
                     continue
                 raise BindError(_bind_failure(address, error)) from error
             self._servers.append(server)
+            self._size_buffers(server)
             port = port or server.sockets[0].getsockname()[1]
             endpoint = Endpoint(
                 address.name,

@@ -72,6 +72,10 @@ def _check_connections(values: Values) -> None:
         "max.connections.per.ip",
         "max.connections.per.ip=0 needs max.connections.per.ip.overrides",
     )
+    overrides = "max.connections.per.ip.overrides"
+    for entry in filter(None, (part.strip() for part in values[overrides].split(","))):
+        address, _, count = entry.rpartition(":")
+        _require(bool(address) and count.isdecimal(), overrides, f"{overrides}: {entry} is not ADDRESS:COUNT")
     idle, delay = values["connections.max.idle.ms"], values["connection.failed.authentication.delay.ms"]
     _require(
         idle < 0 or delay < idle,

@@ -8,12 +8,16 @@ from broker.settings.setting import HIGH, INT, LONG, LOW, MEDIUM, Setting
 # fmt: off
 ODRADEK_SETTINGS = (
     Setting("odradek.max.decompressed.batch.bytes", LONG, 128 * 1024 * 1024, HIGH, valid=AtLeast(1), own=True,
+            takes_effect=True,
             doc="The largest size that a compressed batch may inflate to; one beyond it is refused as too large."),
     Setting("odradek.max.in.flight.bytes.per.connection", LONG, 64 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
+            takes_effect=True,
             doc="Bytes of unanswered requests beyond which a connection is not read."),
     Setting("odradek.max.in.flight.requests.per.connection", INT, 512, MEDIUM, valid=AtLeast(1), own=True,
+            takes_effect=True,
             doc="Unanswered requests beyond which a connection is not read."),
     Setting("odradek.max.unread.bytes.per.connection", LONG, 256 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
+            takes_effect=True,
             doc="Answers waiting for a client that does not read, in bytes, beyond which its connection ends."),
     Setting("odradek.metrics.port", INT, -1, LOW, valid=Between(-1, 65535), own=True, takes_effect=True,
             doc="The port that serves /metrics and /health; 0 picks a free one, -1 serves neither."),

@@ -85,7 +85,7 @@ TOPIC_SETTINGS = (
     Setting("min.insync.replicas", INT, 1, MEDIUM, valid=AtLeast(1), takes_effect=True,
             synonyms=(Synonym("min.insync.replicas"),),
             doc="With acks=all, the in-sync replicas a partition must have to accept a write."),
-    Setting("preallocate", BOOLEAN, False, MEDIUM, synonyms=(Synonym("log.preallocate"),),
+    Setting("preallocate", BOOLEAN, False, MEDIUM, synonyms=(Synonym("log.preallocate"),), takes_effect=True,
             doc="Whether a new segment file gets its full size at once."),
     Setting("remote.log.copy.disable", BOOLEAN, False, MEDIUM,
             doc="With tiered storage, stops copying further segments away."),

@@ -15,7 +15,6 @@ from broker.handlers.parked_answer import ParkedAnswer, Part
 from broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
 from broker.listeners import Listener
 from broker.network.complaints import Complaints
-from broker.network.connection import MAX_IN_FLIGHT_REQUESTS
 from broker.network.endpoint import Endpoint
 from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
 from timer import SystemClock
@@ -262,11 +261,11 @@ async def test_a_throttled_connection_is_answered_at_once_and_then_muted(bench: 
 
 async def test_more_than_the_bounded_number_in_flight_is_not_handled(bench: Bench) -> None:
     client = await bench.connect()
-    more = MAX_IN_FLIGHT_REQUESTS + 100
+    more = ConnectionLimits().max_in_flight_requests + 100
     client.send(b"".join(request(PARK, number) for number in range(more)))
-    await bench.until(lambda: len(bench.echo.handled) >= MAX_IN_FLIGHT_REQUESTS)
+    await bench.until(lambda: len(bench.echo.handled) >= ConnectionLimits().max_in_flight_requests)
     await asyncio.sleep(0.02)
-    assert len(bench.echo.handled) == MAX_IN_FLIGHT_REQUESTS
+    assert len(bench.echo.handled) == ConnectionLimits().max_in_flight_requests
     for number in range(more):
         await bench.until(lambda number=number: len(bench.echo.parked) > number)  # type: ignore[misc]
         bench.echo.parked[number].complete(b"")
