@@ -12,6 +12,7 @@ An editable install builds in place. To build again after a change:
 import json
 import sys
 from pathlib import Path
+from textwrap import shorten
 
 COMPILED = (
     "protocol/record_walk.py",
@@ -74,7 +75,7 @@ def main() -> None:
             try:
                 super().run()
             except Exception as error:  # no compiler, no headers: as many exceptions as there are platforms
-                why = " ".join(f"{error}".split()) or type(error).__name__
+                why = shorten(f"{error}" or type(error).__name__, 120, placeholder=" ...")
             if why:
                 self._do_without(why, root)
             elif root is ROOT:

@@ -34,6 +34,8 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _INT32 = struct.Struct(">i")
 _OF_THREAD = threading.local()
+# A decompressor keeps the largest window it has had: this thread's gets to see no larger one.
+_KEPT_WINDOW = 8 << 20
 _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 
@@ -175,8 +177,9 @@ def _require_independent_blocks(data: memoryview, limit: int) -> None:
 
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    _require_whole_zstd_frames(data)
-    reader = _zstd_decompressor().stream_reader(data, read_across_frames=True)
+    window = _largest_window(data)
+    decompressor = _zstd_decompressor() if window <= _KEPT_WINDOW else zstandard.ZstdDecompressor()
+    reader = decompressor.stream_reader(data, read_across_frames=True)
     while chunk := reader.read(CHUNK):
         yield chunk
 
@@ -188,9 +191,12 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
     return _OF_THREAD.zstd  # type: ignore[no-any-return]
 
 
-def _require_whole_zstd_frames(data: memoryview) -> None:
-    """The reader ends silently with its input: the blocks' lengths tell whether the last frame is whole (RFC 8878)."""
-    position, end = 0, len(data)
+def _largest_window(data: memoryview) -> int:
+    """The largest window of whole zstd frames, in bytes (RFC 8878).
+
+    The reader ends silently with its input: here the blocks' lengths tell whether the last frame is whole.
+    """
+    position, end, window = 0, len(data), 0
     while position < end:
         if (
             end - position >= 8
@@ -199,13 +205,15 @@ def _require_whole_zstd_frames(data: memoryview) -> None:
         ):
             position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
         else:
-            position = _end_of_zstd_frame(data, position)
+            frame = zstandard.get_frame_parameters(data[position : position + 18])
+            window = max(window, frame.window_size)
+            position = _end_of_zstd_frame(data, position, frame.has_checksum)
     if position > end:
         raise CompressionFailed("the zstd stream is cut")
+    return window
 
 
-def _end_of_zstd_frame(data: memoryview, position: int) -> int:
-    frame = zstandard.get_frame_parameters(data[position : position + 18])
+def _end_of_zstd_frame(data: memoryview, position: int, has_checksum: bool) -> int:
     position += zstandard.frame_header_size(data[position : position + 18])
     last = False
     while not last:
@@ -215,7 +223,7 @@ def _end_of_zstd_frame(data: memoryview, position: int) -> int:
         value = int.from_bytes(header, "little")
         last = bool(value & 1)
         position += 3 + (1 if value >> 1 & 3 == 1 else value >> 3)
-    return position + (4 if frame.has_checksum else 0)
+    return position + (4 if has_checksum else 0)
 
 
 def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
