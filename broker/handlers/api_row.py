@@ -16,10 +16,11 @@ from broker.handlers.error_responses import ErrorResponse
 from broker.handlers.request_context import PendingResponse, RequestContext
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.registry import request_class
+from protocol.messages.registry import request_class, response_class
 from protocol.schema import Message, Versions
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
+NEVER = 1 << 62
 
 Handler = Callable[[Any, RequestContext], Any]
 
@@ -29,6 +30,7 @@ class ApiRow:
 
     __slots__ = (
         "advertised",
+        "bound_from_bytes",
         "error_response",
         "handle",
         "handler",
@@ -36,6 +38,7 @@ class ApiRow:
         "key",
         "partitions_asked",
         "request_class",
+        "response_class",
         "served",
     )
 
@@ -48,9 +51,12 @@ class ApiRow:
         *,
         advertised: tuple[int, int] | None = None,
         partitions_asked: Callable[[Any], int] | None = None,
+        bytes_per_partition: int = 4,
         keeps_parked_requests: bool = True,
     ) -> None:
-        """`keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole."""
+        """`bytes_per_partition`: the least that naming one takes in a request; shorter requests need not be counted.
+        `keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole.
+        """
         self.key = key
         self.served = Versions(*served)
         self.advertised = Versions(*(advertised or served))
@@ -59,9 +65,18 @@ class ApiRow:
         self.partitions_asked = partitions_asked
         self.keeps_parked_requests = keeps_parked_requests
         self.request_class: type[Message] = request_class(key)
+        self.response_class: type[Message] = response_class(key)
+        self.bound_from_bytes = NEVER if partitions_asked is None else MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
         self.handle: Handler = _as_task(handler) if inspect.iscoroutinefunction(handler) else handler
-        if partitions_asked is not None:
-            self.handle = _bounded(self.handle, partitions_asked)
+
+    def check_bound(self, request: Any) -> None:
+        """Raises POLICY_VIOLATION for a request that names too many partitions."""
+        asked = 0 if self.partitions_asked is None else self.partitions_asked(request)
+        if asked > MAX_PARTITIONS_PER_REQUEST:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{asked} partitions in one request; the limit is {MAX_PARTITIONS_PER_REQUEST}",
+            )
 
     def serves(self, api_version: int) -> bool:
         return api_version in self.served
@@ -79,18 +94,6 @@ class ApiTable:
     def rows(self) -> list[ApiRow]:
         """Ascending by key."""
         return [self._rows[key] for key in sorted(self._rows)]
-
-
-def _bounded(handler: Handler, partitions_asked: Callable[[Any], int]) -> Handler:
-    def handle(request: Any, context: RequestContext) -> Any:
-        if partitions_asked(request) > MAX_PARTITIONS_PER_REQUEST:
-            raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION,
-                f"{partitions_asked(request)} partitions in one request; the limit is {MAX_PARTITIONS_PER_REQUEST}",
-            )
-        return handler(request, context)
-
-    return handle
 
 
 def _as_task(handler: Handler) -> Handler:

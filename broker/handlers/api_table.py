@@ -133,6 +133,7 @@ def client_api_table() -> ApiTable:
                 handle_create_topics,
                 per_item(CreateTopicsResponse, "topics", "name"),
                 partitions_asked=partitions_to_create,
+                bytes_per_partition=0,
             ),
             ApiRow(ApiKey.DELETE_TOPICS, (0, 6), handle_delete_topics, _delete_topics_error),
             ApiRow(
@@ -189,6 +190,7 @@ def client_api_table() -> ApiTable:
                 handle_create_partitions,
                 per_item(CreatePartitionsResponse, ("topics", "results"), "name"),
                 partitions_asked=partitions_to_add,
+                bytes_per_partition=0,
             ),
             ApiRow(ApiKey.DESCRIBE_CLUSTER, (0, 0), handle_describe_cluster, top_level(DescribeClusterResponse)),
             ApiRow(

@@ -21,7 +21,7 @@ import structlog
 from broker.handlers.parked_answer import ParkedAnswer, Part
 from broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse, RequestContext
 from protocol.api_keys import ApiKey
-from protocol.compiler import encode_parts, reader_of
+from protocol.compiler import reader_of, writer_of
 from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from protocol.headers import RequestHeader, request_header_version, response_header_version
 
@@ -41,7 +41,17 @@ log = structlog.get_logger("broker.handlers")
 class Route:
     """What is known of one API in one version: looked up once per request."""
 
-    __slots__ = ("api_key", "api_version", "flexible_header", "is_served", "metrics", "read_body", "read_header", "row")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "flexible_header",
+        "is_served",
+        "metrics",
+        "read_body",
+        "read_header",
+        "row",
+        "write",
+    )
 
     def __init__(self, row: ApiRow, api_version: int, metrics: RequestMetrics) -> None:
         self.row = row
@@ -51,12 +61,14 @@ class Route:
         self.api_version = api_version if self.is_served else 0
         self.read_header = reader_of(RequestHeader, request_header_version(row.key, api_version))
         self.read_body = reader_of(row.request_class, self.api_version)
+        self.write = writer_of(row.response_class, self.api_version)
         self.flexible_header = response_header_version(row.key, self.api_version) > 0
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
         """The answer with its length and header. Large records stay apart, by reference."""
         parts: list[Part] = [b""]
-        size = encode_parts(response, self.api_version, parts)
+        self.write(response, parts)
+        size = sum(map(len, parts))
         if self.flexible_header:
             parts[0] = _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
         else:
@@ -97,6 +109,8 @@ class Dispatcher:
             now_ms,
         )
         try:
+            if len(frame) > route.row.bound_from_bytes:
+                route.row.check_bound(request)
             response = route.row.handle(request, context)
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
