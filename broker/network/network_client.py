@@ -21,7 +21,7 @@ import asyncio
 import os
 from collections import deque
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from protocol.api_keys import ApiKey
 from protocol.compiler import decode, encode_parts, read
@@ -169,8 +169,7 @@ class NetworkClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""

@@ -1,12 +1,11 @@
 """Settings that say they take effect do: each is named in the code outside the table, and some are seen at work here.
 
-Where a setting's effect has a test of its own elsewhere (retention, rolling, flushing, sessions, idle connections) it is
-not repeated.
+Where a setting's effect has a test of its own elsewhere (retention, rolling, flushing, sessions, idle connections) it
+is not repeated.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import socket
 from pathlib import Path
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
+from broker.controller.state import NewTopic
+from broker.network.network_client import NetworkClient
 from broker.server import connection_limits
 from broker.settings import BROKER, TOPIC
 from broker.testing import in_process_broker
@@ -61,16 +62,12 @@ async def test_socket_buffers_are_as_large_as_set() -> None:
     settings = {"socket.receive.buffer.bytes": "20000", "socket.send.buffer.bytes": "30000"}
     async with in_process_broker(settings) as broker:
         host, _, port = broker.bootstrap.rpartition(":")
-        _, writer = await asyncio.open_connection(host, int(port))
-        while not broker.socket_server.connections:
-            await asyncio.sleep(0)
-        (connection,) = broker.socket_server.connections
-        accepted = connection.transport.get_extra_info("socket")
-        # Linux reserves as much again for itself
-        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 40000
-        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60000
-        writer.close()
-        await writer.wait_closed()
+        async with await NetworkClient.connect(host, int(port)):
+            (connection,) = broker.socket_server.connections
+            accepted = connection.transport.get_extra_info("socket")
+            # Linux reserves as much again for itself
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 40000
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60000
 
 
 @pytest.mark.parametrize(("given", "chosen"), [("1000", 1001), ("50", 51)])
@@ -82,8 +79,10 @@ async def test_a_node_without_a_number_chooses_one_above_the_reserved_ones(given
 
 async def test_dynamic_limits_hold_for_the_next_connection_and_dynamic_expiry_for_logs_there_are() -> None:
     async with in_process_broker() as broker:
+        await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
         await broker.controller.alter_broker_config(
             None, lambda _: {"max.connections": "3", "producer.id.expiration.ms": "5000"}
         )
         assert broker.socket_server.limits.max_connections == 3
-        assert broker.config["producer.id.expiration.ms"] == 5000
+        (log,) = broker.log_manager.logs.values()
+        assert log.producer_state.expiration_ms == 5000
