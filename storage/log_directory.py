@@ -1,5 +1,7 @@
 """One directory of log.dirs: its lock, its checkpoints, the partition folders in it."""
 
+import os
+
 import structlog
 
 from protocol.topic_partition import TopicPartition
@@ -56,7 +58,7 @@ class LogDirectory:
         """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked,
         MetaPropertiesError.
         """
-        self._files.make_directories(self.path)
+        self._make()
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         if self._lock is None:
             raise DirectoryLocked(f"{self.path} is in use by another broker (its {LOCK} is held)")
@@ -65,6 +67,17 @@ class LogDirectory:
         except BaseException:
             self.release()
             raise
+
+    def _make(self) -> None:
+        """Makes the directory and those above it; their names are durable too."""
+        made = []
+        path = os.path.abspath(self.path)
+        while not self._files.exists(path):
+            made.append(path)
+            path = os.path.dirname(path)
+        self._files.make_directories(self.path)
+        for path in made:
+            self._files.sync_directory(os.path.dirname(path))
 
     def begin_load(self) -> None:
         """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises

@@ -1,0 +1,243 @@
+"""One of the two brokers that are asked the same, and what is the same in their answers.
+
+Requests and answers are documents (see `protocol.documents`): dictionaries under the specification's names. Fields that a
+request leaves out have Kafka's defaults; fields that a version does not have are not sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.compiler import decode
+from protocol.documents import to_document
+from protocol.headers import response_header_version
+from protocol.messages.registry import request_class, response_class
+from protocol.records import Record, build_batch, iter_batches, read_records
+from protocol.schema import Message
+from tests.scenarios.raw_client import RawClient, request_payload
+
+Document = dict[str, Any]
+ZERO_ID = "00000000-0000-0000-0000-000000000000"
+DAY_MS = 86_400_000
+T = 1_700_000_000_000
+"""The time of records whose time does not matter."""
+
+
+class Peer:
+    """A connection to one broker that keeps a protocol of what it answered, made comparable.
+
+    `prefix` begins the names of a case's topics, so that no case meets another's."""
+
+    def __init__(self, bootstrap: str, prefix: str, version: int) -> None:
+        self.bootstrap = bootstrap
+        self.prefix = prefix
+        self.version = version
+        self.transcript: list[Any] = []
+        self._client = RawClient(bootstrap)
+
+    def close(self) -> None:
+        self._client.socket.close()
+
+    def name(self, suffix: str = "t") -> str:
+        return f"{self.prefix}-{suffix}"
+
+    def ask(
+        self,
+        api: ApiKey,
+        document: Document,
+        version: int | None = None,
+        *,
+        client_id: str = "raw",
+        is_answered: bool = True,
+        is_noted: bool = True,
+    ) -> Document:
+        """The answer as it came; noted comparably. `{"closed": True}` where the connection ended instead."""
+        asked = self.version if version is None else version
+        request = _message(request_class(api), document)
+        try:
+            self._client.send(request_payload(request, asked, client_id=client_id))
+            answer = _answer(api, asked, self._client.receive()) if is_answered else {}
+        except TimeoutError:
+            answer = {"silent": True}
+            self._reconnect()
+        except OSError:
+            answer = {"closed": True}
+            self._reconnect()
+        if is_noted:
+            self.note(f"{api.name} {asked}", answer)
+        return answer
+
+    def note(self, label: str, answer: Any) -> None:
+        self.transcript.append((label, comparable(answer)))
+
+    def _reconnect(self) -> None:
+        self._client.socket.close()
+        self._client = RawClient(self.bootstrap)
+
+    # What many cases begin with. None of it is compared.
+
+    def create(self, suffix: str = "t", partitions: int = 1, **configs: str) -> str:
+        """A topic; settings with _ for the dots of their names."""
+        name = self.name(suffix)
+        topic = {
+            "name": name,
+            "numPartitions": partitions,
+            "replicationFactor": 1,
+            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        }
+        renamed = {key[:1].upper() + key[1:]: value for key, value in topic.items()}
+        renamed["Configs"] = [{"Name": config["name"], "Value": config["value"]} for config in topic["configs"]]  # type: ignore[attr-defined,index]
+        answer = self.ask(ApiKey.CREATE_TOPICS, {"Topics": [renamed], "timeoutMs": 30000}, 5, is_noted=False)
+        assert answer["Topics"][0]["ErrorCode"] == 0, answer
+        return name
+
+    def topic_id(self, topic: str) -> str:
+        answer = self.ask(ApiKey.METADATA, {"Topics": [{"Name": topic}]}, 11, is_noted=False)
+        return str(answer["Topics"][0]["TopicId"])
+
+    def produce(
+        self,
+        topic: str,
+        records: bytes | None,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 8,
+        is_noted: bool = False,
+        **more: Any,
+    ) -> Document:
+        """One batch for one partition; the partition's answer."""
+        document = {
+            "Acks": acks,
+            "TimeoutMs": 5000,
+            "TopicData": [{"Name": topic, "PartitionData": [{"Index": partition, "Records": records}]}],
+            **more,
+        }
+        answer = self.ask(ApiKey.PRODUCE, document, version, is_answered=acks != 0, is_noted=is_noted)
+        return {} if "Responses" not in answer else answer["Responses"][0]["PartitionResponses"][0]  # type: ignore[no-any-return]
+
+    def log_start_and_end(self, topic: str, partition: int = 0) -> None:
+        """Notes where the partition's log begins and ends."""
+        for timestamp in (-2, -1):
+            asked = {"PartitionIndex": partition, "Timestamp": timestamp}
+            self.ask(ApiKey.LIST_OFFSETS, {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [asked]}]}, 5)
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", first_time: int = T, **more: Any) -> bytes:
+    """A batch of records a millisecond apart."""
+    records = [Record(index, first_time + index, key, value) for index, value in enumerate(values or (b"v",))]
+    return build_batch(records, **more)
+
+
+def _message(cls: type[Message], document: Document) -> Message:
+    """The message of a document whose fields may belong to any version."""
+    made = cls()
+    rest = dict(document)
+    for field in cls.__schema__.fields:
+        if field.name not in rest:
+            continue
+        value = rest.pop(field.name)
+        if field.type == "array" and field.element == "struct" and value is not None:
+            value = [_message(field.structure, element) for element in value]
+        elif field.type == "uuid":
+            value = _uuid(value)
+        setattr(made, field.attribute, value)
+    assert not rest, f"{cls.__name__} has no {sorted(rest)}: {[field.name for field in cls.__schema__.fields]}"
+    return made
+
+
+def _uuid(value: str) -> Any:
+    from uuid import UUID
+
+    return UUID(value)
+
+
+def _answer(api: ApiKey, version: int, frame: bytes) -> Document:
+    header = 5 if response_header_version(api, version) else 4
+    return to_document(decode(response_class(api), version, frame, header), version)
+
+
+# What is comparable
+
+
+def comparable(answer: Any) -> Any:
+    """Without what may differ: texts, ids, ports, times of now, the order of arrays."""
+    if isinstance(answer, list):
+        items = [comparable(item) for item in answer]
+        return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
+    if isinstance(answer, dict):
+        return {key: _comparable_field(key, value) for key, value in answer.items()}
+    return answer
+
+
+def _comparable_field(key: str, value: Any) -> Any:
+    rule = _RULES.get(key)
+    return comparable(value) if rule is None else rule(value)
+
+
+def _or_text(placeholder: str) -> Callable[[Any], Any]:
+    return lambda value: placeholder if value else value
+
+
+def _time(value: int) -> Any:
+    return "NOW" if abs(value - time.time() * 1000) < DAY_MS else value
+
+
+def _records(value: str | None) -> Any:
+    """Batches as they stand in the log, unless the broker wrote its time into them; a cut one by its length."""
+    if not value:
+        return value
+    data = base64.b64decode(value)
+    found: list[Any] = []
+    end = 0
+    for position, header in iter_batches(data):
+        end = position + header.size_in_bytes
+        whole = data[position:end]
+        if header.timestamp_type:
+            records = [
+                (each.offset, each.key, each.value, each.headers) for each in read_records(data, position, header)
+            ]
+            whole = repr((header.base_offset, _time(header.max_timestamp), records)).encode()
+        found.append(whole.hex())
+    return [*found, len(data) - end]
+
+
+_RULES: dict[str, Callable[[Any], Any]] = {
+    "ErrorMessage": _or_text("TEXT"),
+    "BatchIndexErrorMessage": _or_text("TEXT"),
+    "Documentation": _or_text("TEXT"),
+    "TopicId": lambda value: value if value == ZERO_ID else "ID",
+    "ClusterId": _or_text("CLUSTER"),
+    "Port": lambda value: value if value <= 0 else "PORT",
+    "SessionId": _or_text("SESSION"),
+    "LogDir": _or_text("DIRECTORY"),
+    "LogAppendTimeMs": _time,
+    "Timestamp": _time,
+    "LastTimestamp": _time,
+    "ProducerId": lambda value: value if value < 0 or value >= 7000 else "PRODUCER",
+    "Records": _records,
+}
+
+
+def differences(kafka: Any, ours: Any, path: str = "") -> Iterable[tuple[str, Any, Any]]:
+    """(where, Kafka's, ours) of every value that is not the same."""
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        for key in [*kafka, *(key for key in ours if key not in kafka)]:
+            yield from differences(kafka.get(key, "nothing"), ours.get(key, "nothing"), f"{path}.{key}")
+    elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
+        for index, (one, other) in enumerate(zip(kafka, ours, strict=True)):
+            yield from differences(one, other, f"{path}[{_label(one, index)}]")
+    elif kafka != ours:
+        yield path, kafka, ours
+
+
+def _label(item: Any, index: int) -> str:
+    if isinstance(item, dict):
+        for key in ("Name", "Topic", "ResourceName", "PartitionIndex", "Partition", "Index", "Key"):
+            if key in item:
+                return str(item[key])
+    return str(index)
