@@ -86,11 +86,14 @@ def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source
         assert out_of_sequence == sum(record.offset != place for place, record in enumerate(records))
         refused = source.find_refused(data, 0, counted, True, -5, 100, 1 << 40, 2)
         assert refused == record_walk.find_refused(data, 0, counted, True, -5, 100, 1 << 40, 2)
-        assert refused == [
-            (place, record.key is None, record.timestamp)
-            for place, record in enumerate(records)
-            if record.key is None or (not -5 <= record.timestamp <= 100 and record.timestamp != 1 << 40)
-        ][:2]
+        assert (
+            refused
+            == [
+                (place, record.key is None, record.timestamp)
+                for place, record in enumerate(records)
+                if record.key is None or (not -5 <= record.timestamp <= 100 and record.timestamp != 1 << 40)
+            ][:2]
+        )
     assert taken > ROUNDS / 10
 
 
