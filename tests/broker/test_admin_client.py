@@ -1,0 +1,67 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.admin_client import AdminClient, ConfigOperation, ResourceType, parse_addresses
+from broker.controller.state import NewPartitions, NewTopic
+from broker.network.network_client import NodeUnreachable
+from broker.testing import in_process_broker
+from protocol.errors import ErrorCode, ProtocolError
+
+
+@pytest.fixture
+async def admin() -> AsyncIterator[AdminClient]:
+    async with in_process_broker() as broker, AdminClient(f"127.0.0.1:1,{broker.bootstrap}") as client:
+        yield client
+
+
+async def test_a_topic_is_created_described_widened_and_deleted(admin: AdminClient) -> None:
+    await admin.create_topic(NewTopic("t", 2, configs={"retention.ms": "5"}))
+    assert len((await admin.topic("t")).partitions) == 2
+    await admin.create_partitions(NewPartitions("t", 3))
+    assert [topic.name for topic in await admin.topics()] == ["t"]
+    (directory,) = await admin.describe_log_dirs()
+    assert [partition.partition_index for topic in directory.topics for partition in topic.partitions] == [0, 1, 2]
+    await admin.delete_topic("t")
+    assert await admin.topics() == []
+
+
+async def test_settings_are_changed_one_by_one(admin: AdminClient) -> None:
+    await admin.create_topic(NewTopic("t", configs={"retention.ms": "5"}))
+    changes = [("segment.bytes", ConfigOperation.SET, "1000"), ("retention.ms", ConfigOperation.DELETE, None)]
+    await admin.alter_configs(ResourceType.TOPIC, "t", changes)
+    await admin.set_configs(ResourceType.TOPIC, "t", {"flush.ms": "9"})
+    configs = await admin.describe_configs(ResourceType.TOPIC, "t")
+    assert {one.name: one.value for one in configs if one.config_source == 1} == {
+        "flush.ms": "9",
+        "segment.bytes": "1000",
+    }
+
+
+async def test_refusals_are_protocol_errors(admin: AdminClient) -> None:
+    await admin.create_topic(NewTopic("t"))
+    refused = [
+        (admin.create_topic(NewTopic("t")), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (admin.create_topic(NewTopic("a/b")), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (admin.topic("missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (admin.delete_topic("missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (admin.create_partitions(NewPartitions("t", 1)), ErrorCode.INVALID_PARTITIONS),
+        (admin.describe_configs(ResourceType.TOPIC, "missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (admin.set_configs(ResourceType.TOPIC, "t", {"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+    ]
+    for attempt, code in refused:
+        with pytest.raises(ProtocolError) as caught:
+            await attempt
+        assert caught.value.code == code
+
+
+async def test_no_broker_at_any_address_is_an_error() -> None:
+    with pytest.raises(NodeUnreachable, match=r"127\.0\.0\.1:1: "):
+        await AdminClient("127.0.0.1:1,127.0.0.1:2").describe_cluster()
+
+
+def test_addresses() -> None:
+    assert parse_addresses("a, b:1,[::1]:2,[::2]") == [("a", 9092), ("b", 1), ("::1", 2), ("::2", 9092)]
+    for wrong in ("", ",", "a:b", "a:0", ":1", "a:70000"):
+        with pytest.raises(ValueError, match="HOST:PORT"):
+            parse_addresses(wrong)

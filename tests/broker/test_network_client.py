@@ -1,0 +1,245 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from broker.network.network_client import (
+    Disconnected,
+    NetworkClient,
+    NodeUnreachable,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from broker.testing import in_process_broker
+from protocol.api_keys import ApiKey
+from protocol.compiler import encode
+from protocol.errors import ErrorCode
+from protocol.framing import FrameSplitter, frame
+from protocol.headers import RequestHeader, read_request_header
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Versions
+
+ApiVersion = ApiVersionsResponse.ApiVersion
+SERVED = [ApiVersion(api_key=3, max_version=4), ApiVersion(api_key=18, max_version=3)]
+Answer = Callable[[RequestHeader], bytes | None]
+
+
+def correlated(header: RequestHeader, body: bytes) -> bytes:
+    return frame(header.correlation_id.to_bytes(4, "big"), body)
+
+
+def api_versions(header: RequestHeader) -> bytes:
+    return correlated(header, encode(ApiVersionsResponse(api_keys=SERVED), header.request_api_version))
+
+
+class ScriptedBroker(asyncio.Protocol):
+    """Answers ApiVersions, and everything else with what `answer` makes of the request's header (None: nothing)."""
+
+    def __init__(self, answer: Answer, headers: list[RequestHeader]) -> None:
+        self.answer = answer
+        self.headers = headers
+        self.frames = FrameSplitter()
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        for request in self.frames.feed(data):
+            header, _ = read_request_header(request)
+            self.headers.append(header)
+            answer = self.answer(header)
+            if answer is None and header.request_api_key == ApiKey.API_VERSIONS:
+                answer = api_versions(header)
+            if answer is not None:
+                self.transport.write(answer)
+
+
+@asynccontextmanager
+async def scripted(answer: Answer = lambda _: None) -> AsyncIterator[tuple[int, list[RequestHeader]]]:
+    """(port, headers of the requests that came)."""
+    headers: list[RequestHeader] = []
+    loop = asyncio.get_running_loop()
+    connections: list[ScriptedBroker] = []
+
+    def connection() -> ScriptedBroker:
+        connections.append(ScriptedBroker(answer, headers))
+        return connections[-1]
+
+    server = await loop.create_server(connection, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], headers
+    finally:
+        server.close()
+        for one in connections:
+            one.transport.abort()
+            await one.ended
+
+
+def metadata(header: RequestHeader) -> bytes | None:
+    if header.request_api_key != ApiKey.METADATA:
+        return None
+    response = MetadataResponse(cluster_id=f"answer to {header.correlation_id}")
+    return correlated(header, encode(response, header.request_api_version))
+
+
+async def test_the_highest_version_that_both_know_is_used() -> None:
+    async with scripted(metadata) as (port, headers), await NetworkClient.connect("127.0.0.1", port) as client:
+        assert client.versions[ApiKey.METADATA] == Versions(0, 4)
+        await client.send(MetadataRequest())
+        await client.send(MetadataRequest(), version=2)
+        assert [header.request_api_version for header in headers] == [3, 4, 2]
+        assert headers[1].client_id == "odradek"
+        with pytest.raises(UnsupportedVersion, match="does not serve PRODUCE"):
+            await client.send(ProduceRequest())
+
+
+async def test_answers_reach_those_who_asked_in_order() -> None:
+    async with scripted(metadata) as (port, headers), await NetworkClient.connect("127.0.0.1", port) as client:
+        responses = await asyncio.gather(*(client.send(MetadataRequest()) for _ in range(20)))
+        expected = [f"answer to {header.correlation_id}" for header in headers[1:]]
+        assert [response.cluster_id for response in responses] == expected
+        assert len(set(expected)) == 20
+
+
+async def test_a_refused_api_versions_is_asked_again_in_the_version_named() -> None:
+    def answer(header: RequestHeader) -> bytes | None:
+        if header.request_api_key == ApiKey.API_VERSIONS and header.request_api_version > 1:
+            refusal = ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(api_key=18, max_version=1)]
+            )
+            return correlated(header, encode(refusal, 0))
+        return None
+
+    async with scripted(answer) as (port, headers), await NetworkClient.connect("127.0.0.1", port) as client:
+        assert [header.request_api_version for header in headers] == [3, 1]
+        assert client.version_for(ApiKey.METADATA) == 4
+
+
+async def test_ranges_that_do_not_meet_are_named() -> None:
+    def answer(header: RequestHeader) -> bytes | None:
+        future = ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, min_version=900, max_version=901)])
+        return correlated(header, encode(future, 3))
+
+    async with scripted(answer) as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+        with pytest.raises(UnsupportedVersion, match="METADATA"):
+            await client.send(MetadataRequest())
+
+
+async def test_a_request_that_is_not_answered_in_time_ends_the_connection_with_all_behind_it() -> None:
+    async with scripted() as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+        slow = [asyncio.create_task(client.send(MetadataRequest(), timeout_ms=limit)) for limit in (20, 30_000)]
+        outcomes = await asyncio.gather(*slow, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [RequestTimedOut, RequestTimedOut]
+        assert not client.is_connected
+        with pytest.raises(RequestTimedOut):
+            await client.send(MetadataRequest())
+
+
+async def test_a_cancelled_request_leaves_the_others_their_answers() -> None:
+    held: list[bytes] = []
+
+    def answer(header: RequestHeader) -> bytes | None:
+        reply = metadata(header)
+        if reply is not None and header.correlation_id < 3:
+            held.append(reply)
+            return None
+        return b"".join(held) + reply if reply is not None else None
+
+    async with scripted(answer) as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+        cancelled = asyncio.create_task(client.send(MetadataRequest()))
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        response = await client.send(MetadataRequest())
+        assert response.cluster_id == "answer to 3"
+        assert client.is_connected
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        (5).to_bytes(4, "big") + b"\x7f\x00\x00\x00\x00",
+        (-1).to_bytes(4, "big", signed=True),
+        (2**31 - 1).to_bytes(4, "big"),
+        (2).to_bytes(4, "big") + b"\x00\x00",
+    ],
+    ids=["another's answer", "a negative length", "a length above the limit", "half a header"],
+)
+async def test_what_is_no_answer_ends_the_connection(nonsense: bytes) -> None:
+    def answer(header: RequestHeader) -> bytes | None:
+        return nonsense if header.request_api_key == ApiKey.METADATA else None
+
+    async with scripted(answer) as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+        with pytest.raises(Disconnected, match="no answer"):
+            await client.send(MetadataRequest())
+        assert not client.is_connected
+
+
+async def test_a_response_cut_anywhere_ends_the_connection() -> None:
+    body = encode(MetadataResponse(cluster_id="x", topics=[MetadataResponse.MetadataResponseTopic(name="t")]), 4)
+    for cut in range(len(body)):
+
+        def answer(header: RequestHeader, cut: int = cut) -> bytes | None:
+            return correlated(header, body[:cut]) if header.request_api_key == ApiKey.METADATA else None
+
+        async with scripted(answer) as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+            with pytest.raises(Disconnected):
+                await client.send(MetadataRequest())
+
+
+async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+    def answer(header: RequestHeader) -> bytes | None:
+        return api_versions(header) * 2 if header.request_api_key == ApiKey.API_VERSIONS else None
+
+    async with scripted(answer) as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+        with pytest.raises(Disconnected):
+            await client.send(MetadataRequest())
+
+
+async def test_closing_tells_those_who_wait() -> None:
+    async with scripted() as (port, _):
+        client = await NetworkClient.connect("127.0.0.1", port)
+        waiting = asyncio.create_task(client.send(MetadataRequest()))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(Disconnected, match="was closed"):
+            await waiting
+        await client.close()
+
+
+async def test_a_broker_that_hangs_up_tells_those_who_wait() -> None:
+    async with in_process_broker() as broker:
+        host, port = broker.bootstrap.split(":")
+        client = await NetworkClient.connect(host, int(port))
+        await broker.stop()
+        with pytest.raises(Disconnected):
+            await client.send(MetadataRequest())
+        await client.close()
+
+
+async def test_nobody_there_is_an_error_that_names_the_address() -> None:
+    async with scripted() as (port, _):
+        pass
+    with pytest.raises(NodeUnreachable, match=rf"cannot connect to 127\.0\.0\.1:{port}: Connection refused"):
+        await NetworkClient.connect("127.0.0.1", port)
+
+
+async def test_a_broker_that_accepts_and_says_nothing_is_given_up() -> None:
+    async with scripted(lambda _: b"") as (port, _):
+        with pytest.raises(RequestTimedOut, match="did not answer API_VERSIONS in 30 ms"):
+            await NetworkClient.connect("127.0.0.1", port, timeout_ms=30)
+
+
+async def test_it_talks_to_the_broker() -> None:
+    async with in_process_broker() as broker:
+        host, port = broker.bootstrap.split(":")
+        async with await NetworkClient.connect(host, int(port), client_id="test") as client:
+            response = await client.send(MetadataRequest(topics=None))
+            assert [(node.host, node.port) for node in response.brokers] == [(host, int(port))]
