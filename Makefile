@@ -36,5 +36,8 @@ check: setup
 docs: setup
 	$(BIN)/python -m broker.docs
 
+bench: setup
+	$(BIN)/python -m benchmarks
+
 image-test: setup
 	tests/image/image-test

@@ -1,0 +1,90 @@
+"""Java programs that load a broker: Kafka's own through $KAFKA_TOOLS, and the probe in benchmarks/java."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+POM = ROOT / "benchmarks" / "java" / "pom.xml"
+BUILD = ROOT / ".benchmarks" / "java"
+PRODUCED = re.compile(
+    r"^(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, .*99\.9th", re.MULTILINE
+)
+TOOL_TIMEOUT_S = 600
+
+
+class Produced(NamedTuple):
+    """ProducerPerformance's last line. A megabyte has 1024 * 1024 bytes."""
+
+    records: int
+    records_per_second: float
+    megabytes_per_second: float
+    average_latency_ms: float
+
+
+class Unavailable(Exception):
+    """A program is missing here; the message says which, and what it would take."""
+
+
+def kafka_tool() -> list[str]:
+    """The prefix for a class of Kafka's tools. Raises Unavailable."""
+    prefix = shlex.split(os.environ.get("KAFKA_TOOLS", ""))
+    if not prefix:
+        raise Unavailable("KAFKA_TOOLS is not set: it is the command that runs a class of Kafka's tools")
+    return prefix
+
+
+def produce(bootstrap: str, topic: str, records: int, record_bytes: int, settings: list[str]) -> Produced:
+    """Run ProducerPerformance as fast as it goes."""
+    command = [
+        *kafka_tool(),
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"),
+        *("--producer-props", f"bootstrap.servers={bootstrap}", *settings),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    found = PRODUCED.search(done.stdout)
+    if done.returncode or found is None or int(found[1]) != records:
+        raise RuntimeError(f"ProducerPerformance failed: {done.stdout[-500:]} {done.stderr[-500:]}")
+    return Produced(int(found[1]), float(found[2]), float(found[3]), float(found[4]))
+
+
+def probe(*arguments: str, when_measuring: Callable[[], None]) -> dict[str, Any]:
+    """Run the probe; `when_measuring` is called when its warming up is over. Returns its last line."""
+    command = ["java", "-Xms512m", "-Xmx512m", "-cp", class_path(), "odradek.Probe", *arguments]
+    result: dict[str, Any] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stdout:
+            if line.startswith('{"measuring"'):
+                when_measuring()
+            elif line.startswith("{"):
+                result = json.loads(line)
+        errors = process.stderr.read()
+    if process.returncode or not result:
+        raise RuntimeError(f"the probe failed: {errors[-1000:]}")
+    return result
+
+
+def class_path() -> str:
+    """Builds the probe the first time. Raises Unavailable without Maven."""
+    classes = BUILD / "classes" / "odradek" / "Probe.class"
+    source = POM.parent / "src" / "main" / "java" / "odradek" / "Probe.java"
+    if not classes.exists() or classes.stat().st_mtime < source.stat().st_mtime:
+        if shutil.which("mvn") is None or shutil.which("java") is None:
+            raise Unavailable("the Java probe needs java and mvn (a JDK and Maven)")
+        libraries = f"-DoutputDirectory={BUILD / 'libs'}"
+        command = ["mvn", "-q", "-B", "-f", str(POM), "compile", "dependency:copy-dependencies", libraries]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise Unavailable(f"the Java probe cannot be built: {done.stdout[-500:]}")
+    return f"{BUILD / 'classes'}:{BUILD / 'libs'}/*"

@@ -1,0 +1,58 @@
+"""What Linux tells of another process: CPU time, resident memory, who listens on a port."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+LISTEN = "0A"
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads, in hundredths of a second."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    """VmRSS."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(f"process {pid} has no memory")
+
+
+def listener_of(port: int) -> int:
+    """The process that listens on a TCP port. Raises ProcessLookupError."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and inodes.intersection(_open_files(process / "fd")):
+            return int(process.name)
+    raise ProcessLookupError(f"nobody listens on port {port}")
+
+
+def free_port() -> int:
+    """A port that is free, as is the one after it: Kafka's controller takes that."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def _open_files(directory: Path) -> set[str]:
+    try:
+        return {os.readlink(file) for file in directory.iterdir()}
+    except OSError:
+        return set()

@@ -1,0 +1,55 @@
+"""The purgatories alone: `benchmarks.purgatory` against Kafka's TestPurgatoryPerformance, each in a process of its
+own."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+
+from benchmarks import java_tools
+from benchmarks.contestants import Contestant, Odradek
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
+
+WORKLOAD = "--rate 400000 --timeout 200 --pct50 200 --pct75 400 --keys 3 --key-space-size 100"
+
+
+class Purgatory(Row):
+    name = "purgatory"
+    metrics = (
+        Metric("purgatory: enqueued at 400,000/s", "1/s", MORE, None),
+        Metric("purgatory: CPU of the process", "us/request", LESS),
+    )
+    needs_broker = False
+
+    def __init__(self, requests: int) -> None:
+        self.requests = requests
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        workload = [f"--num={self.requests}", *WORKLOAD.split()]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if contestant.name == Odradek.name:
+            command = [sys.executable, "-m", "benchmarks.purgatory", *workload, "--json"]
+            rate = json.loads(self._last_line(command))["enqueues_per_second"]
+        else:
+            command = [
+                "java",
+                "-cp",
+                java_tools.class_path(),
+                "kafka.TestPurgatoryPerformance",
+                *workload,
+                "--size=100",
+            ]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            rate = float(self._last_line(command).split("\t")[2])
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        values = (rate, used * 1e6 / self.requests)
+        return {metric.name: Reading(value, used) for metric, value in zip(self.metrics, values, strict=True)}
+
+    def _last_line(self, command: list[str]) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{command[1]} failed: {done.stderr[-500:]}")
+        return done.stdout.strip().splitlines()[-1]

@@ -1,0 +1,107 @@
+"""Rows that move records: Kafka's ProducerPerformance, and consuming and end-to-end latency by the Java probe."""
+
+from __future__ import annotations
+
+import itertools
+
+from benchmarks import java_tools, wire
+from benchmarks.contestants import Contestant
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
+from benchmarks.processes import cpu_seconds
+
+MEGABYTE = 1024 * 1024
+_numbers = itertools.count(1)
+
+
+class Produce(Row):
+    """ProducerPerformance, as fast as it goes, into a topic of its own with one partition."""
+
+    def __init__(self, name: str, record_bytes: int, records: int, settings: str, wanted: float = 1.0) -> None:
+        self.name = name
+        self.metrics = (Metric(name, "MB/s", MORE, wanted),)
+        self.record_bytes = record_bytes
+        self.records = records
+        self.settings = settings.split()
+
+    def warm_up(self, contestant: Contestant) -> None:
+        self._run(contestant, max(self.records // 5, 1))
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        return {self.name: self._run(contestant, self.records)}
+
+    def _run(self, contestant: Contestant, records: int) -> Reading:
+        topic = f"produce-{next(_numbers)}"
+        wire.create_topic(contestant.port, topic)
+        before = cpu_seconds(contestant.pid)
+        done = java_tools.produce(contestant.bootstrap, topic, records, self.record_bytes, self.settings)
+        used = cpu_seconds(contestant.pid) - before
+        wire.delete_topic(contestant.port, topic)
+        return Reading(done.megabytes_per_second, used, done.records / done.records_per_second, done.records)
+
+
+class Consume(Row):
+    """Reading a topic of 1 KB records from its beginning, all from the page cache, after one pass to warm up."""
+
+    name = "consume"
+    metrics = (Metric(name, "MB/s", MORE),)
+    record_bytes = 1000
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+        self.topic = f"consume-{next(_numbers)}"
+
+    def warm_up(self, contestant: Contestant) -> None:
+        wire.create_topic(contestant.port, self.topic)
+        settings = ["acks=1", "batch.size=65536", "linger.ms=5"]
+        java_tools.produce(contestant.bootstrap, self.topic, self.records, self.record_bytes, settings)
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        meter = CpuMeter(contestant.pid)
+        done = java_tools.probe(
+            *("consume", contestant.bootstrap, self.topic, str(self.records), "2"), when_measuring=meter.start
+        )
+        speed = done["bytes"] / MEGABYTE / done["seconds"]
+        return {self.name: Reading(speed, meter.used(), done["seconds"], done["records"])}
+
+
+class Latency(Row):
+    """From before a record is sent with acks=all until it has been consumed, one record at a time."""
+
+    name = "latency"
+    metrics = (
+        Metric("end to end p50", "us", LESS),
+        Metric("end to end p99", "us", LESS),
+        Metric("end to end p99.9", "us", LESS),
+    )
+    record_bytes = 100
+
+    def __init__(self, messages: int) -> None:
+        self.messages = messages
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        topic = f"latency-{next(_numbers)}"
+        wire.create_topic(contestant.port, topic)
+        meter = CpuMeter(contestant.pid)
+        sizes = (str(self.messages), str(self.messages // 5), str(self.record_bytes))
+        done = java_tools.probe("latency", contestant.bootstrap, topic, *sizes, when_measuring=meter.start)
+        wire.delete_topic(contestant.port, topic)
+        used = meter.used()
+        values = (done["p50_us"], done["p99_us"], done["p999_us"])
+        return {
+            metric.name: Reading(value, used, 0, self.messages)
+            for metric, value in zip(self.metrics, values, strict=True)
+        }
+
+
+class CpuMeter:
+    """CPU time of a process from `start` to `used`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.before = cpu_seconds(pid)
+
+    def start(self) -> None:
+        self.before = cpu_seconds(self.pid)
+
+    def used(self) -> float:
+        return cpu_seconds(self.pid) - self.before

@@ -1,0 +1,120 @@
+"""Requests to a broker from a plain blocking socket, for what no tool of Kafka's does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import TypeVar
+
+from protocol.compiler import decode, encode, read
+from protocol.errors import ErrorCode
+from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+METADATA_VERSION = 4
+CREATE_TOPICS_VERSION = 2
+DELETE_TOPICS_VERSION = 1
+FETCH_VERSION = 4
+CLIENT_ID = "odradek-benchmarks"
+
+
+def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
+    """A whole request with its length."""
+    key = request.__schema__.api_key
+    assert key is not None
+    header = RequestHeader(
+        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=CLIENT_ID
+    )
+    body = encode(header, request_header_version(key, version)) + encode(request, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def receive(connection: socket.socket) -> bytes:
+    """The next response without its length. Raises ConnectionError at the end of the stream."""
+    (size,) = struct.unpack(">i", _receive_exactly(connection, 4))
+    return _receive_exactly(connection, size)
+
+
+def call(port: int, request: Message, response: type[R], version: int, timeout_s: float = 30) -> R:
+    """One request on a connection of its own."""
+    key = request.__schema__.api_key
+    assert key is not None
+    with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
+        connection.sendall(framed(request, version))
+        answer = receive(connection)
+    _, position = read(ResponseHeader, response_header_version(key, version), answer)
+    return decode(response, version, answer, position)
+
+
+def metadata(port: int, topics: list[str] | None = None, timeout_s: float = 30) -> MetadataResponse:
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics or []]
+    return call(port, MetadataRequest(topics=wanted), MetadataResponse, METADATA_VERSION, timeout_s)
+
+
+def until_metadata(port: int, give_up_s: float = 60) -> None:
+    """Ask until Metadata is served. Raises TimeoutError."""
+    give_up = time.monotonic() + give_up_s
+    while time.monotonic() < give_up:
+        try:
+            if metadata(port, timeout_s=5).brokers:
+                return
+        except OSError:
+            pass
+        time.sleep(0.002)
+    raise TimeoutError(f"no Metadata from port {port} within {give_up_s} s")
+
+
+def create_topic(port: int, name: str) -> None:
+    """One partition; its files go soon after it is deleted. Returns when it has a leader."""
+    settings = [CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="1000")]
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=settings)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    answer = call(port, request, CreateTopicsResponse, CREATE_TOPICS_VERSION)
+    error = answer.topics[0].error_code
+    if error:
+        raise RuntimeError(f"creating {name}: {ErrorCode.of(error).name}")
+    for _ in range(1000):
+        if metadata(port, [name]).topics[0].error_code == ErrorCode.NONE:
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f"{name} has no leader")
+
+
+def delete_topic(port: int, name: str) -> None:
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
+    call(port, request, DeleteTopicsResponse, DELETE_TOPICS_VERSION)
+
+
+def waiting_fetch(topic: str, max_wait_ms: int) -> bytes:
+    """A framed fetch from the beginning of an empty partition, which waits for its first byte."""
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+    )
+    return framed(request, FETCH_VERSION)
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        part = connection.recv(size)
+        if not part:
+            raise ConnectionError("the broker closed the connection")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
