@@ -1,0 +1,31 @@
+"""A broker in the process with a client of it, for tests of what single requests are answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from broker.network.network_client import NetworkClient
+from broker.testing import in_process_broker
+from protocol.schema import Message
+
+
+class Api:
+    """`await api(request, version)` gives the response; `broker` is the broker itself."""
+
+    def __init__(self, broker: Any, client: NetworkClient) -> None:
+        self.broker = broker
+        self._client = client
+
+    async def __call__(self, request: Message, version: int) -> Any:
+        return await self._client.send(request, version=version, timeout_ms=10_000)
+
+
+@asynccontextmanager
+async def api_of_a_broker(settings: dict[str, object] | None = None, **options: Any) -> AsyncIterator[Api]:
+    """A new broker with these settings."""
+    async with in_process_broker(settings, **options) as broker:
+        host, port = broker.bootstrap.split(":")
+        async with await NetworkClient.connect(host, int(port)) as client:
+            yield Api(broker, client)

@@ -1,0 +1,114 @@
+"""DescribeCluster, DescribeLogDirs, FindCoordinator, InitProducerId and SASL as a client sees them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.controller.state import NewTopic
+from protocol.errors import ErrorCode
+from protocol.messages.cluster import DescribeClusterRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.log_dirs import DescribeLogDirsRequest
+from protocol.messages.producers import InitProducerIdRequest
+from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with api_of_a_broker() as api:
+        yield api
+
+
+async def test_the_cluster_is_described(api: Api) -> None:
+    node = api.broker.config.broker_id
+    response = await api(DescribeClusterRequest(), 0)
+    assert (response.error_code, response.controller_id) == (0, node)
+    assert response.cluster_id == api.broker.metadata.cluster_id
+    assert [(one.broker_id, f"{one.host}:{one.port}") for one in response.brokers] == [(node, api.broker.bootstrap)]
+    assert response.cluster_authorized_operations == -(2**31)
+    response = await api(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+    assert response.cluster_authorized_operations == 8096
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_log_directories_name_the_partitions_asked_for(api: Api, version: int) -> None:
+    await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
+
+    async def partitions(asked: list[tuple[str, list[int]]] | None) -> list[tuple[str, list[int]]]:
+        topics = None
+        if asked is not None:
+            topics = [DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=p) for name, p in asked]
+        (directory,) = (await api(DescribeLogDirsRequest(topics=topics), version)).results
+        assert (directory.error_code, directory.log_dir) == (0, api.broker.config.log_dirs[0])
+        return [(topic.name, [one.partition_index for one in topic.partitions]) for topic in directory.topics]
+
+    assert await partitions(None) == [("t", [0, 1]), ("u", [0])]
+    assert await partitions([("t", [1, 99]), ("missing", [0])]) == [("t", [1])]
+    assert await partitions([]) == []
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_this_node_coordinates(api: Api, version: int) -> None:
+    node = api.broker.config.broker_id
+    for key_type in (0, 1) if version >= 1 else (0,):
+        response = await api(FindCoordinatorRequest(key="g", key_type=key_type), version)
+        assert (response.error_code, response.node_id) == (0, node)
+        assert f"{response.host}:{response.port}" == api.broker.bootstrap
+
+
+async def test_coordinators_of_many_keys_are_told_in_one_answer(api: Api) -> None:
+    node = api.broker.config.broker_id
+    response = await api(FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=1), 4)
+    assert [(one.key, one.error_code, one.node_id) for one in response.coordinators] == [("a", 0, node), ("b", 0, node)]
+    response = await api(FindCoordinatorRequest(coordinator_keys=["a"], key_type=2), 4)
+    assert [(one.error_code, one.node_id, one.port) for one in response.coordinators] == [(42, -1, -1)]
+    assert (await api(FindCoordinatorRequest(coordinator_keys=[], key_type=0), 4)).coordinators == []
+
+
+@pytest.mark.parametrize("key_type", [2, 5, -1])
+async def test_there_are_two_kinds_of_coordinators(api: Api, key_type: int) -> None:
+    response = await api(FindCoordinatorRequest(key="g", key_type=key_type), 3)
+    assert (response.error_code, response.node_id, response.host, response.port) == (42, -1, "", -1)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_every_producer_gets_an_id_of_its_own(api: Api, version: int) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    responses = [await api(request, version) for _ in range(3)]
+    assert [(one.error_code, one.producer_id, one.producer_epoch) for one in responses] == [(0, n, 0) for n in range(3)]
+
+
+async def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) -> None:
+    request, given = InitProducerIdRequest(transactional_id=None), []
+    for _ in range(3):
+        async with api_of_a_broker(data_dir=tmp_path) as api:
+            given.append((await api(request, 4)).producer_id)
+    assert len(set(given)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": "", "transaction_timeout_ms": 1000}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "x", "transaction_timeout_ms": 10**9}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+async def test_a_producer_id_that_is_refused(api: Api, fields: dict[str, object], code: ErrorCode) -> None:
+    response = await api(InitProducerIdRequest(**fields), 4)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+
+
+async def test_a_plain_listener_has_no_sasl(api: Api) -> None:
+    for version in (0, 1):
+        response = await api(SaslHandshakeRequest(mechanism="PLAIN"), version)
+        assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    for version in (0, 1, 2):
+        response = await api(SaslAuthenticateRequest(auth_bytes=b"\0a\0b"), version)
+        assert (response.error_code, response.auth_bytes) == (ErrorCode.ILLEGAL_SASL_STATE, b"")
+        assert response.error_message
