@@ -16,18 +16,25 @@ Walks over all logs give others their turn after each log; what waits for the di
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
 from protocol.errors import ProtocolError
+from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
 SWEEP_INTERVAL_MS = 500
 HOUSEKEEPING_INTERVAL_MS = 1000
+
+CHECKPOINTS = {
+    "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT,
+    "log.flush.start.offset.checkpoint.interval.ms": LOG_START_OFFSET,
+    "replica.high.watermark.checkpoint.interval.ms": HIGH_WATERMARK,
+}
 
 log = structlog.get_logger("broker.background")
 
@@ -46,13 +53,8 @@ class PeriodicWork:
         every(HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments")
         every(config["log.retention.check.interval.ms"], self.apply_retention, "retention")
         every(config["producer.id.expiration.check.interval.ms"], logs.expire_producers, "expiry of producers")
-        checkpoints: list[tuple[str, Callable[[], Any]]] = [
-            ("log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points),
-            ("log.flush.start.offset.checkpoint.interval.ms", logs.checkpoint_log_start_offsets),
-            ("replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks),
-        ]
-        for setting, write in checkpoints:
-            every(max(config[setting], 1), self._checkpoint(write), setting)
+        for setting, name in CHECKPOINTS.items():
+            every(max(config[setting], 1), partial(self.write_checkpoint, name), name)
 
     async def keep_house(self) -> None:
         """Flushes rolled segments and removes files and folders whose delay is over."""
@@ -71,11 +73,9 @@ class PeriodicWork:
         for _ in self._broker.replica_manager.retention_steps():
             await asyncio.sleep(0)
 
-    def _checkpoint(self, write: Callable[[], Any]) -> Callable[[], None]:
-        def run() -> None:
-            try:
-                write()
-            except OSError as error:
-                log.error("a checkpoint could not be written", reason=str(error))
-
-        return run
+    async def write_checkpoint(self, name: str) -> None:
+        """Writes one of the checkpoint files of every log directory, where it has changed."""
+        try:
+            await self._background.run_in_thread(self._logs.take_checkpoint(name))
+        except OSError as error:
+            log.error("a checkpoint could not be written", checkpoint=name, reason=str(error))

@@ -12,7 +12,7 @@ A partition's folder that `known` does not answer for is named in the log and le
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import structlog
 
@@ -325,28 +325,34 @@ class LogManager:
         now_ms = self.clock.wall_ms()
         return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
 
-    def checkpoint_recovery_points(self) -> None:
-        """Raises OSError."""
-        self._checkpoint(RECOVERY_POINT, lambda log: log.safe_recovery_point)
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Raises OSError."""
-        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark)
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Only logs that begin within a segment need it. Raises OSError."""
-        self._checkpoint(
-            LOG_START_OFFSET, lambda log: log.log_start_offset if log.log_start_offset > log.base_offsets[0] else None
-        )
-
-    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+    def take_checkpoint(self, name: str) -> Callable[[], None]:
+        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK or LOG_START_OFFSET) is to say now, as a function that
+        writes it, in any thread. It raises OSError, and does nothing where the file says just that.
+        """
+        offset_of = _CHECKPOINTED[name]
         offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self.directories}
         for topic_partition, log in self.logs.items():
             offset = offset_of(log)
             if offset is not None:
                 offsets[self.directory_of(log)][topic_partition] = offset
-        for path, entries in offsets.items():
-            self.directories[path].checkpoint(name, entries)
+
+        def write() -> None:
+            for path, entries in offsets.items():
+                self.directories[path].checkpoint(name, entries)
+
+        return write
+
+    def checkpoint_recovery_points(self) -> None:
+        """Raises OSError."""
+        self.take_checkpoint(RECOVERY_POINT)()
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Raises OSError."""
+        self.take_checkpoint(HIGH_WATERMARK)()
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Raises OSError."""
+        self.take_checkpoint(LOG_START_OFFSET)()
 
     # ---- stopping
 
@@ -382,6 +388,18 @@ class LogManager:
         """Gives the locks back and nothing else: what a crash would do."""
         for directory in self.directories.values():
             directory.release()
+
+
+def _start_within_a_segment(log: Log) -> int | None:
+    """Only logs that begin within a segment need to note it."""
+    return log.log_start_offset if log.log_start_offset > log.base_offsets[0] else None
+
+
+_CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
+    RECOVERY_POINT: lambda log: log.safe_recovery_point,
+    HIGH_WATERMARK: lambda log: log.high_watermark,
+    LOG_START_OFFSET: _start_within_a_segment,
+}
 
 
 def _take_due(waiting: list[tuple[int, str]], now_ms: int, everything: bool) -> list[str]:

@@ -1,0 +1,81 @@
+"""What a broker does from time to time, called here instead of waited for."""
+
+import os
+from pathlib import Path
+
+import structlog.testing
+
+from broker.controller.state import NewTopic
+from broker.periodic_work import PeriodicWork
+from broker.server import Broker
+from broker.testing import in_process_broker
+from protocol.records import Record, build_batch
+from protocol.topic_partition import TopicPartition
+from storage.checkpoint import HIGH_WATERMARK, RECOVERY_POINT, read_offsets
+
+T0 = TopicPartition("t", 0)
+
+
+async def fill(broker: Broker, batches: int, timestamp: int = -1, **config: str) -> None:
+    await broker.controller.create_topics([NewTopic("t", 1, 1, configs=config)], timeout_ms=10_000)
+    for number in range(batches):
+        batch = build_batch([Record(value=b"x" * 900, timestamp=timestamp, key=b"%d" % number)])
+        broker.replica_manager.append_records(1000, 1, {T0: batch}, 9, lambda _: None)
+    broker.completions.drain()
+
+
+async def test_checkpoints_say_where_the_logs_stand(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        await fill(broker, 5)
+        work = PeriodicWork(broker)
+        await work.write_checkpoint(HIGH_WATERMARK)
+        await work.write_checkpoint(RECOVERY_POINT)
+        assert read_offsets(broker.files, str(tmp_path / HIGH_WATERMARK)) == {T0: 5}
+        assert read_offsets(broker.files, str(tmp_path / RECOVERY_POINT)) == {T0: 0}
+
+
+async def test_a_checkpoint_that_cannot_be_written_is_named_and_tried_again(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        await fill(broker, 1)
+        work = PeriodicWork(broker)
+        in_the_way = tmp_path / HIGH_WATERMARK
+        in_the_way.unlink(missing_ok=True)
+        in_the_way.mkdir()
+        with structlog.testing.capture_logs() as logs:
+            await work.write_checkpoint(HIGH_WATERMARK)
+        assert [entry["checkpoint"] for entry in logs] == [HIGH_WATERMARK]
+        in_the_way.rmdir()
+        await work.write_checkpoint(HIGH_WATERMARK)
+        assert read_offsets(broker.files, str(in_the_way)) == {T0: 1}
+
+
+async def test_rolled_segments_are_flushed(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        await fill(broker, 10, **{"segment.bytes": "2000"})
+        log = broker.replica_manager.partition(T0).log
+        assert log.recovery_point == 0
+        await PeriodicWork(broker).keep_house()
+        assert log.recovery_point == log.active_segment.base_offset > 0
+
+
+async def test_old_segments_are_deleted_and_their_files_removed_after_a_while(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        day_ms = 86_400_000
+        old = broker.clock.wall_ms() - 10 * day_ms
+        config = {"segment.bytes": "2000", "retention.ms": str(day_ms), "file.delete.delay.ms": "0"}
+        await fill(broker, 10, old, **config)
+        work = PeriodicWork(broker)
+        await work.apply_retention()
+        log = broker.replica_manager.partition(T0).log
+        assert log.log_start_offset == 10
+        await work.keep_house()
+        assert [name for name in os.listdir(tmp_path / "t-0") if name.endswith(".deleted")] == []
+
+
+async def test_the_folders_of_deleted_topics_are_removed_after_a_while(tmp_path: Path) -> None:
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        await fill(broker, 1, **{"file.delete.delay.ms": "0"})
+        await broker.controller.delete_topics(["t"], timeout_ms=10_000)
+        assert [name for name in os.listdir(tmp_path) if name.endswith("-delete")] != []
+        await PeriodicWork(broker).keep_house()
+        assert [name for name in os.listdir(tmp_path) if name.startswith("t-0")] == []
