@@ -143,5 +143,4 @@ class FetchTarget:
             upper_bound(log, isolation).message_offset == self.fetch_offset
             and log.high_watermark == self.told_high_watermark
             and log.log_start_offset == self.told_log_start_offset
-            and self.current_leader_epoch in (NO_EPOCH, partition.leader_epoch)
         )

@@ -87,6 +87,16 @@ class TestIncrementalAnswers:
         assert room.fetch(session=(session, 3)).partitions[T1].error_code == ErrorCode.NONE
         assert room.fetch(session=(session, 4)).partitions == {}
 
+    def test_a_new_leader_epoch_is_told_to_those_who_named_the_old_one(self, room: Any) -> None:
+        room.lead(epoch=1)
+        session = room.fetch(target(T0, current_leader_epoch=1), session=(0, 0)).response.session_id
+        assert room.fetch(session=(session, 1)).partitions == {}
+        room.lead(epoch=2)
+        for epoch in (2, 3):
+            assert room.fetch(session=(session, epoch)).data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        fetched = room.fetch(target(T0, current_leader_epoch=2), session=(session, 4))
+        assert fetched.data.error_code == ErrorCode.NONE
+
     def test_a_partition_that_was_made_anew_is_seen(self, room: Any, session: int) -> None:
         room.manager.stop_replica(T1, delete=True)
         room.lead(T1)

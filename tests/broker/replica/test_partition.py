@@ -39,6 +39,13 @@ def test_a_follower_outside_of_the_isr_that_is_caught_up_holds_the_high_watermar
     assert partition.log.high_watermark == 0
 
 
+def test_a_follower_in_the_isr_holds_it_however_long_it_lags(room: Any) -> None:
+    partition = room.lead(replicas=(0, 1))
+    room.clock.advance(30_001)
+    room.produce(room.batch(10))
+    assert partition.log.high_watermark == 0
+
+
 def test_a_follower_that_lags_for_longer_than_the_limit_holds_nothing(room: Any) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,))
     partition.update_follower(1, 0, 0)
