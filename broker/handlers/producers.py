@@ -31,7 +31,11 @@ def _answer(context: RequestContext, key: TopicPartition) -> _Answer:
     try:
         producers = context.broker.replica_manager.describe_producers(key)
     except ProtocolError as error:
-        return _Answer(partition_index=key.partition, error_code=error.code, error_message=error.error_message)
+        return _Answer(
+            partition_index=key.partition,
+            error_code=error.code,
+            error_message=error.error_message or error.code.message,
+        )
     return _Answer(
         partition_index=key.partition,
         active_producers=[

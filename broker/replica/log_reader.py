@@ -130,7 +130,7 @@ class LogReader:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
+            aborted_transactions=[] if params.isolation is FetchIsolation.COMMITTED else None,
             records=b"",
         )
         if not again:
@@ -149,7 +149,7 @@ class LogReader:
             target.start = fetched.offset_metadata
             data.records = fetched.records
             cold = fetched.cold
-            if params.isolation is FetchIsolation.COMMITTED:
+            if params.isolation is FetchIsolation.COMMITTED and fetched.records:
                 data.aborted_transactions = _aborted(log, fetched)
         if params.is_from_follower and not again:
             self._note_follower(params, partition, target)

@@ -334,6 +334,13 @@ class TestFetch:
             assert answer.last_stable_offset == 3
             assert answer.log_start_offset == (0 if version >= 5 else -1)
 
+    async def test_only_read_committed_is_told_of_aborted_transactions(self, client: Client) -> None:
+        await create(client)
+        await client.ask(produce(batch(3)), 9)
+        for offset in (0, 3):
+            assert only(await client.ask(fetch((T0, offset), isolation_level=1), 11)).aborted_transactions == []
+            assert only(await client.ask(fetch((T0, offset), isolation_level=0), 11)).aborted_transactions is None
+
     async def test_a_fetch_waits_for_another_connection_s_records(
         self, broker: Broker, client: Client, other: Client
     ) -> None:
