@@ -239,6 +239,8 @@ class LogManager:
         return log
 
     def _emptiest(self) -> LogDirectory:
+        if len(self.directories) == 1:
+            return next(iter(self.directories.values()))
         counts = dict.fromkeys(self.directories, 0)
         for log in self.logs.values():
             counts[self.directory_of(log)] += 1
