@@ -5,13 +5,16 @@
 
 Settings are Kafka's, over those of the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)`, or
 `in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` is the same in a thread of its own, for blocking
-clients; the pytest fixture `odradek_broker` gives one.
+clients; the pytest fixture `odradek_broker` gives one. Where the program has not configured structlog, only warnings
+and errors are told, on stderr.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -20,6 +23,8 @@ from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, TypeVar
+
+import structlog
 
 from broker.config import BrokerConfig
 from broker.server import Broker
@@ -45,6 +50,8 @@ async def in_process_broker(
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        if not structlog.is_configured():
+            _tell_warnings_only()
         config = _config(data_dir, settings or {}, more_settings)
         broker = Broker(config, clock=clock, random=random, files=files)
         await broker.start()
@@ -140,6 +147,22 @@ def _config(data_dir: str | Path, settings: Mapping[str, object], more_settings:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _StandardError:
+    """Writes to what is stderr at the moment: test runners replace it for each test."""
+
+    def msg(self, line: str) -> None:
+        print(line, file=sys.stderr)
+
+    warning = warn = error = critical = exception = fatal = msg
+
+
+def _tell_warnings_only() -> None:
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_: _StandardError(),
+    )
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
