@@ -39,5 +39,10 @@ docs: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+# The long loops in full: every cut of every vector, >= 20 kills and power cuts, 200,000 mutated frames.
+soak: setup
+	ODRADEK_SOAK=1 $(BIN)/python -m pytest -m soak
+	ODRADEK_SOAK=1 $(BIN)/python -m pytest tests/protocol
+
 image-test: setup
 	tests/image/image-test
