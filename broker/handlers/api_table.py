@@ -14,7 +14,7 @@ from broker.handlers.cluster import handle_describe_cluster, handle_describe_log
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
 from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
 from broker.handlers.delete_records import handle_delete_records
-from broker.handlers.error_responses import find_coordinator_error, per_item, per_partition, top_level
+from broker.handlers.error_responses import find_coordinator_error, metadata_error, per_item, per_partition, top_level
 from broker.handlers.fetch import handle_fetch
 from broker.handlers.list_offsets import handle_list_offsets
 from broker.handlers.metadata import handle_metadata
@@ -42,7 +42,6 @@ from protocol.messages.delete_records import DeleteRecordsResponse
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.messages.log_dirs import DescribeLogDirsResponse
-from protocol.messages.metadata import MetadataResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
 from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
@@ -117,7 +116,7 @@ def client_api_table() -> ApiTable:
                 ApiKey.METADATA,
                 (0, 11),
                 handle_metadata,
-                per_item(MetadataResponse, "topics", "name", "topic_id"),
+                metadata_error,
             ),
             ApiRow(
                 ApiKey.FIND_COORDINATOR,

@@ -15,6 +15,7 @@ from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import Message
 
 Name = str | tuple[str, str]
@@ -91,6 +92,16 @@ def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, mes
             FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
             for key in request.coordinator_keys
         ],
+    )
+
+
+def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | None) -> Message:
+    """For each topic that was named; one without a name has an empty one, since the answer needs some."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponse.MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ]
     )
 
 
