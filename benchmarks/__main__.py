@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from subprocess import SubprocessError
 
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, ApacheKafka, Contestant
@@ -82,15 +83,22 @@ class Session:
                     told = ", ".join(f"{reading.value:,.1f}" for reading in readings.values())
                     tell(f"{row.name}: round {number + 1}, {kind.name}: {told}")
                     for result in results:
-                        result.readings[kind.name].append(readings[result.metric.name])
+                        if result.metric.name in readings:
+                            result.readings[kind.name].append(readings[result.metric.name])
         except Unavailable as missing:
             self.notes.append(f"{row.name} is left out: {missing}")
             return []
-        except (RuntimeError, OSError, LookupError) as failure:
-            self.notes.append(f"{row.name} failed: {failure}")
         return results
 
     def _measure(self, row: Row, kind: type[Contestant]) -> dict[str, Reading]:
+        """The readings, or none and a note if something failed that should not have."""
+        try:
+            return self._read(row, kind)
+        except (RuntimeError, OSError, LookupError, ValueError, SubprocessError) as failure:
+            self.notes.append(f"{row.name} failed with {kind.name}: {type(failure).__name__} {failure}")
+            return {}
+
+    def _read(self, row: Row, kind: type[Contestant]) -> dict[str, Reading]:
         if not row.needs_broker:
             return row.measure(kind(self.workspace))
         if not row.needs_fresh_broker:
@@ -149,7 +157,7 @@ def main() -> int:
     document = report.as_json(results, session.notes, arguments.rounds)
     arguments.json.write_text(json.dumps(document, indent=2) + "\n")
     print(f"written: {arguments.json}")
-    return 1 if any(" failed: " in note for note in session.notes) else 0
+    return 1 if any(" failed with " in note for note in session.notes) else 0
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
     python -m benchmarks.parked PORT TOPIC COUNT [SPREAD_MS]
 
-1. Parks COUNT fetches for a long time, prints "parked", and waits for a line on stdin.
-2. Hangs up, parks COUNT fetches whose time-outs are spread over SPREAD_MS (10,000), prints "spread", and waits for all
-   answers. Prints how late they were as one JSON object. An answer before its time counts as late by a negative
-   number.
+1. Parks COUNT fetches for WAIT_MS, prints "parked", and waits for the answers. Until they come nothing happens.
+2. Parks them again, with time-outs spread over SPREAD_MS (10,000), prints "spread", and waits for the answers. Prints
+   how late they were as one JSON object. An answer before its time counts as late by a negative number.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import time
 
 from benchmarks.wire import waiting_fetch
 
-LONG_MS = 600_000
+WAIT_MS = 40_000
 FIRST_MS = 8_000
 """The earliest time-out, so that all requests are out before the first answer comes in."""
 REQUESTS_PER_PAUSE, PAUSE_S = 20, 0.005
@@ -38,21 +37,24 @@ def connect(port: int, count: int) -> list[socket.socket]:
     return [socket.create_connection(("127.0.0.1", port), 60) for _ in range(count)]
 
 
-def lateness_ms(connections: list[socket.socket], topic: str, spread_ms: int) -> list[float]:
-    """Park a fetch on each connection, and return by how much each answer missed its time, ascending."""
-    waits = [FIRST_MS + number * spread_ms // len(connections) for number in range(len(connections))]
-    random.Random(1).shuffle(waits)
+def park(connections: list[socket.socket], topic: str, waits_ms: list[int]) -> dict[int, float]:
+    """A fetch on each connection. Returns when each is due, by file descriptor, on the monotonic clock."""
     due: dict[int, float] = {}
-    by_descriptor = {connection.fileno(): connection for connection in connections}
-    poll = select.epoll()
-    for number, (connection, wait_ms) in enumerate(zip(connections, waits, strict=True)):
+    for number, (connection, wait_ms) in enumerate(zip(connections, waits_ms, strict=True)):
         if number % REQUESTS_PER_PAUSE == 0:
             time.sleep(PAUSE_S)
-        poll.register(connection.fileno(), select.EPOLLIN)
         request = waiting_fetch(topic, wait_ms)
         due[connection.fileno()] = time.monotonic() + wait_ms / 1000
         connection.sendall(request)
-    print("spread", flush=True)
+    return due
+
+
+def lateness_ms(connections: list[socket.socket], due: dict[int, float]) -> list[float]:
+    """Wait for all answers, and return by how much each missed its time, ascending."""
+    by_descriptor = {connection.fileno(): connection for connection in connections}
+    poll = select.epoll()
+    for descriptor in due:
+        poll.register(descriptor, select.EPOLLIN)
     late = []
     while due:
         for descriptor, _ in poll.poll():
@@ -72,15 +74,16 @@ def main() -> int:
     arguments = parser.parse_args()
     raise_open_files()
     gc.disable()
-    connections = connect(arguments.port, arguments.count)
-    request = waiting_fetch(arguments.topic, LONG_MS)
-    for connection in connections:
-        connection.sendall(request)
+    count, spread_ms = arguments.count, arguments.spread_ms
+    connections = connect(arguments.port, count)
+    due = park(connections, arguments.topic, [WAIT_MS] * count)
     print("parked", flush=True)
-    sys.stdin.readline()
-    for connection in connections:
-        connection.close()
-    late = lateness_ms(connect(arguments.port, arguments.count), arguments.topic, arguments.spread_ms)
+    lateness_ms(connections, due)
+    waits_ms = [FIRST_MS + number * spread_ms // count for number in range(count)]
+    random.Random(1).shuffle(waits_ms)
+    due = park(connections, arguments.topic, waits_ms)
+    print("spread", flush=True)
+    late = lateness_ms(connections, due)
     print(
         json.dumps(
             {
