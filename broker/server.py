@@ -33,7 +33,7 @@ from broker.network.complaints import Complaints
 from broker.network.endpoint import Endpoint
 from broker.network.socket_server import LISTEN_BACKLOG, BindError, ConnectionLimits, SocketServer
 from broker.periodic_work import PeriodicWork
-from broker.replica.fetch_session import FetchSessionCache
+from broker.replica.fetch_session_cache import FetchSessionCache
 from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from broker.start_error import StartError
 from protocol.topic_partition import TopicPartition
@@ -241,10 +241,18 @@ class Broker:
         self._undo.append(self._close_connections)
 
     async def _load_logs(self) -> None:
-        """Steps are short: signals are heard while a big log is recovered."""
-        self._undo[self._undo.index(self.log_manager.release)] = self.log_manager.shutdown
+        """Steps are short: signals are heard while a big log is recovered. Only when all logs are there can a shutdown
+        be a clean one; if this ends before, the next start finds the directories as after a crash."""
+        place = self._undo.index(self.log_manager.release)
+        self._undo[place] = self._abandon_logs
         for _ in self.log_manager.load_steps(self._log_config, self._is_known):
             await asyncio.sleep(0)
+        self._undo[place] = self.log_manager.shutdown
+
+    def _abandon_logs(self) -> None:
+        for partition_log in self.log_manager.logs.values():
+            partition_log.close_files()
+        self.log_manager.release()
 
     async def _serve(self) -> None:
         self.reaper.start()

@@ -7,7 +7,7 @@ the connection stays. (Kafka's KafkaApis.handleFetchRequest)
 from __future__ import annotations
 
 from broker.handlers.request_context import Holds, PendingResponse, RequestContext
-from broker.replica.fetch_session import fetch_response
+from broker.replica.fetch_context import fetch_response
 from broker.replica.fetch_target import FetchParams, FetchTarget
 from broker.replica.log_reader import failed_partition
 from protocol.errors import ErrorCode

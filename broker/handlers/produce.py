@@ -45,6 +45,9 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
     )
     if not isinstance(outcome, dict):
+        if pending.settled:  # acks=all, and the high watermark has passed it already
+            answer: ProduceResponse = pending.result()
+            return answer
         pending.when_abandoned(outcome.abandon)
         return pending
     if refused:

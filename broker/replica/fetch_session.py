@@ -22,25 +22,24 @@ back. So a fetch over a thousand quiet partitions reads none and waits on one ke
 costs one step for each session that had been told everything. Followers' sessions keep all targets pending, since
 each of their fetches tells the leader where they stand.
 
+Contexts (one request's view) are in fetch_context.py, the broker's sessions in fetch_session_cache.py.
+
 Source: Kafka's FetchSession.scala.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from random import Random
 
-from broker.replica.fetch_target import UNKNOWN_OFFSET, FetchIsolation, FetchParams, FetchTarget
+from broker.replica.fetch_target import UNKNOWN_OFFSET, FetchIsolation, FetchTarget
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchResponse
 from protocol.topic_partition import TopicPartition
-from timer import Clock
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
-MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
 MAX_PARTITIONS = 10_000
 """As many as one request may name: a session is one request that goes on."""
 
@@ -166,188 +165,3 @@ class FetchSession:
         self.pending.pop(target, None)
         if target.hosted is not None:
             target.hosted.watchers.discard(target)
-
-
-class FetchContext:
-    """How one Fetch request is read and answered; this one knows no session. `session` is what a parked fetch may
-    wait on.
-    """
-
-    session: FetchSession | None = None
-
-    def __init__(self, wanted: Targets) -> None:
-        self.wanted = wanted
-
-    def targets(self) -> Iterable[FetchTarget]:
-        """What is to be read now. To be asked again when a parked fetch completes."""
-        return self.wanted.values()
-
-    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
-        return fetch_response(results)
-
-
-class FailedContext(FetchContext):
-    """(A): nothing is read."""
-
-    def __init__(self, error: ErrorCode) -> None:
-        super().__init__({})
-        self.error = error
-
-    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
-        return FetchResponse(error_code=self.error, session_id=INVALID_SESSION_ID, responses=[])
-
-
-class FullContext(FetchContext):
-    """A full fetch whose answer may open a session."""
-
-    def __init__(self, cache: FetchSessionCache, wanted: Targets, params: FetchParams) -> None:
-        super().__init__(wanted)
-        self._cache = cache
-        self._params = params
-
-    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
-        response = fetch_response(results)
-        session = self._cache.create(
-            len(results), privileged=self._params.is_from_follower, isolation=self._params.isolation
-        )
-        if session is not None:
-            session.open_with(results)
-            response.session_id = session.id
-        return response
-
-
-class IncrementalContext(FetchContext):
-    """One fetch of an open session."""
-
-    def __init__(self, session: FetchSession, epoch: int) -> None:
-        super().__init__(session.targets)
-        self.session: FetchSession = session
-        self._epoch = next_epoch(epoch)
-
-    def targets(self) -> Iterable[FetchTarget]:
-        return list(self.session.pending)
-
-    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
-        session = self.session
-        if session.epoch != self._epoch:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
-        response = fetch_response(session.answer(results))
-        response.session_id = session.id
-        return response
-
-
-class FetchSessionCache:
-    """All sessions of the broker (D). `evictions` counts the sessions that had to make room."""
-
-    def __init__(
-        self,
-        max_sessions: int,
-        clock: Clock,
-        random: Random,
-        eviction_ms: int = MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
-    ) -> None:
-        self.max_sessions = max_sessions
-        self.evictions = 0
-        self._clock = clock
-        self._random = random
-        self._eviction_ms = eviction_ms
-        self._sessions: dict[int, FetchSession] = {}  # least recently used first
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions all sessions hold (NumIncrementalFetchPartitionsCached)."""
-        return sum(len(session.targets) for session in self._sessions.values())
-
-    def get(self, session_id: int) -> FetchSession | None:
-        return self._sessions.get(session_id)
-
-    def context(
-        self,
-        session_id: int,
-        epoch: int,
-        params: FetchParams,
-        wanted: Targets,
-        forgotten: Iterable[TopicPartition] = (),
-    ) -> FetchContext:
-        """What the request's session id and epoch mean."""
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != INVALID_SESSION_ID:
-                self.remove(session_id)
-            if epoch == FINAL_EPOCH:
-                return FetchContext(wanted)
-            return FullContext(self, wanted, params)
-        session = self._sessions.get(session_id)
-        if session is None:
-            return FailedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
-            return FailedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.update(wanted, forgotten, params.isolation)
-        if not session.targets:
-            self.remove(session_id)
-            return FetchContext({})
-        self._touch(session)
-        session.epoch = next_epoch(session.epoch)
-        return IncrementalContext(session, epoch)
-
-    def create(self, size: int, *, privileged: bool, isolation: FetchIsolation) -> FetchSession | None:
-        """A new session for `size` partitions, or None where all slots are taken by sessions worth more."""
-        now = self._clock.now_ms()
-        if len(self._sessions) >= self.max_sessions and not self._evict(size, privileged, now):
-            return None
-        session_id = self._random.randrange(1, MAX_INT32)
-        while session_id in self._sessions:
-            session_id = self._random.randrange(1, MAX_INT32)
-        session = FetchSession(session_id, privileged=privileged, isolation=isolation, now_ms=now)
-        self._sessions[session_id] = session
-        return session
-
-    def remove(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.close()
-
-    def _touch(self, session: FetchSession) -> None:
-        session.last_used_ms = self._clock.now_ms()
-        del self._sessions[session.id]
-        self._sessions[session.id] = session
-
-    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
-            return False
-        victim = oldest
-        if now_ms - oldest.last_used_ms <= self._eviction_ms:
-            candidates = [session for session in self._sessions.values() if self._may_go(session, privileged, now_ms)]
-            if not candidates:
-                return False
-            victim = min(candidates, key=_worth)
-            if (privileged, size, 0) < _worth(victim):
-                return False
-        self.remove(victim.id)
-        self.evictions += 1
-        return True
-
-    def _may_go(self, session: FetchSession, privileged: bool, now_ms: int) -> bool:
-        return (privileged and not session.privileged) or now_ms - session.created_ms > self._eviction_ms
-
-
-def _worth(session: FetchSession) -> tuple[bool, int, int]:
-    return (session.privileged, len(session.targets), session.id)
-
-
-def fetch_response(results: Iterable[FetchResult]) -> FetchResponse:
-    """The answer with these partitions; neighbours of one topic share its entry."""
-    topics: list[FetchResponse.FetchableTopicResponse] = []
-    name: str | None = None
-    partitions: list[FetchResponse.PartitionData] = []
-    for target, data in results:
-        topic = target.topic_partition.topic
-        if topic != name:
-            name = topic
-            partitions = []
-            topics.append(FetchResponse.FetchableTopicResponse(topic=topic, partitions=partitions))
-        partitions.append(data)
-    return FetchResponse(responses=topics)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.replica.fetch_session import FetchContext, FetchResult
+from broker.replica.fetch_context import FetchContext
+from broker.replica.fetch_session import FetchResult
 from broker.replica.fetch_target import FetchParams, FetchTarget
 from broker.replica.hosted_partitions import HostedPartitions
 from broker.replica.log_reader import FetchRead, LogReader

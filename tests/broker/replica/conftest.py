@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from broker.replica.append_result import PartitionAppendResult
-from broker.replica.fetch_session import FetchContext, FetchSessionCache
+from broker.replica.fetch_context import FetchContext
+from broker.replica.fetch_session_cache import FetchSessionCache
 from broker.replica.fetch_target import FetchParams, FetchTarget
 from broker.replica.partition import Partition
 from broker.replica.replica_manager import ReplicaManager, ReplicaSettings

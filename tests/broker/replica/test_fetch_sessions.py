@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.replica.fetch_session import MAX_INT32, FetchSessionCache, next_epoch
+from broker.replica.fetch_session import MAX_INT32, next_epoch
+from broker.replica.fetch_session_cache import FetchSessionCache
 from broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget
 from broker.replica.log_reader import LogReader
 from protocol.compiler import encode

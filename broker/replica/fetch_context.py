@@ -1,0 +1,93 @@
+"""How one Fetch request is read and answered: without a session, opening one, or within one. Letters as in
+fetch_session.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from broker.replica.fetch_session import INVALID_SESSION_ID, FetchResult, FetchSession, Targets, next_epoch
+from broker.replica.fetch_target import FetchTarget
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+
+
+class FetchContext:
+    """How one Fetch request is read and answered; this one knows no session. `session` is what a parked fetch may
+    wait on.
+    """
+
+    session: FetchSession | None = None
+
+    def __init__(self, wanted: Targets) -> None:
+        self.wanted = wanted
+
+    def targets(self) -> Iterable[FetchTarget]:
+        """What is to be read now. To be asked again when a parked fetch completes."""
+        return self.wanted.values()
+
+    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
+        return fetch_response(results)
+
+
+class FailedContext(FetchContext):
+    """(A): nothing is read."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__({})
+        self.error = error
+
+    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
+        return FetchResponse(error_code=self.error, session_id=INVALID_SESSION_ID, responses=[])
+
+
+class FullContext(FetchContext):
+    """A full fetch whose answer may open a session."""
+
+    def __init__(self, wanted: Targets, open_session: Callable[[int], FetchSession | None]) -> None:
+        """`open_session` makes a session for so many partitions, or gives None where there is no room."""
+        super().__init__(wanted)
+        self._open_session = open_session
+
+    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
+        response = fetch_response(results)
+        session = self._open_session(len(results))
+        if session is not None:
+            session.open_with(results)
+            response.session_id = session.id
+        return response
+
+
+class IncrementalContext(FetchContext):
+    """One fetch of an open session."""
+
+    def __init__(self, session: FetchSession, epoch: int) -> None:
+        super().__init__(session.targets)
+        self.session: FetchSession = session
+        self._epoch = next_epoch(epoch)
+
+    def targets(self) -> Iterable[FetchTarget]:
+        return list(self.session.pending)
+
+    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
+        session = self.session
+        if session.epoch != self._epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
+        response = fetch_response(session.answer(results))
+        response.session_id = session.id
+        return response
+
+
+def fetch_response(results: Iterable[FetchResult]) -> FetchResponse:
+    """The answer with these partitions; neighbours of one topic share its entry."""
+    topics: list[FetchResponse.FetchableTopicResponse] = []
+    name: str | None = None
+    partitions: list[FetchResponse.PartitionData] = []
+    for target, data in results:
+        topic = target.topic_partition.topic
+        if topic != name:
+            name = topic
+            partitions = []
+            topics.append(FetchResponse.FetchableTopicResponse(topic=topic, partitions=partitions))
+        partitions.append(data)
+    return FetchResponse(responses=topics)

@@ -1,0 +1,130 @@
+"""The broker's fetch sessions, and who has to make room for a new one: (D) of fetch_session.py. Source: Kafka's
+FetchSessionCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from broker.replica.fetch_context import FailedContext, FetchContext, FullContext, IncrementalContext
+from broker.replica.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+    MAX_INT32,
+    FetchSession,
+    Targets,
+    next_epoch,
+)
+from broker.replica.fetch_target import FetchIsolation, FetchParams
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from timer import Clock
+
+MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
+
+
+class FetchSessionCache:
+    """All sessions of the broker (D). `evictions` counts the sessions that had to make room."""
+
+    def __init__(
+        self,
+        max_sessions: int,
+        clock: Clock,
+        random: Random,
+        eviction_ms: int = MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
+    ) -> None:
+        self.max_sessions = max_sessions
+        self.evictions = 0
+        self._clock = clock
+        self._random = random
+        self._eviction_ms = eviction_ms
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions all sessions hold (NumIncrementalFetchPartitionsCached)."""
+        return sum(len(session.targets) for session in self._sessions.values())
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        params: FetchParams,
+        wanted: Targets,
+        forgotten: Iterable[TopicPartition] = (),
+    ) -> FetchContext:
+        """What the request's session id and epoch mean."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                self.remove(session_id)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(wanted)
+            return FullContext(
+                wanted,
+                lambda size: self.create(size, privileged=params.is_from_follower, isolation=params.isolation),
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FailedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FailedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.update(wanted, forgotten, params.isolation)
+        if not session.targets:
+            self.remove(session_id)
+            return FetchContext({})
+        self._touch(session)
+        session.epoch = next_epoch(session.epoch)
+        return IncrementalContext(session, epoch)
+
+    def create(self, size: int, *, privileged: bool, isolation: FetchIsolation) -> FetchSession | None:
+        """A new session for `size` partitions, or None where all slots are taken by sessions worth more."""
+        now = self._clock.now_ms()
+        if len(self._sessions) >= self.max_sessions and not self._evict(size, privileged, now):
+            return None
+        session_id = self._random.randrange(1, MAX_INT32)
+        while session_id in self._sessions:
+            session_id = self._random.randrange(1, MAX_INT32)
+        session = FetchSession(session_id, privileged=privileged, isolation=isolation, now_ms=now)
+        self._sessions[session_id] = session
+        return session
+
+    def remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _touch(self, session: FetchSession) -> None:
+        session.last_used_ms = self._clock.now_ms()
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+
+    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        victim = oldest
+        if now_ms - oldest.last_used_ms <= self._eviction_ms:
+            candidates = [session for session in self._sessions.values() if self._may_go(session, privileged, now_ms)]
+            if not candidates:
+                return False
+            victim = min(candidates, key=_worth)
+            if (privileged, size, 0) < _worth(victim):
+                return False
+        self.remove(victim.id)
+        self.evictions += 1
+        return True
+
+    def _may_go(self, session: FetchSession, privileged: bool, now_ms: int) -> bool:
+        return (privileged and not session.privileged) or now_ms - session.created_ms > self._eviction_ms
+
+
+def _worth(session: FetchSession) -> tuple[bool, int, int]:
+    return (session.privileged, len(session.targets), session.id)
