@@ -14,7 +14,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import broker.quick_imports  # noqa: F401 - before all others
 from broker.config import BrokerConfig, ConfigError, load_config
@@ -65,7 +66,8 @@ async def serve(config: BrokerConfig) -> None:
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
     broker = Broker(config)
-    await broker.start()
+    if not await _started_before(told_to_stop, broker.start()):
+        return
     try:
         gc.collect()
         gc.freeze()
@@ -81,6 +83,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m broker", description="A Kafka-compatible message broker.")
     add_arguments(parser)
     return run(parser.parse_args(argv))
+
+
+async def _started_before(told_to_stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
+    """False if the signal came first: a start that recovers big logs is given up, and goes on from there next time."""
+    starting = asyncio.ensure_future(start)
+    stopping = asyncio.ensure_future(told_to_stop.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
 
 
 def _on_signals(told_to_stop: asyncio.Event) -> None:

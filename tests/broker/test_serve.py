@@ -105,6 +105,31 @@ def test_a_second_signal_ends_it_at_once(serve: type[Served]) -> None:
     assert status in (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
+def test_a_signal_during_a_long_start_ends_it_in_order(tmp_path: Path) -> None:
+    slow = (
+        "import asyncio, sys, broker.serve, broker.server as server\n"
+        "async def forever(self):\n"
+        "    print('loading', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "server.Broker._load_logs = forever\n"
+        "sys.exit(broker.serve.main(['--port', '0', '--data-dir', 'd']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.terminate()
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "")
+    assert "Traceback" not in err
+
+
 def one_line(err: str) -> str:
     [line] = [line for line in err.splitlines() if not line.startswith("{")]
     return line

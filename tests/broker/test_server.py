@@ -25,6 +25,7 @@ from protocol.messages.registry import response_class
 from protocol.records import Record, build_batch
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
+from storage.files import OsFiles
 from timer import ManualClock
 
 
@@ -249,6 +250,26 @@ async def test_the_directory_of_another_cluster_or_broker_is_refused(tmp_path: P
             pass
     async with in_process_broker(data_dir=tmp_path) as again:
         assert again.broker_id == 0
+
+
+async def test_a_start_that_fails_while_logs_are_loaded_is_no_clean_shutdown(tmp_path: Path) -> None:
+    """A mark of a clean shutdown would keep the logs that were not opened yet from being recovered."""
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        await broker.controller.create_topics([NewTopic("a", 3, 1)], timeout_ms=10_000)
+
+    class FailsAtTheSecondLog(OsFiles):
+        def list_directory(self, path: str) -> list[str]:
+            if path.endswith("a-1"):
+                raise OSError(5, "the disk fails", path)
+            return super().list_directory(path)
+
+    with pytest.raises(StartError, match="the disk fails"):
+        async with in_process_broker(data_dir=tmp_path, files=FailsAtTheSecondLog()):
+            pass
+    assert ".kafka_cleanshutdown" not in os.listdir(tmp_path)
+    async with in_process_broker(data_dir=tmp_path) as broker:
+        assert broker.metadata.partition_count == 3
+    assert ".kafka_cleanshutdown" in os.listdir(tmp_path)
 
 
 async def test_a_broker_without_an_id_takes_one_above_1000_and_keeps_it(tmp_path: Path) -> None:
