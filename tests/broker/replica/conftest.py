@@ -85,6 +85,9 @@ class HastyFiles(OsFiles):
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         super().replace_file(path, data, sync=False)
 
+    def sync_file(self, path: str) -> None:
+        pass
+
     def sync_directory(self, path: str) -> None:
         pass
 
