@@ -90,11 +90,13 @@ class Result(NamedTuple):
     def verdict(self) -> str:
         """ahead, ahead by CPU (the client is the limit), behind; empty where nothing is wanted or known."""
         wanted, ratio = self.metric.wanted, self.ratio
-        if wanted is None or ratio is None:
+        ours, kafka = self.median(Odradek.name), self.median("kafka")
+        if wanted is None or ours is None or kafka is None:
             return ""
-        if ratio >= wanted:
+        if self.metric.better == LESS and not ours.value:
             return "ahead"
-        ours = self.median(Odradek.name)
-        if ours is not None and not ours.is_busy and (self.cpu_ratio or 0) >= wanted:
+        if (ratio or 0) >= wanted:
+            return "ahead"
+        if not ours.is_busy and (self.cpu_ratio or 0) >= wanted:
             return "ahead by CPU"
         return "behind"

@@ -76,7 +76,7 @@ class ParkedFetches(Row):
     name = "parked"
     metrics = (
         Metric("12,000 parked: CPU while idle", "ms/s", LESS),
-        Metric("12,000 parked: memory", "MB", LESS),
+        Metric("12,000 parked: memory", "MB", LESS, None),
         Metric("12,000 time-outs: late p50", "ms", LESS, None),
         Metric("12,000 time-outs: late p99", "ms", LESS, None),
         Metric("12,000 time-outs: latest", "ms", LESS, None),
