@@ -1,0 +1,308 @@
+"""Every topic setting that says it takes effect, on a running broker: given in each way there is, it changes what a
+client or the disk shows, and without it that is otherwise.
+
+The ways: in the broker's server.properties, under the broker's name of it; with the topic as it is created; changed on
+the topic, or for the whole cluster, while the broker runs and the topic has its log open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.settings import BROKER, TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.topics import CreateTopicsRequest
+from protocol.records import Compression, Record, build_batch, iter_batches
+from protocol.topic_partition import TopicPartition
+from storage.log import Log
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+
+HOUR_MS = 3_600_000
+PATIENCE_S = 20
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+STATIC, CREATED, ALTERED, DYNAMIC = "in the file", "at creation", "altered on the topic", "altered for the cluster"
+AT_ONCE = (STATIC, CREATED, ALTERED, DYNAMIC)
+NEXT_SEGMENT = (STATIC, CREATED)
+"""What a segment takes at its beginning does not change for the one that is open."""
+NOTHING = ""
+QUICK = {"log.retention.check.interval.ms": "20"}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(PATIENCE_S * 100):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+async def produce(api: Api, size: int = 900, *, at_ms: int | None = None, key: bytes | None = b"k", **how: Any) -> Any:
+    """Appends one record to t-0; the partition's answer."""
+    records = build_batch([Record(0, now_ms() if at_ms is None else at_ms, key, b"v" * size)], **how)
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
+    response: ProduceResponse = await api(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+    return response.responses[0].partition_responses[0]
+
+
+async def produced(api: Api, count: int, size: int = 900, **how: Any) -> Log:
+    """Appends records that must be taken; the log."""
+    for _ in range(count):
+        assert (await produce(api, size, **how)).error_code == ErrorCode.NONE
+    return log_of(api)
+
+
+def log_of(api: Api) -> Log:
+    log: Log = api.broker.replica_manager.partition(TopicPartition("t", 0)).log
+    return log
+
+
+def files_of(api: Api, suffix: str) -> list[Path]:
+    return sorted(Path(log_of(api).directory).glob(f"*{suffix}"))
+
+
+def stored(api: Api) -> bytes:
+    return b"".join(path.read_bytes() for path in files_of(api, ".log"))
+
+
+async def earliest(api: Api) -> int:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-2)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])
+    response = await api(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
+    return int(response.topics[0].partitions[0].offset)
+
+
+# What is to be seen
+
+
+async def segments_of_five(api: Api) -> bool:
+    return len((await produced(api, 5)).segments) > 1
+
+
+async def segments_of_two_ten_seconds_apart(api: Api) -> bool:
+    await produced(api, 1, at_ms=now_ms() - 9_999)
+    return len((await produced(api, 1, at_ms=now_ms())).segments) > 1
+
+
+async def segments_of_two_hours_apart(api: Api) -> bool:
+    await produced(api, 1, at_ms=now_ms() - 2 * HOUR_MS)
+    return len((await produced(api, 1)).segments) > 1
+
+
+async def index_entries_of_five_small_batches(api: Api) -> bool:
+    log = await produced(api, 5, 10)
+    return len(log.active_segment.offset_index) > 0
+
+
+async def the_oldest_go(api: Api) -> bool:
+    """Whether retention, which the broker applies by itself, has taken old records, three segments of them."""
+    log = await produced(api, 3, 1500, at_ms=now_ms() - 2 * HOUR_MS)
+    await produced(api, 1, 1500)
+    rounds = api.broker.log_manager.clock.now_ms
+    begun = rounds()
+    await until(lambda: log.log_start_offset > 0 or rounds() - begun > 300)
+    return await earliest(api) > 0
+
+
+async def deleted_files_stay(api: Api) -> bool:
+    assert await the_oldest_go(api)
+    await asyncio.sleep(1.3)  # longer than the pause between two looks at what is to be removed
+    return files_of(api, ".deleted") != []
+
+
+def refusal_of(size: int = 10, **how: Any) -> Callable[[Api], Awaitable[ErrorCode]]:
+    async def code(api: Api) -> ErrorCode:
+        ages = {"at_ms": now_ms() + how["ahead_ms"]} if "ahead_ms" in how else {}
+        others = {name: value for name, value in how.items() if name != "ahead_ms"}
+        return ErrorCode((await produce(api, size, **others, **ages)).error_code)
+
+    return code
+
+
+async def time_is_the_brokers(api: Api) -> bool:
+    answer = await produce(api, at_ms=now_ms() - HOUR_MS)
+    return bool(answer.log_append_time_ms >= now_ms() - 60_000)
+
+
+async def stored_codec(api: Api) -> Compression:
+    await produced(api, 1)
+    (header,) = [header for _, header in iter_batches(stored(api))]
+    return Compression(header.compression)
+
+
+async def stored_size(api: Api) -> int:
+    """Bytes on the disk of a batch that compresses better the harder one works."""
+    text = b" ".join(b"%d and %d" % (number * 7919 % 1000, number * 104_729 % 997) for number in range(4000))
+    records = build_batch([Record(0, now_ms(), b"k", text)])
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
+    await api(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+    return len(stored(api))
+
+
+async def is_flushed_when_acknowledged(api: Api) -> bool:
+    log = await produced(api, 1)
+    return log.recovery_point == log.log_end_offset
+
+
+async def is_flushed_after_a_while(api: Api) -> bool:
+    log = await produced(api, 1)
+    begun = time.monotonic()
+    await until(lambda: log.recovery_point == log.log_end_offset or time.monotonic() > begun + 0.3)
+    return log.recovery_point == log.log_end_offset
+
+
+async def file_has_its_full_size(api: Api) -> bool:
+    await produced(api, 1, 10)
+    return files_of(api, ".log")[0].stat().st_size == log_of(api).config.segment_bytes
+
+
+class Case(NamedTuple):
+    """`setting` at `value` makes `seen` give `with_it`; at its default, `without`."""
+
+    setting: str
+    value: str
+    seen: Callable[[Api], Awaitable[Any]]
+    with_it: Any = True
+    without: Any = False
+    ways: tuple[str, ...] = AT_ONCE
+    beside: Mapping[str, str] = MappingProxyType({})
+    """Settings of the broker that hold both times."""
+    name: str = NOTHING
+    """The broker's name of it, where it is not the first one."""
+
+
+OLD = {"log.segment.bytes": "2000", **QUICK}
+AN_HOUR = {"log.retention.hours": "1", **OLD}
+LARGE, TIME = ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP
+CASES = [
+    Case("segment.bytes", "2000", segments_of_five),
+    Case("segment.ms", "5000", segments_of_two_ten_seconds_apart),
+    Case("segment.ms", "1", segments_of_two_hours_apart, ways=(STATIC,), name="log.roll.hours"),
+    Case(
+        "segment.jitter.ms",
+        "9998",
+        segments_of_two_ten_seconds_apart,
+        ways=NEXT_SEGMENT,
+        beside={"log.roll.ms": "10000"},
+    ),
+    Case(
+        "segment.jitter.ms",
+        "9998",
+        segments_of_two_ten_seconds_apart,
+        ways=(STATIC,),
+        beside={"log.roll.ms": "10000"},
+        name="log.roll.jitter.hours",
+    ),
+    Case(
+        "max.compaction.lag.ms", "5000", segments_of_two_ten_seconds_apart, beside={"log.cleanup.policy": "compact"}
+    ),
+    Case("segment.index.bytes", "24", segments_of_five, ways=NEXT_SEGMENT, beside={"log.index.interval.bytes": "0"}),
+    Case("index.interval.bytes", "10", index_entries_of_five_small_batches),
+    Case("retention.ms", str(HOUR_MS), the_oldest_go, beside=OLD),
+    Case("retention.ms", "60", the_oldest_go, ways=(STATIC,), beside=OLD, name="log.retention.minutes"),
+    Case("retention.ms", "1", the_oldest_go, ways=(STATIC,), beside=OLD, name="log.retention.hours"),
+    Case("retention.bytes", "2000", the_oldest_go, beside=OLD),
+    Case(
+        "file.delete.delay.ms", "0", deleted_files_stay, False, True, ways=(STATIC, ALTERED), beside=AN_HOUR
+    ),
+    Case("max.message.bytes", "500", refusal_of(900), LARGE, ErrorCode.NONE),
+    Case("message.timestamp.before.max.ms", "5000", refusal_of(ahead_ms=-HOUR_MS), TIME, ErrorCode.NONE),
+    Case("message.timestamp.after.max.ms", "5000", refusal_of(ahead_ms=HOUR_MS), TIME, ErrorCode.NONE),
+    Case("message.timestamp.difference.max.ms", "5000", refusal_of(ahead_ms=HOUR_MS), TIME, ErrorCode.NONE),
+    Case("message.timestamp.difference.max.ms", "5000", refusal_of(ahead_ms=-HOUR_MS), TIME, ErrorCode.NONE),
+    Case("message.timestamp.type", "LogAppendTime", time_is_the_brokers),
+    Case("cleanup.policy", "compact", refusal_of(key=None), ErrorCode.INVALID_RECORD, ErrorCode.NONE),
+    *(Case("compression.type", name, stored_codec, Compression[name.upper()], Compression.NONE)
+      for name in ("gzip", "snappy", "lz4", "zstd")),
+    Case("flush.messages", "1", is_flushed_when_acknowledged),
+    Case("flush.ms", "20", is_flushed_after_a_while),
+    Case("flush.ms", "20", is_flushed_after_a_while, ways=(STATIC,), name="log.flush.scheduler.interval.ms"),
+    Case("preallocate", "true", file_has_its_full_size, ways=NEXT_SEGMENT, beside={"log.segment.bytes": "20000"}),
+]  # fmt: skip
+LEVELS = [("gzip", "1", "9"), ("lz4", "1", "12"), ("zstd", "-100", "3")]
+ELSEWHERE = {"min.insync.replicas"}
+"""One replica is always enough: tests/broker/replica/test_partition.py sees it at work with three."""
+
+RUNS = [(case, way) for case in CASES for way in case.ways]
+
+
+def broker_name(case: Case) -> str:
+    return case.name or TOPIC[case.setting].synonyms[0].name
+
+
+@asynccontextmanager
+async def topic_with(
+    setting: str, broker_setting: str, value: str | None, way: str, beside: Mapping[str, str]
+) -> AsyncIterator[Api]:
+    """A broker with a topic t that got the setting that way; with no value, in no way."""
+    static: dict[str, object] = {**beside, **({broker_setting: value} if value is not None and way == STATIC else {})}
+    async with api_of_a_broker(static) as api:
+        own = [CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)]
+        topic = CreateTopicsRequest.CreatableTopic(
+            name="t", num_partitions=1, replication_factor=1, configs=own if value and way == CREATED else []
+        )
+        (result,) = (await api(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)).topics
+        assert result.error_code == ErrorCode.NONE
+        if value is not None and way == ALTERED:
+            await alter(api, TOPIC_RESOURCE, "t", setting, value)
+        elif value is not None and way == DYNAMIC:
+            await alter(api, BROKER_RESOURCE, "", broker_setting, value)
+        yield api
+
+
+async def alter(api: Api, resource_type: int, name: str, setting: str, value: str) -> None:
+    item = IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=resource_type, resource_name=name, configs=[item]
+    )
+    response = await api(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert response.responses[0].error_code == ErrorCode.NONE, response.responses[0].error_message
+
+
+@pytest.mark.parametrize(("case", "way"), RUNS, ids=[f"{broker_name(case)} {way}" for case, way in RUNS])
+async def test_a_topic_setting_takes_effect(case: Case, way: str) -> None:
+    async with topic_with(case.setting, broker_name(case), case.value, way, case.beside) as api:
+        assert await case.seen(api) == case.with_it
+
+
+@pytest.mark.parametrize("case", CASES, ids=broker_name)
+async def test_without_a_topic_setting_it_is_otherwise(case: Case) -> None:
+    async with topic_with(case.setting, broker_name(case), None, STATIC, case.beside) as api:
+        assert await case.seen(api) == case.without
+
+
+@pytest.mark.parametrize("way", AT_ONCE)
+@pytest.mark.parametrize(("codec", "fast", "small"), LEVELS)
+async def test_the_level_of_a_codec_takes_effect(codec: str, fast: str, small: str, way: str) -> None:
+    setting = f"compression.{codec}.level"
+    sizes = []
+    for level in (fast, small):
+        async with topic_with(setting, setting, level, way, {"compression.type": codec}) as api:
+            sizes.append(await stored_size(api))
+    assert sizes[1] < sizes[0]
+
+
+def test_each_topic_setting_that_takes_effect_is_seen_at_work() -> None:
+    seen = {case.setting for case in CASES} | {f"compression.{codec}.level" for codec, _, _ in LEVELS} | ELSEWHERE
+    assert seen == {name for name, setting in TOPIC.items() if setting.takes_effect}
+    by_broker_name = {(case.setting, broker_name(case)) for case in CASES if STATIC in case.ways}
+    for name, setting in TOPIC.items():
+        for synonym in setting.synonyms:
+            if setting.takes_effect and name in {case.setting for case in CASES} and BROKER[synonym.name].takes_effect:
+                assert (name, synonym.name) in by_broker_name
