@@ -136,8 +136,7 @@ def _camel_case(value: object) -> Any:
 
 
 def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
-    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is.
-    """
+    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is."""
     try:
         _, member[name] = _read(cls, base64.b64decode(member[name]))
     except (MalformedMessage, TypeError):

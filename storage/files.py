@@ -54,8 +54,7 @@ class File(Protocol):
     def sync(self) -> None: ...
 
     def duplicate(self) -> "File":
-        """The same open file under a handle of its own, which a thread may use and close while this one is closed.
-        """
+        """The same open file under a handle of its own, which a thread may use and close while this one is closed."""
 
     def fileno(self) -> int:
         """The descriptor for sendfile; raises OSError where there is none."""

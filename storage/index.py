@@ -175,8 +175,7 @@ class OffsetIndex:
         return self._positions[slot - 1] if slot else 0
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset).
-        """
+        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset)."""
         offsets = self._entries()
         slot = bisect_left(self._positions, position)
         return self.base_offset + offsets[slot] if slot < len(offsets) else None
@@ -259,8 +258,10 @@ class TimeIndex:
         timestamps.extend(_signed(high << 32 | low) for high, low in zip(fields[0::3], fields[1::3], strict=True))
         self._timestamps, self._offsets = timestamps, fields[2::3]
         self._store.written = end = len(timestamps)
-        while end > 1 and timestamps[end - 1] == 0 and self._offsets[end - 1] == 0:
+        while end and timestamps[end - 1] == 0 and self._offsets[end - 1] == 0:
             end -= 1
+        if end == 0 and len(timestamps) == 1:
+            end = 1  # a single record of 1970 is one
         del timestamps[end:], self._offsets[end:]
         try:
             self._check()

@@ -310,8 +310,7 @@ class Log:
         return log_search.offset_for_timestamp(self, timestamp)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """The largest known epoch not above the one asked for, and the offset where it ends; (-1, -1) when unknown.
-        """
+        """The largest known epoch not above the one asked for, and the offset where it ends; (-1, -1) when unknown."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # ---- offsets
@@ -389,8 +388,7 @@ class Log:
             raise log_append.storage_error(self, "flush_not_begun", error) from error
 
     def finish_flush(self, job: FlushJob) -> None:
-        """On the loop, after job.run(): the recovery point moves. Raises KAFKA_STORAGE_ERROR when the job failed.
-        """
+        """On the loop, after job.run(): the recovery point moves. Raises KAFKA_STORAGE_ERROR when the job failed."""
         flushing.finish_flush(self, job)
 
     def flush(self) -> None:

@@ -41,6 +41,7 @@ class LogDirectory:
         "meta",
         "path",
         "recovery_points",
+        "recovery_points_known",
     )
 
     def __init__(self, files: Files, path: str) -> None:
@@ -50,6 +51,7 @@ class LogDirectory:
         self.meta: MetaProperties | None = None
         self.clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
+        self.recovery_points_known = False
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
@@ -83,12 +85,16 @@ class LogDirectory:
         """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises
         OSError.
         """
+        checkpoint = f"{self.path}/{RECOVERY_POINT}"
+        if not self._files.exists(checkpoint) and not self.partitions():
+            write_offsets(self._files, checkpoint, {})  # from now on, a partition that is not in it is a new one
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._files.exists(marker)
         if self.clean:
             self._files.remove(marker)
             self._files.sync_directory(self.path)
         self.recovery_points = self._read(RECOVERY_POINT)
+        self.recovery_points_known = self._files.exists(checkpoint) and self._files.size(checkpoint) > 0
         self.log_start_offsets = self._read(LOG_START_OFFSET)
         self.high_watermarks = self._read(HIGH_WATERMARK)
 
@@ -97,6 +103,7 @@ class LogDirectory:
             return read_offsets(self._files, f"{self.path}/{name}")
         except CorruptCheckpoint as error:
             _log.warning("checkpoint_unusable", reason=str(error))
+            self._files.remove(f"{self.path}/{name}")
             return {}
 
     def partitions(self) -> list[TopicPartition]:

@@ -32,8 +32,7 @@ def offset_of_file(name: str) -> int | None:
 
 
 def parse_folder(name: str) -> TopicPartition | None:
-    """The partition that a folder is named for; None for any other name (also of folders that wait for deletion).
-    """
+    """The partition that a folder is named for; None for any other name (also of folders that wait for deletion)."""
     topic, dash, number = name.rpartition("-")
     if not dash or not number.isascii() or not number.isdigit() or (number != "0" and number[0] == "0"):
         return None

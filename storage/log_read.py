@@ -24,8 +24,7 @@ _WARM_BYTES = 1 << 20
 
 
 class ColdRead:
-    """Bytes that must come from the disk. `run` reads them (any thread, once) and keeps nothing but the warm cache.
-    """
+    """Bytes that must come from the disk. `run` reads them (any thread, once) and keeps nothing but the warm cache."""
 
     __slots__ = ("_file", "length", "position")
 
@@ -160,8 +159,7 @@ def locate(log: Log, offset: int, may_block: bool = True) -> tuple[LogSegment, i
 
 
 def aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
-    """The aborted transactions that a read_committed consumer must know to filter these records (Kafka's LocalLog).
-    """
+    """The aborted transactions that a read_committed consumer must know to filter these records (Kafka's LocalLog)."""
     where = data.offset_metadata
     if not data.records or where.message_offset_only:
         return []

@@ -45,7 +45,8 @@ def _first_at_or_after(log: Log, timestamp: int) -> TimestampOffset | None:
             for record in records_of(segment, batch):
                 if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
                     return TimestampOffset(record.timestamp, record.offset, batch.leader_epoch)
-        return None
+        if segment.base_offset >= log.log_start_offset:
+            return None  # as in Kafka: a batch that compaction has emptied keeps its time, and hides later segments
     return None
 
 

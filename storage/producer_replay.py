@@ -1,5 +1,4 @@
-"""Bringing a log's producer state to its end: from the newest snapshot that can be read, and the batches behind it.
-"""
+"""Bringing a log's producer state to its end: from the newest snapshot that can be read, and the batches behind it."""
 
 from __future__ import annotations
 

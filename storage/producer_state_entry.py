@@ -71,8 +71,7 @@ class ProducerStateEntry:
         return None
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """A new epoch begins its sequences anew: the batches of the old one are no longer duplicates of anything.
-        """
+        """A new epoch begins its sequences anew: the batches of the old one are no longer duplicates of anything."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch

@@ -23,7 +23,7 @@ from protocol.topic_partition import TopicPartition
 from storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
 from storage.checkpoint import LEADER_EPOCH
 from storage.files import Files
-from storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from storage.leftovers import clear_leftovers
 from storage.log import Log
 from storage.log_config import LogConfig
@@ -71,6 +71,7 @@ def open_log_steps(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    contiguous: bool = False,
     random_source: random.Random | None = None,
     cache: SegmentCache | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
@@ -79,7 +80,8 @@ def open_log_steps(
     """Yields after every piece of work; the generator's value is the log.
 
     `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the
-    checkpoints.
+    checkpoints. `contiguous`: behind the recovery point each segment begins where the one before it ends, unless
+    the topic is compacted; so it is where the recovery point is known, for the cleaner leaves no gaps behind it.
     """
     files.make_directories(directory)
     log = Log(
@@ -102,12 +104,14 @@ def open_log_steps(
     _load_segments(log)
     yield
     if log.segments and (not clean or not _ends_with_a_whole_batch(log.active_segment)):
-        yield from _recover(log)
+        yield from _recover(log, contiguous and not config.compact)
     _settle(log, clean)
     yield
     log.snapshots.remove_outside(log.log_start_offset, log.log_end_offset)
     log.snapshots.remove_strays(log.base_offsets)
     rebuild_producer_state(log, clean=clean)
+    if not clean:
+        files.sync_directory(directory)  # what was removed must not come back beside other batches at its offsets
     log.update_high_watermark(high_watermark)
     return log
 
@@ -169,8 +173,8 @@ def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
     return last.position + last.size == segment.size and last.base_offset >= segment.base_offset
 
 
-def _recover(log: Log) -> Steps[None]:
-    """(C)."""
+def _recover(log: Log, gaps_end_the_log: bool) -> Steps[None]:
+    """(C). A crash may take the end of a segment and leave the next one: with `gaps_end_the_log` that one goes too."""
     first = max([base for base in log.base_offsets if base <= log.recovery_point], default=log.base_offsets[0])
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
     state = _state_at(log, to_recover[0].base_offset)
@@ -181,10 +185,14 @@ def _recover(log: Log) -> Steps[None]:
         segments=len(to_recover),
     )
     for number, segment in enumerate(to_recover):
-        cut = yield from recover_segment(log, segment, state)
+        following = to_recover[number + 1 : number + 2]
+        limit = following[0].base_offset if following else segment.base_offset + MAX_RELATIVE_OFFSET + 1
+        cut = yield from recover_segment(log, segment, state, limit)
         if segment is not log.active_segment:
             log.unsynced_segments.append(segment)
         log.snapshots.take(state, sync=False)
+        if gaps_end_the_log and following and segment.next_offset() < following[0].base_offset:
+            cut = True
         if cut:
             later = to_recover[number + 1 :]
             if later:
@@ -202,8 +210,7 @@ def _recover(log: Log) -> Steps[None]:
 
 
 def _state_at(log: Log, offset: int) -> ProducerState:
-    """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between.
-    """
+    """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between."""
     state = ProducerState(log.producer_state.expiration_ms)
     usable = type(log.snapshots)(log.files, log.directory)
     usable.offsets = [known for known in log.snapshots.offsets if known <= offset]
@@ -216,7 +223,7 @@ def _state_at(log: Log, offset: int) -> ProducerState:
     return state
 
 
-def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> Steps[bool]:
+def recover_segment(log: Log, segment: LogSegment, state: ProducerState, limit: int) -> Steps[bool]:
     """Reads all of a segment and makes its indexes anew; the generator's value is whether anything had to be cut
     off.
     """
@@ -225,7 +232,7 @@ def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> Step
     next_offset = segment.base_offset
     try:
         for number, batch in enumerate(whole_batches(segment.file, 0, segment.size)):
-            next_offset = _recover_batch(log, segment, state, batch, next_offset)
+            next_offset = _recover_batch(log, segment, state, batch, next_offset, limit)
             valid = batch.position + batch.size
             if number % _BATCHES_PER_STEP == _BATCHES_PER_STEP - 1:
                 yield
@@ -248,17 +255,19 @@ def recover_segment(log: Log, segment: LogSegment, state: ProducerState) -> Step
     return False
 
 
-def _recover_batch(log: Log, segment: LogSegment, state: ProducerState, batch: StoredBatch, next_offset: int) -> int:
+def _recover_batch(
+    log: Log, segment: LogSegment, state: ProducerState, batch: StoredBatch, next_offset: int, limit: int
+) -> int:
     """Checks one batch and counts it in; returns the offset behind it. Raises CorruptSegment."""
     if batch.magic < 2:
-        return _recover_legacy(segment, batch, next_offset)
+        return _recover_legacy(segment, batch, next_offset, limit)
     header = read_batch_header(batch.data, batch.start)
     if not check_crc(batch.data, batch.start, header):
         raise CorruptSegment(batch.position, "the checksum does not fit")
     last_offset = header.last_offset
-    if header.base_offset < next_offset or last_offset < header.base_offset - 1 or not segment.can_take(last_offset):
+    if header.base_offset < next_offset or not header.base_offset - 1 <= last_offset < limit:
         raise CorruptSegment(
-            batch.position, f"offsets {header.base_offset} to {last_offset} do not follow {next_offset - 1}"
+            batch.position, f"offsets {header.base_offset} to {last_offset} are not within {next_offset} and {limit}"
         )
     segment.index_recovered(batch.position, batch.size, last_offset, header.max_timestamp)
     epoch = header.partition_leader_epoch
@@ -271,14 +280,14 @@ def _recover_batch(log: Log, segment: LogSegment, state: ProducerState, batch: S
     return last_offset + 1
 
 
-def _recover_legacy(segment: LogSegment, batch: StoredBatch, next_offset: int) -> int:
+def _recover_legacy(segment: LogSegment, batch: StoredBatch, next_offset: int, limit: int) -> int:
     """A message (set) of format 0 or 1: CRC-32 of everything from its magic on, at position 12."""
     data = batch.data[batch.start : batch.start + batch.size]
     offset = int.from_bytes(data[:8], "big")
     if zlib.crc32(data[MAGIC_POSITION:]) != int.from_bytes(data[12:16], "big"):
         raise CorruptSegment(batch.position, "the checksum does not fit")
-    if offset < next_offset or not segment.can_take(offset):
-        raise CorruptSegment(batch.position, f"offset {offset} does not follow {next_offset - 1}")
+    if not next_offset <= offset < limit:
+        raise CorruptSegment(batch.position, f"offset {offset} is not within {next_offset} and {limit}")
     segment.index_recovered(batch.position, batch.size, offset, legacy_timestamp(data, 0))
     return offset + 1
 

@@ -151,6 +151,9 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.leader_epochs.truncate_from_end(offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     log.rebuild_producer_state()
+    # what was cut off must not come back after a crash, nor must its snapshots
+    active.file.sync()
+    log.files.sync_directory(log.directory)
     log.forget_positions()
     log.update_high_watermark(min(log.high_watermark, offset))
     return True

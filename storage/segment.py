@@ -134,12 +134,13 @@ class LogSegment:
         its file.
         """
         position = self.size
+        largest_before = self.max_timestamp
         file = self._file if self._file is not None else self.file
         file.write(parts, position)
         self.size = position + size
         if position == 0:
             self._first_batch_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
+        if max_timestamp > largest_before:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = offset_of_max_timestamp
         if self.bytes_since_index_entry > self.index_interval_bytes:
@@ -186,6 +187,8 @@ class LogSegment:
     def max_timestamp(self) -> int:
         if self._max_timestamp is None:
             self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry
+            if self._max_timestamp < 0 and any(batch.max_timestamp >= 0 for batch in self.scan(0)):
+                self.rebuild_indexes()
         return self._max_timestamp
 
     @property
@@ -251,8 +254,7 @@ class LogSegment:
         return scan_batches(self.file, position, self.size if end is None else end, may_block=may_block)
 
     def locate(self, offset: int, *, may_block: bool = True) -> tuple[int, int] | None:
-        """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it.
-        """
+        """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it."""
         recent = self._recent_offsets
         if recent and offset >= recent[0]:
             slot = bisect_right(recent, offset)

@@ -100,7 +100,8 @@ class _Lock:
 
 class ForgetfulFiles:
     """`crash()` is the disk as it may be after a power cut: contents that were not synced, and names in
-    directories that were not synced, are lost (or, with a random source, each may or may not be there).
+    directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
+    the first so many changes of names are there, as a journal keeps them.
 
     `room`: bytes that still fit, None for as many as one likes. `cold`: paths that the page cache does not hold.
     `fail_sync`: raised by every sync of a file while it is set.
@@ -114,6 +115,7 @@ class ForgetfulFiles:
         self.synced_paths: list[str] = []
         self.fail_sync: OSError | None = None
         self._locks: set[str] = set()
+        self._pending: list[tuple[str, dict[str, _Inode | None], list[str]]] = []  # (directory, added, removed)
 
     # ---- what a test does
 
@@ -127,12 +129,10 @@ class ForgetfulFiles:
     def _surviving_names(self, source: random.Random | None) -> dict[str, _Inode | None]:
         names = dict(self.durable_names)
         if source is not None:
-            for path in sorted(set(self.names) ^ set(names)):
-                if source.random() < 0.5:
-                    if path in self.names:
-                        names[path] = self.names[path]
-                    else:
-                        del names[path]
+            for _, added, removed in self._pending[: source.randint(0, len(self._pending))]:
+                for path in removed:
+                    names.pop(path, None)
+                names.update(added)
         return {path: inode for path, inode in names.items() if _has_parents(path, names)}
 
     def take(self, wanted: int) -> int:
@@ -156,7 +156,14 @@ class ForgetfulFiles:
         assert inode is not None
         return inode.data
 
+    def _change(self, directory: str, added: dict[str, _Inode | None], removed: list[str]) -> None:
+        for path in removed:
+            self.names.pop(path, None)
+        self.names.update(added)
+        self._pending.append((directory, added, removed))
+
     def make_durable(self) -> None:
+        self._pending.clear()
         for inode in self.names.values():
             if inode is not None:
                 inode.synced = bytes(inode.data)
@@ -182,7 +189,8 @@ class ForgetfulFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        inode = self.names[path] = _Inode()
+        inode = _Inode()
+        self._change(os.path.dirname(path), {path: inode}, [])
         return inode
 
     def read_file(self, path: str) -> bytes:
@@ -201,7 +209,7 @@ class ForgetfulFiles:
         old = self.names.get(path)
         if old is not None:
             self.give_back(len(old.data))
-        self.names[path] = inode
+        self._change(os.path.dirname(path), {path: inode}, [])
         if sync:
             self.sync_directory(os.path.dirname(path))
 
@@ -225,16 +233,17 @@ class ForgetfulFiles:
     def make_directories(self, path: str) -> None:
         if path not in self.names:
             self.make_directories(os.path.dirname(path))
-            self.names[path] = None
+            self._change(os.path.dirname(path), {path: None}, [])
 
     def rename(self, source: str, target: str) -> None:
         if source not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
-        for path in [path for path in self.names if path == source or path.startswith(source + "/")]:
-            self.names[target + path[len(source) :]] = self.names.pop(path)
+        moved = [path for path in self.names if path == source or path.startswith(source + "/")]
+        self._change(os.path.dirname(source), {target + path[len(source) :]: self.names[path] for path in moved}, moved)
 
     def remove(self, path: str) -> None:
-        inode = self.names.pop(path, None)
+        inode = self.names.get(path)
+        self._change(os.path.dirname(path), {}, [path])
         if inode is not None:
             self.give_back(len(inode.data))
 
@@ -254,10 +263,8 @@ class ForgetfulFiles:
             for below in [below for below in self.durable_names if below == name or below.startswith(name + "/")]:
                 del self.durable_names[below]
         for name in [name for name in self.names if inside(name)]:
-            if name not in self.durable_names and self.names[name] is None:
-                # a folder that was renamed brings along what it durably had
-                pass
             self.durable_names[name] = self.names[name]
+        self._pending = [change for change in self._pending if change[0] != path]
 
     def lock(self, path: str) -> _Lock | None:
         if path in self._locks:

@@ -30,7 +30,11 @@ def idempotent(sequence: int, *values: bytes, producer_id: int = 1, epoch: int =
 
 
 def open_small(
-    files: Files, directory: str = "/data/orders-0", clock: ManualClock | None = None, options: Any = None, **settings: Any
+    files: Files,
+    directory: str = "/data/orders-0",
+    clock: ManualClock | None = None,
+    options: Any = None,
+    **settings: Any,
 ) -> Log:
     """A log with these settings (underscores for dots); `options` go to open_log."""
     config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -62,6 +66,7 @@ def all_bytes(log: Log) -> bytes:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = bytes(log.read(offset, 1 << 20).records)
+        assert data, offset
         parts.append(data)
         for _, header in iter_batches(data):
             offset = header.next_offset

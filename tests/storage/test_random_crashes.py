@@ -1,0 +1,214 @@
+"""A model of a log, and the log beside it on a disk that forgets: appended to, flushed, cut, restarted and
+crashed at random.
+
+What the model promises: everything that was flushed survives a crash; nothing appears that was not appended; what
+is read is what was appended; producers keep their sequences. A failing seed is the test's name.
+"""
+
+import os
+import random
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, all_bytes, batch, headers_of, idempotent
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import iter_batches
+from protocol.topic_partition import TopicPartition
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_manager import LogManager
+from timer import ManualClock
+
+SEEDS = range(400 if os.environ.get("ODRADEK_SOAK") else 40)
+STEPS = 120
+PARTITION = TopicPartition("orders", 0)
+CONFIG = LogConfig({"segment.bytes": 700, "index.interval.bytes": 100, "retention.ms": -1})
+
+
+class Model:
+    """Batches as stored: (base offset, last offset, bytes); `flushed`: below it nothing may be lost."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, bytes]] = []
+        self.start = 0
+        self.flushed = 0
+        self.checkpointed_start = 0
+
+    @property
+    def end(self) -> int:
+        return max(self.batches[-1][1] + 1 if self.batches else 0, self.start)
+
+    def readable(self) -> bytes:
+        return b"".join(data for _, last, data in self.batches if last >= self.start)
+
+
+class Run:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.clock = ManualClock(wall_ms=NOW)
+        self.disk = ForgetfulFiles()
+        self.disk.make_directories("/data")
+        self.disk.make_durable()
+        self.model = Model()
+        self.sequences: dict[int, int] = {}
+        self.open()
+
+    def open(self) -> None:
+        self.manager = LogManager(["/data"], self.disk, self.clock, random_source=random.Random(1))
+        self.manager.open()
+        self.manager.claim(1, "cluster")
+        self.manager.load(lambda topic: CONFIG)
+        self.log: Log = self.manager.get_or_create(PARTITION, None, CONFIG)
+
+    # ---- steps
+
+    def append(self) -> None:
+        producer_id = self.random.choice([-1, -1, 1, 2])
+        values = [b"v" * self.random.randrange(60) for _ in range(self.random.randrange(1, 4))]
+        timestamp = NOW + self.random.randrange(1000)
+        if producer_id < 0:
+            data = batch(*values, timestamp=timestamp)
+        else:
+            sequence = self.sequences.get(producer_id, 0)
+            data = idempotent(sequence, *values, producer_id=producer_id, timestamp=timestamp)
+            self.sequences[producer_id] = sequence + len(values)
+        size = self.log.size
+        info = self.log.append_as_leader(data, 0, api_version=9)
+        assert info.first_offset == self.model.end
+        self.log.update_high_watermark(self.log.log_end_offset)
+        stored = bytes(self.log.read(info.first_offset, 1).records)
+        assert self.log.size - size == len(stored) == len(data)
+        self.model.batches.append((info.first_offset, info.last_offset, stored))
+
+    def append_again(self) -> None:
+        """A producer that did not hear the answer sends its last batch once more."""
+        last = [header for header in headers_of(self.log) if header.producer_id > 0]
+        if last:
+            stored = next(data for base, _, data in self.model.batches if base == last[-1].base_offset)
+            again = bytes(8) + stored[8:12] + b"\xff" * 4 + stored[16:]
+            info = self.log.append_as_leader(again, 0, api_version=9)
+            assert (info.duplicate, info.first_offset) == (True, last[-1].base_offset)
+
+    def flush(self) -> None:
+        job = self.log.begin_flush()
+        if job is not None:
+            job.run()
+            self.log.finish_flush(job)
+        assert self.log.flushed_offset == self.model.end
+        self.model.flushed = self.model.end
+
+    def flush_of_the_past(self) -> None:
+        """A flush that takes a while covers what was there when it began."""
+        job = self.log.begin_flush()
+        end = self.model.end
+        self.append()
+        if job is not None:
+            job.run()
+            self.log.finish_flush(job)
+            self.model.flushed = max(self.model.flushed, end)
+
+    def background(self) -> None:
+        for log, job in self.manager.take_flush_jobs():
+            job.run()
+            log.finish_flush(job)
+        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoint_high_watermarks()
+        self.manager.checkpoint_log_start_offsets()
+        self.model.checkpointed_start = self.model.start
+
+    def delete_records(self) -> None:
+        offset = self.random.randint(self.model.start, self.model.end)
+        self.log.delete_records_before(offset)
+        self.log.apply_retention(self.clock.wall_ms())
+        self.model.start = max(self.model.start, offset)
+
+    def truncate(self) -> None:
+        low = max(self.model.flushed, self.model.start)
+        bounds = [base for base, _, _ in self.model.batches if base >= low]
+        if bounds:
+            offset = self.random.choice(bounds)
+            self.log.truncate_to(offset)
+            self.model.batches = [entry for entry in self.model.batches if entry[0] < offset]
+            self.learn_sequences()
+
+    def restart(self) -> None:
+        self.manager.shutdown()
+        self.open()
+        self.model.flushed = self.model.end
+        assert self.log.log_end_offset == self.model.end
+        assert self.log.high_watermark == self.model.end
+
+    def crash(self) -> None:
+        self.disk = self.disk.crash(self.random if self.random.random() < 0.7 else None)
+        self.open()
+        end = self.log.log_end_offset
+        assert self.model.flushed <= end <= self.model.end, (self.model.flushed, end, self.model.end)
+        self.model.flushed = min(self.model.flushed, end)
+        assert self.model.checkpointed_start <= self.log.log_start_offset
+        self.model.batches = [entry for entry in self.model.batches if entry[1] < end]
+        self.model.start = self.log.log_start_offset
+        assert self.model.end == end
+        self.log.update_high_watermark(end)
+        self.learn_sequences()
+
+    def learn_sequences(self) -> None:
+        self.sequences = {}
+        for _, _, data in self.model.batches:
+            ((_, header),) = iter_batches(data)
+            if header.producer_id > 0:
+                self.sequences[header.producer_id] = header.last_sequence + 1
+        known = self.log.producer_state.producers
+        for producer_id in [producer_id for producer_id in self.sequences if producer_id not in known]:
+            del self.sequences[producer_id]  # all its batches lie before the log's start: it may begin anew
+        for producer_id, next_sequence in self.sequences.items():
+            assert known[producer_id].last_sequence + 1 == next_sequence
+
+    # ---- what must hold
+
+    def check(self) -> None:
+        log, model = self.log, self.model
+        assert (log.log_start_offset, log.log_end_offset) == (model.start, model.end)
+        assert all_bytes(log) == model.readable()
+        offset = self.random.randint(model.start - 1, model.end + 1)
+        if model.start <= offset < model.end:
+            found = next(iter_batches(log.read(offset, 1).records))[1]
+            assert found.base_offset <= offset <= found.last_offset
+        elif offset != model.end:
+            with pytest.raises(ProtocolError) as error:
+                log.read(offset, 1)
+            assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        self.check_time(NOW + self.random.randrange(1100))
+
+    def check_time(self, asked: int) -> None:
+        found = self.log.offset_for_timestamp(asked)
+        expected = None
+        for base, last, data in self.model.batches:
+            ((_, header),) = iter_batches(data)
+            if last >= self.model.start and header.max_timestamp >= asked:
+                expected = max(base, self.model.start)
+                break
+        assert (None if found is None else found.offset) == expected
+
+
+WEIGHTS = {
+    Run.append: 40,
+    Run.append_again: 5,
+    Run.flush: 6,
+    Run.flush_of_the_past: 4,
+    Run.background: 6,
+    Run.delete_records: 2,
+    Run.truncate: 2,
+    Run.restart: 3,
+    Run.crash: 5,
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_flushed_survives_and_nothing_else_appears(seed: int) -> None:
+    run = Run(seed)
+    steps = run.random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS)
+    for step in steps:
+        step(run)
+        run.check()

@@ -1,0 +1,283 @@
+"""A small log, cut and changed at every position, opens to what it still holds."""
+
+import struct
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
+
+from protocol.records import check_crc, iter_batches
+from storage.batch_scan import scan_batches
+from storage.log import Log
+
+FOLDER = "/data/orders-0"
+SETTINGS = {"segment_bytes": 420, "index_interval_bytes": 60}
+# Changes here no checksum covers: the base offset (0-7) and the leader epoch (12-15) of a batch. Kafka takes them as they stand.
+UNPROTECTED = {*range(8), *range(12, 16)}
+
+
+def small_log(files: ForgetfulFiles) -> Log:
+    """Several segments of a few batches each, of a producer and of none, in two epochs."""
+    log = open_small(files, **SETTINGS)
+    for number in range(6):
+        append(log, idempotent(2 * number, b"x" * number, b"y", timestamp=NOW + number), epoch=number // 3)
+        append(log, batch(b"z" * number, timestamp=NOW + number), epoch=number // 3)
+    return log
+
+
+def reopened(files: ForgetfulFiles, clean: bool, recovery_point: int = 0) -> Log:
+    return open_small(files, options={"clean": clean, "recovery_point": recovery_point}, **SETTINGS)
+
+
+def check_usable(log: Log) -> None:
+    """It can be written and read to its end, and opened again."""
+    end = log.log_end_offset
+    assert append(log, batch(b"after")) == end
+    assert headers_of(log)[-1].base_offset == end
+    for header in headers_of(log):
+        found = log.read(header.last_offset, 1)
+        assert next(iter_batches(found.records))[1].base_offset == header.base_offset
+    assert log.offset_for_timestamp(0) is not None
+
+
+def batches_with_place(log: Log) -> list[tuple[int, int, int, int]]:
+    """(segment's base offset, position, size, base offset) of every batch."""
+    return [
+        (segment.base_offset, found.position, found.size, found.base_offset)
+        for segment in log.segments
+        for found in scan_batches(segment.file, 0, segment.size)
+    ]
+
+
+def test_the_small_log_has_what_the_tests_need() -> None:
+    log = small_log(ForgetfulFiles())
+    assert len(log.segments) >= 3
+    assert all(len(segment.offset_index) for segment in log.segments[:-1])
+
+
+def test_a_log_that_was_killed_at_any_byte_recovers_to_its_last_whole_batch() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    path = log.active_segment.path(".log")
+    content = bytes(files.content(path))
+    base = log.active_segment.base_offset
+    places = [place for place in batches_with_place(log) if place[0] == base]
+    whole = all_bytes(log)
+    before = len(whole) - len(content)
+    for cut in range(len(content) + 1):
+        files.content(path)[:] = content[:cut]
+        again = reopened(files, clean=False)
+        kept = max([position + size for _, position, size, _ in places if position + size <= cut], default=0)
+        assert all_bytes(again) == whole[: before + kept], cut
+        assert files.size(path) == kept
+        check_usable(again)
+        files.content(path)[:] = content
+        for name in [name for name in files.names if name.endswith(".snapshot")]:
+            files.remove(name)
+
+
+def test_zeros_at_the_end_of_a_segment_are_cut_off() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    whole = all_bytes(log)
+    for zeros in (1, 11, 12, 60, 61, 5000):
+        files.content(log.active_segment.path(".log")).extend(bytes(zeros))
+        assert all_bytes(reopened(files, clean=False)) == whole
+
+
+def test_a_changed_byte_of_a_segment_costs_at_most_what_comes_after() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    whole = all_bytes(log)
+    places = batches_with_place(log)
+    files.make_durable()
+    for number, (segment_base, position, size, base_offset) in enumerate(places):
+        start = sum(place[2] for place in places[:number])
+        for within in range(size):
+            disk = files.crash()
+            path = f"{FOLDER}/{segment_base:020d}.log"
+            disk.content(path)[position + within] ^= 0x10
+            again = reopened(disk, clean=False)
+            found = all_bytes(again)
+            assert found[:start] == whole[:start], (base_offset, within)
+            if within in UNPROTECTED:
+                assert found[start + 16 : start + size] in (b"", whole[start + 16 : start + size])
+            else:
+                assert found == whole[:start], (base_offset, within)
+            check_usable(again)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_no_changed_byte_of_an_index_changes_what_is_read(suffix: str, clean: bool) -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    whole = all_bytes(log)
+    times = [log.offset_for_timestamp(NOW + number) for number in range(7)]
+    log.close()
+    files.make_durable()
+    for path in [name for name in files.names if name.endswith(suffix)]:
+        for position in range(files.size(path)):
+            for change in (0x01, 0x80):
+                disk = files.crash()
+                disk.content(path)[position] ^= change
+                again = reopened(disk, clean, recovery_point=log.log_end_offset)
+                assert all_bytes(again) == whole, (path, position)
+                for offset in range(again.log_end_offset):
+                    found = next(iter_batches(again.read(offset, 1).records))[1]
+                    assert found.base_offset <= offset <= found.last_offset, (path, position, offset)
+                if suffix == ".index":
+                    assert [again.offset_for_timestamp(NOW + number) for number in range(7)] == times
+                check_usable(again)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("content", [b"", b"\x01", b"\xff" * 24, b"\x00" * 48, b"garbage that is no index.."])
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_that_is_wrong_is_made_anew(suffix: str, content: bytes, clean: bool) -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    log.flush()
+    log.close()
+    whole = all_bytes(log)
+    expected = {name: bytes(files.content(name)) for name in files.names if name.endswith(suffix)}
+    for path in expected:
+        files.content(path)[:] = content
+    again = reopened(files, clean)
+    assert all_bytes(again) == whole
+    times = [again.offset_for_timestamp(NOW + number) for number in range(6)]
+    assert [found.offset for found in times if found] == [0, 3, 6, 9, 12, 15]
+    if content not in (b"", b"\x00" * 48):  # an empty index, and one of zeros, are less than they could be, not wrong
+        again.close()
+        assert {name: bytes(files.content(name)) for name in expected} == expected
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_missing_indexes_are_made_anew(clean: bool) -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    log.close()
+    expected = {name: bytes(files.content(name)) for name in files.names if name.endswith("index")}
+    for path in expected:
+        files.remove(path)
+    again = reopened(files, clean)
+    assert [len(segment.offset_index) for segment in again.segments] == [
+        len(expected[segment.path(".index")]) // 8 for segment in again.segments
+    ]
+    again.close()
+    assert {name: bytes(files.content(name)) for name in expected} == expected
+
+
+def test_an_index_without_a_segment_is_removed() -> None:
+    files = ForgetfulFiles()
+    small_log(files).close()
+    stray = f"{FOLDER}/{777:020d}.index"
+    files.open(stray, create=True)
+    reopened(files, clean=True)
+    assert not files.exists(stray)
+
+
+def test_only_segments_from_the_recovery_point_on_are_read_again() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    first, second = log.segments[0], log.segments[1]
+    damage = struct.pack(">I", 0xDEADBEEF)
+    files.content(first.path(".log"))[17:21] = damage
+    again = reopened(files, clean=False, recovery_point=second.base_offset)
+    assert again.log_end_offset == log.log_end_offset
+    assert not check_crc(again.read(0, 1).records, 0, headers_of(again)[0])
+    thorough = reopened(files, clean=False, recovery_point=second.base_offset - 1)
+    assert thorough.log_end_offset == 0
+
+
+def test_segments_behind_a_damaged_one_go() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    second = log.segments[1]
+    files.content(second.path(".log"))[40] ^= 1
+    again = reopened(files, clean=False)
+    assert (again.log_end_offset, again.base_offsets) == (second.base_offset, [0, second.base_offset])
+    assert {path.rpartition(".")[2] for _, path in again.removals} == {"deleted"}
+    check_usable(again)
+
+
+def test_a_torn_tail_is_found_even_when_the_shutdown_called_itself_clean() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    whole = all_bytes(log)
+    log.close()
+    files.content(log.active_segment.path(".log")).extend(b"torn")
+    again = reopened(files, clean=True)
+    assert all_bytes(again) == whole
+    check_usable(again)
+
+
+def test_epochs_and_producers_are_found_again_in_the_batches() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    epochs, last = log.leader_epochs.entries, log.producer_state.producers[1].batches[-1]
+    for name in [name for name in files.names if name.endswith((".snapshot", "leader-epoch-checkpoint"))]:
+        files.remove(name)
+    again = reopened(files, clean=False)
+    assert again.leader_epochs.entries == epochs
+    assert again.producer_state.producers[1].batches[-1] == last
+
+
+@pytest.mark.parametrize("content", [b"", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx y\n", b"\xff\xff", b"0\n1\n-1 0\n"])
+def test_a_corrupt_leader_epoch_checkpoint_is_begun_anew(content: bytes) -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    files.content(f"{FOLDER}/leader-epoch-checkpoint")[:] = content
+    again = reopened(files, clean=False)
+    assert again.leader_epochs.entries == log.leader_epochs.entries
+
+
+def test_an_interrupted_replacement_of_segments_is_finished_or_undone() -> None:
+    files = ForgetfulFiles()
+    log = small_log(files)
+    whole = all_bytes(log)
+    log.close()
+    first = log.segments[0]
+    for suffix in (".log", ".index", ".timeindex"):
+        files.replace_file(first.path(suffix) + ".cleaned", b"half of it")
+    assert all_bytes(reopened(files, clean=True)) == whole
+    assert not [name for name in files.names if name.endswith(".cleaned")]
+    merged = bytes(files.content(log.segments[0].path(".log")) + files.content(log.segments[1].path(".log")))
+    files.replace_file(first.path(".log") + ".swap", merged)
+    files.replace_file(first.path(".index") + ".swap", b"")
+    files.replace_file(first.path(".timeindex") + ".swap", b"")
+    again = reopened(files, clean=True)
+    assert again.base_offsets == [0, *log.base_offsets[2:]]
+    assert all_bytes(again) == whole
+    assert not [name for name in files.names if name.endswith(".swap")]
+
+
+def test_a_log_that_ends_before_its_start_offset_begins_anew_there() -> None:
+    files = ForgetfulFiles()
+    small_log(files).close()
+    again = open_small(files, options={"clean": True, "log_start_offset": 500}, **SETTINGS)
+    assert (again.log_start_offset, again.log_end_offset) == (500, 500)
+    check_usable(again)
+
+
+def test_messages_of_old_formats_are_kept_and_walked_over() -> None:
+    """A directory that was written before Kafka 0.11 keeps its first batches; nothing of them is lost."""
+    import zlib
+
+    def old_message(offset: int, magic: int, value: bytes) -> bytes:
+        body = bytes([magic, 0]) + (struct.pack(">q", NOW) if magic else b"")
+        body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
+        message = struct.pack(">I", zlib.crc32(body)) + body
+        return struct.pack(">qi", offset, len(message)) + message
+
+    old = old_message(0, 0, b"zero" * 10) + old_message(1, 1, b"one" * 20)
+    files = ForgetfulFiles()
+    open_small(files).close()
+    files.content(f"{FOLDER}/{0:020d}.log")[:] = old
+    log = reopened(files, clean=False)
+    assert log.log_end_offset == 2
+    assert append(log) == 2
+    assert bytes(log.read(0, len(old)).records) == old
+    assert log.active_segment.locate(1) == (len(old_message(0, 0, b"zero" * 10)), len(old_message(1, 1, b"one" * 20)))
+    files.content(f"{FOLDER}/{0:020d}.log")[len(old) - 1] ^= 1
+    assert reopened(files, clean=False).log_end_offset == 1
