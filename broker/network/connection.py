@@ -2,15 +2,18 @@
 
 Reading. All connections share one scratch buffer, which the event loop fills and `buffer_updated` empties before
 anyone else can use it: nothing that lives on after it points there. A frame is copied out whole; the start of one that
-is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, made as the
-bytes arrive, so that a length prefix alone costs nothing.
+is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, each as large
+as what has come before it, so that a length prefix alone costs next to nothing.
+
+Fairness. What one read brought may be ten thousand requests. A connection that has been handled for `TURN_MS` lets the
+others have their turn before it goes on.
 
 Answering. A request is handled when its last byte is there, also while earlier ones are parked. What is ready in order
 is collected in `_out` and written once per callback: joined when small, by reference when large. `_answers` holds what
 cannot go out yet, in order: (a) an encoded answer behind a parked one, (b) a parked request, (c) the end of the
 connection, which comes when everything before it has been answered.
 
-Not reading. Each of the five reasons below stops reading and handling; what was read by then waits in `_kept`. The end
+Not reading. Each of the six reasons below stops reading and handling; what was read by then waits in `_kept`. The end
 of a stream cannot be seen while nothing is read: the socket server looks for it.
 
 The end. A client that closes its side, a broken connection, a frame that is no request, silence for too long, the
@@ -40,6 +43,8 @@ _API_KEY = struct.Struct(">h").unpack_from
 SCRATCH_BYTES = 256 * 1024
 LARGE_FRAME_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024
+FIRST_CHUNK_BYTES = 4096
+TURN_MS = 10
 JOIN_BYTES = 64 * 1024
 WRITE_HIGH_BYTES = 1024 * 1024
 WRITE_LOW_BYTES = 256 * 1024
@@ -53,6 +58,7 @@ IN_FLIGHT = 2  # Too much is parked.
 HELD = 4  # The next request must wait for a parked one.
 THROTTLED = 8  # KIP-219
 ENDING = 16  # The connection ends when the answers before its end are out.
+YIELDING = 32  # It has had its turn.
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -177,15 +183,18 @@ class Connection(asyncio.BufferedProtocol):
                 break
             position = stop
             self._handle(data[start:stop].tobytes())
+            if position < end and not self._blocked and self._server.clock.now_ms() - self.last_active_ms >= TURN_MS:
+                self._block(YIELDING)
+                self._server.call_soon(self._unblock, YIELDING)
         if position < end and not self._blocked & ENDING and not self._ended:
             self._kept = data[position:end].tobytes()
 
     def _start_large_frame(self, beginning: bytes, length: int) -> None:
         self._chunks = [memoryview(beginning)]
-        self._next_chunk(length - len(beginning))
+        self._next_chunk(length - len(beginning), len(beginning))
 
-    def _next_chunk(self, left: int) -> None:
-        size = min(left, CHUNK_BYTES)
+    def _next_chunk(self, left: int, received: int) -> None:
+        size = min(left, CHUNK_BYTES, max(received, FIRST_CHUNK_BYTES))
         self._chunk = memoryview(bytearray(size))
         self._chunk_filled = 0
         self._chunk_left = left - size
@@ -196,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._chunk is not None
         chunks.append(self._chunk)
         if self._chunk_left:
-            self._next_chunk(self._chunk_left)
+            self._next_chunk(self._chunk_left, sum(map(len, chunks)))
             return
         frame = b"".join(chunks)
         self._chunk = self._chunks = None

@@ -17,7 +17,7 @@ from broker.listeners import Listener
 from broker.network.complaints import Complaints
 from broker.network.endpoint import Endpoint
 from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
-from timer import SystemClock
+from timer import ManualClock, SystemClock
 
 ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH = range(9)
 
@@ -194,6 +194,25 @@ async def test_pipelined_requests_are_answered_in_order(bench: Bench) -> None:
     assert [await client.answer() for _ in range(5000)] == [(number, b"%d" % number) for number in range(5000)]
 
 
+async def test_a_long_row_of_slow_requests_lets_others_have_their_turn(bench: Bench) -> None:
+    clock = bench.server.clock = ManualClock()
+
+    class Slow(Echo):
+        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+            clock.advance(4)
+            return super().dispatch(frame, connection, now_ms)
+
+    echo = Slow()
+    bench.server.dispatch = echo.dispatch
+    hog, other = await bench.connect(), await bench.connect()
+    hog.send(b"".join(request(ECHO, number) for number in range(2000)))
+    await bench.until(lambda: bool(echo.handled))
+    other.send(request(ECHO, 9999))
+    assert await other.answer() == (9999, b"")
+    assert len(echo.handled) < 1000
+    assert [(await hog.answer())[0] for _ in range(2000)] == list(range(2000))
+
+
 async def test_a_parked_request_does_not_stop_the_next_but_its_answer_comes_first(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + request(ECHO, 2) + request(PARK, 3) + request(SILENT, 4) + request(ECHO, 5))
@@ -299,7 +318,10 @@ async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
     client.send(struct.pack(">i", 104857600) + b"1234")
     await bench.until(lambda: bench.server.counters.bytes_in == 8)
     [connection] = bench.server.connections
-    assert len(connection.get_buffer(-1)) <= 1024 * 1024
+    assert len(connection.get_buffer(-1)) <= 4096
+    client.send(bytes(2_000_000))
+    await bench.until(lambda: bench.server.counters.bytes_in == 2_000_008)
+    assert 65536 < len(connection._chunk or b"") <= 1024 * 1024, "what has come deserves larger pieces"
 
 
 async def test_closing_waits_for_the_answers_before_it(bench: Bench) -> None:
