@@ -1,6 +1,6 @@
 """A broker of its own process for other people's clients.
 
-ODRADEK_CLIENTS_AGAINST=HOST:PORT=DATA_DIR runs the same tests against a broker that is already there, Apache Kafka for one.
+ODRADEK_CLIENTS_AGAINST=HOST:PORT=DATA_DIR runs the same tests against a broker that is already there, Apache Kafka too.
 """
 
 from __future__ import annotations
