@@ -2,8 +2,9 @@
 
     odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N] [--set NAME=VALUE]...
 
-When clients are served, one line `ready HOST:PORT` goes to stdout, the log to stderr. SIGTERM and SIGINT end it in good
-order; a second one ends it at once. Whatever keeps it from starting is one line on stderr and exit status 1.
+When clients are served, one line `ready HOST:PORT` goes to stdout, the log to stderr; it serves also where nobody reads
+either. SIGTERM, SIGINT and SIGHUP end it in good order (but SIGHUP under nohup does not); a second one ends it at once.
+Whatever keeps it from starting is one line on stderr and exit status 1.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serves until told to stop. The exit status: 0, or 1 if the broker could not start."""
     gc.disable()
+    _fill_standard_streams()
     configure_logging(SystemClock().wall_ms)
     try:
         settings = list(arguments.settings)
@@ -73,7 +75,7 @@ async def serve(config: BrokerConfig) -> None:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
-        print(f"ready {broker.bootstrap}", flush=True)
+        _tell(f"ready {broker.bootstrap}")
         await told_to_stop.wait()
     finally:
         await broker.stop()
@@ -111,6 +113,25 @@ def _on_signals(told_to_stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGHUP)
+
+
+def _fill_standard_streams() -> None:
+    """Opens those of descriptors 0 to 2 that were closed, or the next socket would get their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+
+
+def _tell(line: str) -> None:
+    """Prints a line. A pipe that nobody reads any more is no reason to end."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or Python would try again at its end
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -2,8 +2,8 @@
 
 Reading. All connections share one scratch buffer, which the event loop fills and `buffer_updated` empties before
 anyone else can use it: nothing that lives on after it points there. A frame is copied out whole; the start of one that
-is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, each as large
-as what has come before it, so that a length prefix alone costs next to nothing.
+is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, each as
+large as what has come before it, so that a length prefix alone costs next to nothing.
 
 Fairness. What one read brought may be ten thousand requests. A connection that has been handled for `TURN_MS` lets the
 others have their turn before it goes on.

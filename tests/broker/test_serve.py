@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spawned_broker import free_port
+
 
 class Served:
     def __init__(self, *arguments: str, cwd: Path) -> None:
@@ -57,7 +59,7 @@ def serve(tmp_path: Path) -> Iterator[type[Served]]:
         served.process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_where_it_is_ready_and_ends_in_good_order(
     serve: type[Served], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -197,3 +199,77 @@ def test_an_idle_broker_sleeps(serve: type[Served]) -> None:
     before = switches()
     time.sleep(1)
     assert switches() - before < 30
+
+
+def test_it_outlives_a_hang_up_under_nohup(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    with process:
+        assert process.stdout is not None
+        host, port = process.stdout.readline().split()[1].split(":")
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        socket.create_connection((host, int(port)), timeout=20).close()
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_it_serves_without_standard_streams_and_ends_in_good_order(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """A descriptor that is closed at the start must not become a socket's."""
+    port = free_port()
+
+    def close_streams() -> None:
+        for descriptor in closed:
+            os.close(descriptor)
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path / "data")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+        preexec_fn=close_streams,
+    )
+    with process:
+        wait_for(port, process)
+        process.terminate()
+        assert process.wait(20) == 0
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_it_serves_where_nobody_reads_its_streams(tmp_path: Path) -> None:
+    port = free_port()
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path / "data")],
+        stdout=writing,
+        stderr=writing,
+        cwd=Path(__file__).parents[2],
+    )
+    os.close(writing)
+    with process:
+        wait_for(port, process)
+        process.terminate()
+        assert process.wait(20) == 0
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
+    """Until somebody listens on the port."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=20).close()
+            return
+        except ConnectionRefusedError:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
