@@ -4,7 +4,7 @@
         the whole cluster; dynamic settings of this broker. A setting also hides its synonyms of the layers before: a
         dynamic log.retention.ms wins over a static log.retention.minutes and the other way round.
     B   Without --config the single-node file that comes with Odradek counts, with it only the file named. Flags and
-        --set override either.
+        --set override either, also where the file has the other name of a thing: --set log.dir hides its log.dirs.
     C   Names that are none are kept (DescribeConfigs shows them) and named in a warning at the start, and so are
         settings that were set and change nothing yet.
     D   `config[name]` is typed and always there. Values are replaced when dynamic settings change: whoever keeps one
@@ -32,6 +32,8 @@ __all__ = ["BrokerConfig", "ConfigError", "load_config"]
 
 SINGLE_NODE_FILE = Path(__file__).with_name("server.properties")
 LISTENER_PREFIX = "listener.name."
+TWO_NAMES = {"log.dir": "log.dirs", "log.dirs": "log.dir", "broker.id": "node.id", "node.id": "broker.id"}
+"""Names of one thing that are no synonyms in Kafka's sense."""
 _DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -49,7 +51,7 @@ def load_config(
     if port is not None:
         listeners = overrides.get("listeners") or file.get("listeners") or str(_DEFAULTS["listeners"])
         overrides["listeners"] = with_port(listeners, port)
-    return BrokerConfig({**file, **overrides}, chosen=overrides if path is None else None)
+    return BrokerConfig(_overridden(file, overrides), chosen=overrides if path is None else None)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -86,7 +88,7 @@ class BrokerConfig:
     @classmethod
     def from_file(cls, path: str | Path, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
         """From a server.properties alone, and overrides of single settings."""
-        return cls({**read_properties_file(Path(path)), **overrides})
+        return cls(_overridden(read_properties_file(Path(path)), overrides))
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
@@ -96,7 +98,7 @@ class BrokerConfig:
     @classmethod
     def single_node(cls, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
         """From the single-node file that comes with Odradek, and overrides."""
-        return cls({**read_properties_file(SINGLE_NODE_FILE), **overrides}, chosen=overrides)
+        return cls(_overridden(read_properties_file(SINGLE_NODE_FILE), overrides), chosen=overrides)
 
     def __getitem__(self, name: str) -> Any:
         """A broker setting's typed value. KeyError for a name that is none."""
@@ -243,6 +245,16 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
         if name in texts:
             texts.setdefault(other, texts[name])
     return texts
+
+
+def _overridden(file: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """The file's settings under the overrides, without those that an override has another name for (B)."""
+    texts = dict(file)
+    for name in overrides:
+        for synonym in BROKER[name].synonyms if name in BROKER else ():
+            texts.pop(synonym.name, None)
+        texts.pop(TWO_NAMES.get(name, name), None)
+    return {**texts, **overrides}
 
 
 def _assignment(text: str) -> tuple[str, str]:

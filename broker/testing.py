@@ -46,13 +46,18 @@ async def in_process_broker(
     files: Files | None = None,
     **more_settings: object,
 ) -> AsyncIterator[Broker]:
-    """A running broker; `.bootstrap` is its HOST:PORT. With `data_dir` its data stays there. Raises StartError."""
+    """A running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data stays there.
+
+    Raises StartError."""
     with contextlib.ExitStack() as stack:
-        if data_dir is None:
+        texts = _texts(settings or {}, more_settings)
+        if data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}:
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        if data_dir is not None:
+            texts["log.dirs"] = str(data_dir)
         if not structlog.is_configured():
             _tell_warnings_only()
-        config = _config(data_dir, settings or {}, more_settings)
+        config = BrokerConfig.single_node(texts)
         broker = Broker(config, clock=clock, random=random, files=files)
         await broker.start()
         try:
@@ -139,10 +144,9 @@ class BrokerThread:
             await self._told_to_stop.wait()
 
 
-def _config(data_dir: str | Path, settings: Mapping[str, object], more_settings: Mapping[str, object]) -> BrokerConfig:
+def _texts(settings: Mapping[str, object], more_settings: Mapping[str, object]) -> dict[str, str]:
     named = {name.replace("_", "."): value for name, value in more_settings.items()}
-    texts = {name: _text(value) for name, value in {**settings, **named}.items()}
-    return BrokerConfig.single_node({"listeners": ANY_PORT, **texts, "log.dirs": str(data_dir)})
+    return {"listeners": ANY_PORT, **{name: _text(value) for name, value in {**settings, **named}.items()}}
 
 
 def _text(value: object) -> str:

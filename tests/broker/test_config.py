@@ -220,3 +220,23 @@ def test_a_change_is_checked_against_all_layers() -> None:
         read.check_dynamic({"log.cleaner.min.compaction.lag.ms": "11"}, per_broker=False)
     read.check_dynamic({"log.cleaner.min.compaction.lag.ms": "9"}, per_broker=False)
     assert read["log.cleaner.min.compaction.lag.ms"] == 0
+
+
+@pytest.mark.parametrize(
+    ("flag", "names", "value"),
+    [
+        ("log.dir=/there", ("log.dirs", "log.dir"), (None, "/there")),
+        ("node.id=7", ("broker.id", "node.id"), (7, 7)),
+        ("broker.id=7", ("broker.id", "node.id"), (7, 7)),
+        ("log.retention.hours=2", ("log.retention.ms", "log.retention.hours"), (None, 2)),
+    ],
+)
+def test_a_flag_overrides_the_file_under_whatever_name_the_file_has_it(
+    tmp_path: Path, flag: str, names: tuple[str, str], value: tuple[object, object]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nlog.dirs=/here\nlog.retention.ms=5\n")
+    config = load_config(str(file), settings=[flag])
+    assert tuple(config[name] for name in names) == value
+    assert load_config(settings=["log.dir=/there"]).log_dirs == ["/there"]
+    assert BrokerConfig.single_node({"node.id": "7"}).broker_id == 7
