@@ -1,0 +1,377 @@
+"""Every broker setting that says it takes effect, seen at work on a running broker: by a client, or on the disk.
+
+Defaults of topics are in test_topic_settings_at_work.py. ELSEWHERE names the tests of others that have one in another
+file; a setting that is in no such place fails the first test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from broker.settings import BROKER, TOPIC
+from broker.testing import in_process_broker
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.log_dirs import DescribeLogDirsRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.producers import DescribeProducersRequest
+from protocol.messages.topics import CreateTopicsRequest
+from protocol.records import Compression
+from protocol.topic_partition import TopicPartition
+from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with, until
+from tests.scenarios.raw_client import API_VERSIONS_V0, request_payload
+
+TESTS = Path(__file__).parent.parent
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+ELSEWHERE = {
+    "auto.create.topics.enable": "broker/handlers/test_metadata_api.py::test_the_broker_can_forbid_creation",
+    "num.partitions": "broker/handlers/test_metadata_api.py::test_created_topics_have_the_brokers_default_counts",
+    "default.replication.factor": "broker/handlers/test_metadata_api.py::test_what_cannot_be_created_says_why",
+    "delete.topic.enable": "broker/handlers/test_topics_api.py::test_deletion_can_be_switched_off",
+    "fetch.max.bytes": "broker/replica/test_over_sockets.py::test_the_broker_s_own_limit_bounds_a_fetch",
+    "max.incremental.fetch.session.cache.slots": (
+        "broker/replica/test_over_sockets.py::test_the_number_of_sessions_is_a_setting"
+    ),
+    "broker.id": "broker/test_server.py::test_the_directory_of_another_cluster_or_broker_is_refused",
+    "node.id": "broker/test_config.py::test_node_id_and_broker_id_are_one",
+    "reserved.broker.max.id": (
+        "broker/test_settings_in_effect.py::test_a_node_without_a_number_chooses_one_above_the_reserved_ones"
+    ),
+    "broker.id.generation.enable": "broker/test_config.py::test_settings_that_contradict_each_other_are_refused",
+    "process.roles": "broker/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
+    "controller.listener.names": "broker/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
+    "listeners": "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own",
+    "advertised.listeners": "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own",
+    "listener.security.protocol.map": (
+        "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own"
+    ),
+    "inter.broker.listener.name": "broker/test_listeners.py::test_listeners_that_cannot_be_are_refused",
+    "security.inter.broker.protocol": "broker/test_listeners.py::test_listeners_that_cannot_be_are_refused",
+    "socket.receive.buffer.bytes": "broker/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
+    "socket.send.buffer.bytes": "broker/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
+    "odradek.metrics.port": "broker/test_metrics.py::test_health_is_200_while_clients_are_served",
+    "odradek.max.unread.bytes.per.connection": (
+        "broker/test_connection.py::test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_connection"
+    ),
+    "odradek.max.in.flight.bytes.per.connection": (
+        "broker/test_connection.py::test_more_than_the_bounded_bytes_in_flight_is_not_handled"
+    ),
+    "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
+}
+SHOWN_HERE: set[str] = set()
+
+
+def shows(*names: str) -> Callable[[Test], Test]:
+    """Marks the test that shows these settings at work."""
+    SHOWN_HERE.update(names)
+    return lambda test: test
+
+
+class Peer:
+    """A bare connection to a broker."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, payload: bytes) -> None:
+        self.writer.write(struct.pack(">i", len(payload)) + payload)
+
+    async def answer(self) -> bytes | None:
+        """The next answer; None if the broker closes instead."""
+        async with asyncio.timeout(20):
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                length = int.from_bytes(await self.reader.readexactly(4), "big")
+                return await self.reader.readexactly(length)
+        return None
+
+    async def is_served(self) -> bool:
+        self.send(API_VERSIONS_V0)
+        return await self.answer() is not None
+
+
+@asynccontextmanager
+async def peer_of(broker: Any, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
+    port = int(broker.bootstrap.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+    try:
+        yield Peer(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def create(api: Api, partitions: int) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=partitions, replication_factor=1)
+    (result,) = (await api(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)).topics
+    assert result.error_code == ErrorCode.NONE
+
+
+def fetch(min_bytes: int, max_wait_ms: int) -> bytes:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1000, topics=[topic])
+    return request_payload(request, 4)
+
+
+# --- connections
+
+
+@shows("connections.max.idle.ms")
+async def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
+    settings = {"connections.max.idle.ms": "1000"}
+    async with in_process_broker(settings) as broker, peer_of(broker) as idle, peer_of(broker) as busy:
+        closing = asyncio.create_task(idle.answer())
+        while not closing.done():
+            assert await busy.is_served()
+            await asyncio.sleep(0.1)
+        assert await closing is None
+        assert await busy.is_served()
+    async with in_process_broker({"connections.max.idle.ms": "-1"}) as broker, peer_of(broker) as peer:
+        broker.socket_server.sweep()
+        assert await peer.is_served()
+
+
+@shows("max.connections")
+async def test_connections_above_the_maximum_are_closed() -> None:
+    async with in_process_broker({"max.connections": "2"}) as broker, peer_of(broker) as first:
+        assert await first.is_served()
+        async with peer_of(broker) as second, peer_of(broker) as third:
+            assert await second.is_served()
+            assert not await third.is_served()
+        await until(lambda: len(broker.socket_server.connections) == 1)
+        async with peer_of(broker) as fourth:
+            assert await fourth.is_served()
+
+
+@shows("max.connections.per.ip", "max.connections.per.ip.overrides")
+async def test_connections_from_one_address_are_limited_and_some_addresses_otherwise() -> None:
+    settings = {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.2:2"}
+    async with in_process_broker(settings) as broker:
+        for host, allowed in (("127.0.0.1", 1), ("127.0.0.2", 2), ("127.0.0.3", 1)):
+            async with contextlib.AsyncExitStack() as stack:
+                peers = [await stack.enter_async_context(peer_of(broker, host)) for _ in range(3)]
+                assert [await peer.is_served() for peer in peers] == [number < allowed for number in range(3)]
+
+
+@shows("socket.request.max.bytes")
+async def test_a_request_above_the_maximum_ends_its_connection() -> None:
+    async with in_process_broker({"socket.request.max.bytes": "1000"}) as broker:
+        for size, served in ((1000, True), (1001, False)):
+            async with peer_of(broker) as peer:
+                peer.send(API_VERSIONS_V0 + bytes(size - len(API_VERSIONS_V0)))
+                assert (await peer.answer() is not None) == served
+
+
+def backlog_of(port: int) -> int:
+    """As `ss` tells it: the kernel's answer to a netlink inquiry about listening sockets on this port."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:  # NETLINK_SOCK_DIAG
+        request = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << 10)  # state LISTEN
+        netlink.send(struct.pack("=IHHII", 16 + len(request), 20, 0x301, 1, 0) + request)
+        while True:
+            data = netlink.recv(1 << 16)
+            while data:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind == 3:
+                    raise LookupError(port)
+                if struct.unpack_from(">H", data, 16 + 4)[0] == port:
+                    return int(struct.unpack_from("=I", data, 16 + 60)[0])  # idiag_wqueue
+                data = data[(length + 3) & ~3 :]
+
+
+@shows("socket.listen.backlog.size")
+async def test_so_many_connections_may_wait_to_be_accepted() -> None:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("only Linux tells a listener's backlog")
+    for backlog in (7, 90):
+        async with in_process_broker({"socket.listen.backlog.size": str(backlog)}) as broker:
+            port = int(broker.bootstrap.rpartition(":")[2])
+            assert backlog_of(port) == backlog
+
+
+@shows("odradek.max.in.flight.requests.per.connection")
+async def test_a_connection_with_too_much_in_flight_is_not_read_until_something_is_answered() -> None:
+    settings = {"odradek.max.in.flight.requests.per.connection": "2"}
+    async with api_of_a_broker(settings) as api, peer_of(api.broker) as peer:
+        await create(api, 1)
+        for _ in range(5):
+            peer.send(fetch(1, 60_000))
+        purgatory = api.broker.replica_manager.fetch_purgatory
+        await until(lambda: purgatory.delayed == 2)
+        await asyncio.sleep(0.05)
+        assert purgatory.delayed == 2
+        assert (await produce(api)).error_code == ErrorCode.NONE
+        assert all([await peer.answer() is not None for _ in range(5)])
+
+
+# --- the node
+
+
+@shows("broker.rack")
+async def test_clients_are_told_where_the_node_stands() -> None:
+    for rack in (None, "cellar"):
+        async with api_of_a_broker({} if rack is None else {"broker.rack": rack}) as api:
+            (node,) = (await api(MetadataRequest(topics=[]), 9)).brokers
+            assert node.rack == rack
+
+
+@shows("request.timeout.ms")
+async def test_a_metadata_request_does_not_wait_longer_for_the_topics_that_it_creates() -> None:
+    for timeout, code in (("0", ErrorCode.LEADER_NOT_AVAILABLE), ("30000", ErrorCode.NONE)):
+        async with api_of_a_broker({"request.timeout.ms": timeout}) as api:
+            asked = MetadataRequest.MetadataRequestTopic(name="t")
+            (topic,) = (await api(MetadataRequest(topics=[asked]), 9)).topics
+            assert topic.error_code == code
+
+
+@shows("odradek.timer.tick.ms", "odradek.timer.wheel.size")
+async def test_the_wheel_is_made_as_set_and_time_outs_keep_to_its_ticks() -> None:
+    settings = {"odradek.timer.tick.ms": "50", "odradek.timer.wheel.size": "7"}
+    async with api_of_a_broker(settings) as api, peer_of(api.broker) as peer:
+        wheel = api.broker.timer.wheel
+        assert (wheel.tick_ms, wheel.wheel_size) == (50, 7)
+        await create(api, 1)
+        peer.send(fetch(1, 400))
+        begun = time.monotonic()
+        assert await peer.answer() is not None
+        assert time.monotonic() - begun >= 0.34  # as in Kafka, up to a tick early
+
+
+@shows(
+    "producer.purgatory.purge.interval.requests",
+    "fetch.purgatory.purge.interval.requests",
+    "delete.records.purgatory.purge.interval.requests",
+)
+async def test_each_purgatory_purges_at_its_own_interval() -> None:
+    settings = {
+        "producer.purgatory.purge.interval.requests": "11",
+        "fetch.purgatory.purge.interval.requests": "3",
+        "delete.records.purgatory.purge.interval.requests": "12",
+    }
+    async with api_of_a_broker(settings) as api:
+        manager = api.broker.replica_manager
+        produce_purgatory, deletions = manager.produce_purgatory, manager.delete_records_purgatory
+        assert (produce_purgatory.purge_interval, deletions.purge_interval) == (11, 12)
+        assert manager.fetch_purgatory.purge_interval == 3
+
+
+# --- logs
+
+
+@shows("log.dirs", "log.dir")
+async def test_partitions_are_spread_over_all_directories_and_found_there_again(tmp_path: Path) -> None:
+    directories = [tmp_path / "one", tmp_path / "two"]
+    settings = {"log.dirs": " , ".join(map(str, directories))}
+    for start in (1, 2):
+        async with api_of_a_broker(settings) as api:
+            if start == 1:
+                await create(api, 4)
+            await produced(api, 1)
+            assert [sorted(path.name for path in each.glob("t-*")) for each in directories] == [
+                ["t-0", "t-2"],
+                ["t-1", "t-3"],
+            ]
+            response = await api(DescribeLogDirsRequest(topics=None), 1)
+            assert {result.log_dir for result in response.results} == set(map(str, directories))
+            assert log_of(api).log_end_offset == start
+        for each in directories:
+            assert (each / ".kafka_cleanshutdown").exists()
+            assert "broker.id=0" in (each / "meta.properties").read_text()
+    async with api_of_a_broker({"log.dir": str(directories[0])}) as api:
+        response = await api(DescribeLogDirsRequest(topics=None), 1)
+        assert [result.log_dir for result in response.results] == [str(directories[0])]
+
+
+CHECKPOINTS = {
+    "log.flush.offset.checkpoint.interval.ms": (RECOVERY_POINT, 1),
+    "log.flush.start.offset.checkpoint.interval.ms": (LOG_START_OFFSET, 1),
+    "replica.high.watermark.checkpoint.interval.ms": (HIGH_WATERMARK, 2),
+}
+
+
+@shows(*CHECKPOINTS)
+@pytest.mark.parametrize("setting", CHECKPOINTS)
+async def test_checkpoints_are_written_at_their_intervals(setting: str) -> None:
+    name, offset = CHECKPOINTS[setting]
+    others = {other: "1000000" for other in CHECKPOINTS if other != setting}
+    settings: dict[str, object] = {setting: "20", **others, "log.flush.interval.messages": "1"}
+    async with api_of_a_broker(settings) as api:
+        await create(api, 1)
+        await produced(api, 2)
+        log = log_of(api)
+        log.delete_records_before(1)
+        directory = Path(log.directory).parent
+        partition = TopicPartition("t", 0)
+
+        def written() -> int | None:
+            with contextlib.suppress(FileNotFoundError):
+                return read_offsets(api.broker.files, str(directory / name)).get(partition)
+            return None
+
+        await until(lambda: written() is not None and written() == max(offset, written() or 0))
+        for other, (file, _) in CHECKPOINTS.items():
+            if other != setting:
+                with contextlib.suppress(FileNotFoundError):
+                    assert partition not in read_offsets(api.broker.files, str(directory / file))
+
+
+async def producers(api: Api) -> list[int]:
+    topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])
+    response = await api(DescribeProducersRequest(topics=[topic]), 0)
+    return [one.producer_id for one in response.topics[0].partitions[0].active_producers]
+
+
+@shows("producer.id.expiration.ms", "producer.id.expiration.check.interval.ms")
+async def test_a_silent_producer_is_forgotten() -> None:
+    settings = {"producer.id.expiration.ms": "3600000", "producer.id.expiration.check.interval.ms": "20"}
+    async with api_of_a_broker(settings) as api:
+        await create(api, 1)
+        for number, age_ms in enumerate((0, 7_200_000)):
+            sent = {"producer_id": 100 + number, "producer_epoch": 0, "base_sequence": 0}
+            assert (await produce(api, at_ms=now_ms() - age_ms, **sent)).error_code == ErrorCode.NONE
+        assert 100 in await producers(api)
+        async with asyncio.timeout(20):
+            while await producers(api) != [100]:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+
+
+@shows("odradek.max.decompressed.batch.bytes")
+async def test_a_batch_that_inflates_beyond_the_limit_is_refused() -> None:
+    for limit, code in (("100000", ErrorCode.MESSAGE_TOO_LARGE), ("200000", ErrorCode.NONE)):
+        async with api_of_a_broker({"odradek.max.decompressed.batch.bytes": limit}) as api:
+            await create(api, 1)
+            assert (await produce(api, 150_000, compression=Compression.GZIP)).error_code == code
+
+
+@shows("log.retention.check.interval.ms")
+async def test_retention_is_applied_at_its_interval() -> None:
+    """With the longest interval, what should go stays; that it goes with a short one is in the tests of topics."""
+    beside = {"log.segment.bytes": "2000", "log.retention.hours": "1", "log.retention.check.interval.ms": "300000"}
+    async with topic_with("retention.ms", "log.retention.ms", None, "", beside) as api:
+        log = await produced(api, 3, 1500, at_ms=now_ms() - 7_200_000)
+        await asyncio.sleep(0.1)
+        assert log.log_start_offset == 0
+
+
+def test_each_broker_setting_that_takes_effect_is_seen_at_work() -> None:
+    topics = {synonym.name for setting in TOPIC.values() for synonym in setting.synonyms}
+    working = {name for name, setting in BROKER.items() if setting.takes_effect} - topics
+    assert working <= SHOWN_HERE | ELSEWHERE.keys()
+    assert not SHOWN_HERE & ELSEWHERE.keys()
+    for place in ELSEWHERE.values():
+        file, _, test = place.partition("::")
+        assert f"def {test}(" in (TESTS / file).read_text(), place
