@@ -1,0 +1,138 @@
+"""What the package gives to other people's tests: brokers that leave nothing behind, a plugin that changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import kafka
+import pytest
+
+from broker.testing import BrokerThread, in_process_broker
+
+SOMEBODY_S_TESTS = """
+import asyncio
+import sys
+import threading
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+
+def test_without_the_fixture_nothing_of_the_broker_is_imported():
+    ours = [name for name in sys.modules if name.partition(".")[0] in {"broker", "storage", "protocol", "timer"}]
+    assert set(ours) <= {"broker", "broker.pytest_plugin"}, ours
+    assert "uvloop" not in sys.modules
+
+
+def test_a_blocking_client_talks_to_the_broker(odradek_broker):
+    producer = KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)
+    assert producer.send("topic", b"value").get(timeout=20).offset == 0
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=odradek_broker.bootstrap)
+    partition = TopicPartition("topic", 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    assert [message.value for message in consumer.poll(20_000)[partition]] == [b"value"]
+    consumer.close()
+
+
+def test_the_next_test_gets_a_new_one(odradek_broker):
+    consumer = KafkaConsumer(bootstrap_servers=odradek_broker.bootstrap)
+    assert consumer.topics() == set()
+    consumer.close()
+
+
+def test_nothing_is_left():
+    assert [thread.name for thread in threading.enumerate() if "odradek" in thread.name] == []
+
+
+async def test_a_coroutine_is_the_business_of_whoever_brings_a_plugin_for_it():
+    raise AssertionError("the plugin must not run coroutines")
+"""
+
+
+def open_files() -> set[str]:
+    """What this process holds open, sockets and pipes too."""
+    targets = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            targets.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except OSError:
+            continue
+    return targets
+
+
+def left_behind() -> tuple[set[str], set[str], set[str]]:
+    gc.collect()
+    folders = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("odradek-")}
+    return open_files(), {thread.name for thread in threading.enumerate()}, folders
+
+
+def use(bootstrap: str) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send("topic", b"value").get(timeout=20)
+    producer.close()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap)
+    partition = kafka.TopicPartition("topic", 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    assert consumer.poll(20_000)
+    consumer.close()
+
+
+@pytest.fixture
+def needs_proc() -> None:
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("needs Linux's /proc")
+
+
+@pytest.mark.usefixtures("needs_proc")
+async def test_a_broker_in_the_process_leaves_no_file_socket_thread_task_or_folder_behind() -> None:
+    async def one() -> None:
+        async with in_process_broker() as broker:
+            await asyncio.to_thread(use, broker.bootstrap)
+
+    await one()  # what a first one leaves loaded for the next is no leak: the executor's threads, the client's modules
+    before, tasks = left_behind(), asyncio.all_tasks()
+    await one()
+    assert left_behind() == before
+    assert asyncio.all_tasks() == tasks
+
+
+@pytest.mark.usefixtures("needs_proc")
+def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_folder_behind() -> None:
+    def one() -> None:
+        with BrokerThread() as running:
+            use(running.bootstrap)
+
+    one()
+    before = left_behind()
+    one()
+    assert left_behind() == before
+
+
+def test_the_plugin_gives_its_fixture_to_another_project_and_changes_nothing_else_there(tmp_path: Path) -> None:
+    """A project of its own, whose pytest knows of no asyncio mode and takes warnings for errors."""
+    (tmp_path / "test_theirs.py").write_text(SOMEBODY_S_TESTS)
+    kafka_python_s = "ignore:(read|open)_text is deprecated:DeprecationWarning"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nfilterwarnings =\n  error\n  {kafka_python_s}\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:timeout"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ODRADEK"))}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    told = done.stdout + done.stderr
+    assert "1 failed, 4 passed" in told, told
+    assert "async def functions are not natively supported" in told
+
+
+def test_the_plugin_is_imported_with_nothing_of_the_broker() -> None:
+    code = "import sys; import broker.pytest_plugin; print(sorted(n for n in sys.modules if n.startswith('broker')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "['broker', 'broker.pytest_plugin']\n"
