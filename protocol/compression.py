@@ -32,6 +32,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_CHUNK = 32 * 1024
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_FEED = 1 << 14
 _INT32 = struct.Struct(">i")
 _OF_THREAD = threading.local()
 # A decompressor keeps the largest window it has had: this thread's gets to see no larger one.
@@ -96,24 +97,26 @@ def _collect(chunks: Iterator[bytes], limit: int) -> bytes:
 
 
 def _gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    rest: bytes | memoryview = data
+    """Members one after the other. What zlib has not used it copies: fed all at once, many small members would cost
+    the square of their number.
+    """
+    position = 0
     while True:
         member = zlib.decompressobj(wbits=31)
-        chunk = member.decompress(rest, CHUNK)
-        yield chunk
         while not member.eof:
-            chunk = member.decompress(member.unconsumed_tail, CHUNK)
-            if not chunk and not member.eof:
+            fed = data[position : position + _GZIP_FEED]
+            chunk = member.decompress(fed, CHUNK)
+            position += len(fed) - len(member.unconsumed_tail) - len(member.unused_data)
+            if not fed and not chunk and not member.eof:
                 raise CompressionFailed("the gzip stream is cut")
             yield chunk
-        rest = member.unused_data
-        if rest[:3] != _GZIP_MAGIC:
+        if data[position : position + 3] != _GZIP_MAGIC:
             return
 
 
 def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        yield _snappy_block(data, limit)
+        yield _snappy_block(data, limit, 0)
         return
     position = 16
     if len(data) < position:
@@ -129,18 +132,18 @@ def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
         position += 4
         if size < 0 or size > len(data) - position:
             raise CompressionFailed(f"a snappy chunk of {size} bytes is cut")
-        chunk = _snappy_block(data[position : position + size], limit - total) if size else b""
+        chunk = _snappy_block(data[position : position + size], limit, total) if size else b""
         total += len(chunk)
         position += size
         yield chunk
 
 
-def _snappy_block(block: memoryview, limit: int) -> bytes:
+def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     # Three bytes can copy 64: a block that promises more than that is damaged, and not worth the memory.
     if size > 22 * len(block):
         raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
-    if size > limit:
+    if before + size > limit:
         raise TooLarge(f"the stream inflates to more than {limit} bytes")
     return bytes(cramjam.snappy.decompress_raw(block))
 
