@@ -68,7 +68,7 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """The largest known epoch not above `epoch`, and where it ends; (-1, -1) when that is not known."""
-        if epoch < 0 or not self.entries:
+        if epoch == UNDEFINED.epoch or not self.entries:
             return UNDEFINED
         if epoch == self.entries[-1][0]:
             return EpochEndOffset(epoch, log_end_offset)

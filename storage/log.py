@@ -55,6 +55,7 @@ class Log:
         "base_offsets",
         "cache",
         "clock",
+        "closed",
         "config",
         "directory",
         "directory_changed",
@@ -118,6 +119,7 @@ class Log:
         self.removals: list[tuple[int, str]] = []  # (due by the monotonic clock, path)
         self.generation = 0
         self.writable = True
+        self.closed = False  # after `close` everything is on the disk, indexes too
         self.failure: OSError | None = None
 
     def __repr__(self) -> str:
@@ -372,11 +374,15 @@ class Log:
 
     @property
     def safe_recovery_point(self) -> int:
-        """The recovery point to checkpoint: segments whose indexes are not synced yet have to be read again after a
-        crash.
+        """The recovery point to checkpoint: segments whose indexes are not synced have to be read again after a crash.
+
+        That is the active one too, and it must not look as if it lay before the point when the next one begins there.
         """
         unsynced = min((segment.base_offset for segment in self.unsynced_segments), default=self.recovery_point)
-        return min(self.recovery_point, unsynced)
+        offset = min(self.recovery_point, unsynced)
+        if not self.closed and offset == self.log_end_offset > self.base_offsets[-1]:
+            return offset - 1
+        return offset
 
     # ---- flushing
 
@@ -441,6 +447,7 @@ class Log:
                 self.flush()
                 self.snapshots.take(self.producer_state, sync=True)
                 self._close_segments()
+                self.closed = True
         except OSError as error:
             raise log_append.storage_error(self, "close_failed", error) from error
         finally:

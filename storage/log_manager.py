@@ -393,15 +393,15 @@ class LogManager:
             directory.release()
 
 
-def _start_within_a_segment(log: Log) -> int | None:
-    """Only logs that begin within a segment need to note it."""
-    return log.log_start_offset if log.log_start_offset > log.base_offsets[0] else None
+def _moved_start(log: Log) -> int | None:
+    """Also of a log that begins with a segment: a deleted one before it may come back with a crash."""
+    return log.log_start_offset or None
 
 
 _CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
     RECOVERY_POINT: lambda log: log.safe_recovery_point,
     HIGH_WATERMARK: lambda log: log.high_watermark,
-    LOG_START_OFFSET: _start_within_a_segment,
+    LOG_START_OFFSET: _moved_start,
 }
 
 

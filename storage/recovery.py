@@ -213,7 +213,7 @@ def _state_at(log: Log, offset: int) -> ProducerState:
     """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between."""
     state = ProducerState(log.producer_state.expiration_ms)
     usable = type(log.snapshots)(log.files, log.directory)
-    usable.offsets = [known for known in log.snapshots.offsets if known <= offset]
+    usable.offsets = [known for known in log.snapshots.offsets if log.base_offsets[0] <= known <= offset]
     usable.load_latest(state, log.log_start_offset, log.clock.wall_ms())
     for slot, segment in enumerate(log.segments):
         end = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else offset

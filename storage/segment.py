@@ -242,6 +242,8 @@ class LogSegment:
         for batch in self.scan(0):
             self.index_recovered(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         self.finish_indexes()
+        self.offset_index.write().sync()
+        self.time_index.write().sync()
 
     def cut_at(self, size: int) -> None:
         """Recovery found no more whole batches behind `size`."""

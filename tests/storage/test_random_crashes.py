@@ -20,7 +20,7 @@ from storage.log_config import LogConfig
 from storage.log_manager import LogManager
 from timer import ManualClock
 
-SEEDS = range(400 if os.environ.get("ODRADEK_SOAK") else 40)
+SEEDS = range(1200 if os.environ.get("ODRADEK_SOAK") else 40)
 STEPS = 120
 PARTITION = TopicPartition("orders", 0)
 CONFIG = LogConfig({"segment.bytes": 700, "index.interval.bytes": 100, "retention.ms": -1})

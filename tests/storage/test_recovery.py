@@ -12,7 +12,7 @@ from storage.log import Log
 
 FOLDER = "/data/orders-0"
 SETTINGS = {"segment_bytes": 420, "index_interval_bytes": 60}
-# Changes here no checksum covers: the base offset (0-7) and the leader epoch (12-15) of a batch. Kafka takes them as they stand.
+# No checksum covers a batch's base offset (0-7) and leader epoch (12-15): Kafka takes them as they stand.
 UNPROTECTED = {*range(8), *range(12, 16)}
 
 
