@@ -228,7 +228,10 @@ class Broker:
         self._undo.append(self.background.stop)
 
     async def _read_metadata(self) -> None:
-        cluster_id = await self.controller.open_store(self.log_manager.cluster_id)
+        try:
+            cluster_id = await self.controller.open_store(self.log_manager.cluster_id)
+        except ClusterIdMismatch as error:
+            raise StartError(f"{', '.join(self.config.log_dirs)}: {error}") from error
         self._undo.append(self.controller.stop)
         self.log_manager.claim(self.broker_id, cluster_id)
         await self.controller.load()

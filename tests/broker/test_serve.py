@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka
 import pytest
 
 from tests.spawned_broker import free_port
@@ -151,6 +152,59 @@ def test_a_locked_directory_is_one_line_and_status_1(serve: type[Served]) -> Non
     status, out, err = serve("--port", "0", "--data-dir", "d").end()
     assert (status, out) == (1, "")
     assert "in use by another broker" in one_line(err)
+
+
+@pytest.mark.parametrize(("changed", "named"), [("cluster.id=", "cluster.id=x"), ("broker.id=0", "broker.id=77")])
+def test_the_directory_of_another_cluster_or_broker_is_one_line_and_status_1_and_stays_as_it_is(
+    serve: type[Served], tmp_path: Path, changed: str, named: str
+) -> None:
+    first = serve("--port", "0", "--data-dir", "d")
+    first.ready()
+    first.process.terminate()
+    assert first.end()[0] == 0
+    meta = tmp_path / "d" / "meta.properties"
+    others = meta.read_text().replace(changed, named)
+    meta.write_text(others)
+    names = sorted(path.name for path in meta.parent.iterdir())
+    status, out, err = serve("--port", "0", "--data-dir", str(tmp_path / "d")).end()
+    assert (status, out) == (1, "")
+    assert "Traceback" not in err
+    assert named.partition(".")[0] in one_line(err)
+    assert str(tmp_path / "d") in one_line(err)
+    assert meta.read_text() == others
+    assert sorted(path.name for path in meta.parent.iterdir()) == names
+
+
+def test_settings_that_do_nothing_yet_and_names_that_are_none_are_warned_of_in_a_line_each(
+    serve: type[Served],
+) -> None:
+    served = serve("--port", "0", "--set", "background.threads=3", "--set", "no.such=1", "--set", "num.partitions=2")
+    served.ready()
+    served.process.terminate()
+    warnings = [line for line in map(json.loads, served.end()[2].splitlines()) if line["level"] == "warn"]
+    assert [line["names"] for line in warnings] == [["no.such"], ["background.threads"]]
+
+
+def test_it_serves_on_asyncios_own_loop_where_uvloop_is_missing(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['uvloop'] = None; from broker.serve import main; sys.exit(main(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "--port", "0", "--data-dir", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    with process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[1]
+        producer = kafka.KafkaProducer(bootstrap_servers=address, acks="all")
+        assert [producer.send("t", b"%d" % number).get(timeout=20).offset for number in range(3)] == [0, 1, 2]
+        producer.close()
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+    assert "Traceback" not in err
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: type[Served], tmp_path: Path) -> None:
