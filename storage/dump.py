@@ -80,6 +80,8 @@ def dump_files(files: Files, paths: Iterable[str], options: DumpOptions, out: Te
         print(f"Dumping {path}", file=out)
         try:
             _dump_file(files, path, options, out, problems)
+        except BrokenPipeError:  # nobody reads `out` any more; the file is all right
+            raise
         except (OSError, ProtocolError, CorruptCheckpoint, CorruptSnapshot, CorruptTransactionIndex) as error:
             problems.unreadable.append(f"{path}: {error}")
     problems.write(errors)

@@ -11,7 +11,8 @@ rolled or closed:
 (C) so a disk that is full never makes an append fail because of an index: what could not be written is written
     later.
 
-A sealed segment's index is read when it is first used, and may be forgotten again (`unload`).
+A sealed segment's index is read when it is first used, and may be forgotten again (`unload`). Files are open only
+while they are read or written: with ten thousand partitions, two descriptors for each would leave none for clients.
 """
 
 import sys
@@ -33,9 +34,7 @@ class CorruptIndexError(Exception):
 
 
 class _IndexFile:
-    """The file part that both indexes share: opened when first needed, written behind, `written` entries of it on
-    the disk.
-    """
+    """The file part that both indexes share: opened when needed, written behind, `written` entries of it on the disk."""
 
     __slots__ = ("_file", "_files", "entry_size", "path", "written")
 
@@ -53,7 +52,10 @@ class _IndexFile:
 
     def read(self) -> bytes:
         file = self.open()
-        return bytes(file.read(0, file.size()))
+        try:
+            return bytes(file.read(0, file.size()))
+        finally:
+            self.close()
 
     def write(self, data: bytes, total: int) -> None:
         """Appends whole entries; `total` is how many there are afterwards."""
@@ -203,7 +205,7 @@ class OffsetIndex:
         self._store.truncate(0)
 
     def write(self) -> File:
-        """Brings the file up to date (OSError when it cannot be) and returns it for a sync."""
+        """Brings the file up to date (OSError when it cannot be) and returns it, open, for a sync."""
         offsets = self._offsets
         if offsets is not None:
             start, end = self._store.written, len(offsets)
@@ -218,6 +220,7 @@ class OffsetIndex:
         return self._store.open()
 
     def close(self) -> None:
+        """Closes the file. What is in memory stays there."""
         self._store.close()
 
 
@@ -363,6 +366,7 @@ class TimeIndex:
         return self._store.open()
 
     def close(self) -> None:
+        """As OffsetIndex.close."""
         self._store.close()
 
 
@@ -373,5 +377,6 @@ def _signed(value: int) -> int:
 def _write_if_there_is_room(index: OffsetIndex | TimeIndex) -> None:
     try:
         index.write()
+        index.close()
     except OSError:  # case (C): the entries stay in memory until a flush, a roll or a close writes them
         pass

@@ -420,7 +420,7 @@ class Log:
         return retention.apply_retention(self, now_ms)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cuts the log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR."""
+        """Cuts the log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR. See LogManager.truncate."""
         try:
             return retention.truncate_to(self, offset)
         except OSError as error:

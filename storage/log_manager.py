@@ -209,7 +209,7 @@ class LogManager:
         log = self.logs.get(topic_partition)
         try:
             if log is None:
-                log = self._create(topic_partition, config)
+                log = self._create(topic_partition, topic_id, config)
             if topic_id is not None and topic_id.int:
                 log.assign_topic_id(topic_id)
         except (OSError, CorruptCheckpoint) as error:
@@ -220,24 +220,48 @@ class LogManager:
         self.logs[topic_partition] = log
         return log
 
-    def _create(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+    def _create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
         directory = self._emptiest()
         folder = f"{directory.path}/{topic_partition}"
         if self.files.exists(folder):
             raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
-        log = open_log(
-            self.files,
-            folder,
-            topic_partition,
-            config,
-            self.clock,
-            random_source=self._random,
-            cache=self._cache,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-            max_decompressed_bytes=self._max_decompressed_bytes,
-        )
-        self.files.sync_directory(directory.path)
+        try:
+            log = open_log(
+                self.files,
+                folder,
+                topic_partition,
+                config,
+                self.clock,
+                random_source=self._random,
+                cache=self._cache,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                max_decompressed_bytes=self._max_decompressed_bytes,
+            )
+            if topic_id is not None and topic_id.int:
+                log.assign_topic_id(topic_id)
+            self.files.sync_directory(directory.path)
+        except OSError:
+            self._give_up(directory.path, topic_partition)
+            raise
         return log
+
+    def _give_up(self, directory: str, topic_partition: TopicPartition) -> None:
+        """What was made of a partition must not stand in the way of a topic of that name. A rename needs neither room
+        nor a descriptor, which may be what was missing.
+        """
+        folder = f"{directory}/{topic_partition}"
+        if not self.files.exists(folder):
+            return
+        target = f"{directory}/{deleted_folder(topic_partition, self._unique())}"
+        try:
+            self.files.rename(folder, target)
+        except OSError as error:
+            _log.error("unfinished_folder_stays", folder=folder, reason=str(error))
+            return
+        self._removals.append((self.clock.now_ms(), target))
+
+    def _unique(self) -> uuid.UUID:
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def _emptiest(self) -> LogDirectory:
         if len(self.directories) == 1:
@@ -252,6 +276,22 @@ class LogManager:
         """The path of the directory of log.dirs that holds the log."""
         return log.directory.rpartition("/")[0]
 
+    def truncate(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Cuts the partition's log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR.
+
+        The recovery point that is checkpointed goes back first: other batches will follow at those offsets.
+        """
+        log = self.logs[topic_partition]
+        if offset < log.recovery_point:
+            log.recovery_point = offset
+            try:
+                self.checkpoint_recovery_points()
+            except OSError as error:
+                raise ProtocolError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be cut: {error}"
+                ) from error
+        return log.truncate_to(offset)
+
     def delete(self, topic_partition: TopicPartition) -> None:
         """Renames the partition's folder (`-delete`) and forgets the log; the folder is removed after
         file.delete.delay.ms.
@@ -262,8 +302,7 @@ class LogManager:
         if log is None:
             return
         directory = self.directory_of(log)
-        unique = uuid.UUID(int=self._random.getrandbits(128), version=4)
-        target = f"{directory}/{deleted_folder(topic_partition, unique)}"
+        target = f"{directory}/{deleted_folder(topic_partition, self._unique())}"
         try:
             self.files.rename(log.directory, target)
         except OSError as error:

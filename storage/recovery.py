@@ -113,6 +113,8 @@ def open_log_steps(
     if not clean:
         files.sync_directory(directory)  # what was removed must not come back beside other batches at its offsets
     log.update_high_watermark(high_watermark)
+    for segment in log.segments:
+        segment.release()  # ten thousand logs that nobody uses yet hold no files open
     return log
 
 

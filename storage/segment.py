@@ -242,8 +242,9 @@ class LogSegment:
         for batch in self.scan(0):
             self.index_recovered(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         self.finish_indexes()
-        self.offset_index.write().sync()
-        self.time_index.write().sync()
+        for index in (self.offset_index, self.time_index):
+            index.write().sync()
+            index.close()
 
     def cut_at(self, size: int) -> None:
         """Recovery found no more whole batches behind `size`."""
@@ -307,8 +308,9 @@ class LogSegment:
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        self.offset_index.write()
-        self.time_index.write()
+        for index in (self.offset_index, self.time_index):
+            index.write()
+            index.close()
 
     def files_to_sync(self) -> list[File]:
         """The files with what they must hold, in the order in which they are to be synced."""
@@ -344,7 +346,7 @@ class LogSegment:
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
     def release(self) -> None:
-        """Closes what is open and forgets what can be read again; for sealed segments."""
+        """Closes what is open and forgets what can be read again: of sealed segments, and of logs just opened."""
         self.offset_index.unload()
         self.time_index.unload()
         self.transaction_index.unload()

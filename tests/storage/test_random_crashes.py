@@ -128,7 +128,7 @@ class Run:
         bounds = [base for base, _, _ in self.model.batches if base >= low]
         if bounds:
             offset = self.random.choice(bounds)
-            self.log.truncate_to(offset)
+            self.manager.truncate(PARTITION, offset)
             self.model.batches = [entry for entry in self.model.batches if entry[0] < offset]
             self.learn_sequences()
 
@@ -143,7 +143,8 @@ class Run:
         self.disk = self.disk.crash(self.random if self.random.random() < 0.7 else None)
         self.open()
         end = self.log.log_end_offset
-        assert self.model.flushed <= end <= self.model.end, (self.model.flushed, end, self.model.end)
+        flushed = self.model.flushed if self.model.flushed > self.model.start else 0  # deleted records need not survive
+        assert flushed <= end <= self.model.end, (flushed, end, self.model.end)
         self.model.flushed = min(self.model.flushed, end)
         assert self.model.checkpointed_start <= self.log.log_start_offset
         self.model.batches = [entry for entry in self.model.batches if entry[1] < end]
