@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -47,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until told to stop. The exit status: 0, or 1 if the broker could not start."""
     gc.disable()
     _fill_standard_streams()
+    _allow_many_files()
     configure_logging(SystemClock().wall_ms)
     try:
         settings = list(arguments.settings)
@@ -124,6 +127,14 @@ def _fill_standard_streams() -> None:
     os.close(descriptor)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+
+
+def _allow_many_files() -> None:
+    """As many open files as the system lets this process have: a shell's 1024 are some hundred partitions."""
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS calls its limit infinite and refuses it
+        if limit != most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _tell(line: str) -> None:

@@ -79,11 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_bytes=arguments.max_bytes,
         texts=arguments.texts or plain_texts,
     )
-    try:
-        return 0 if dump_files(OsFiles(), paths, options, sys.stdout, sys.stderr) else 1
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`
-        sys.stderr.close()
-        return 0
+    return 0 if dump_files(OsFiles(), paths, options, sys.stdout, sys.stderr) else 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:

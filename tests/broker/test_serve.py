@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -327,3 +328,20 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def test_it_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, most)),
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (most, most)
+        process.terminate()

@@ -1,9 +1,12 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from cli.__main__ import COMMANDS, main
+from protocol.records import Record, build_batch
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -106,3 +109,20 @@ def test_serve_says_in_one_line_why_it_does_not_start() -> None:
 
 def test_the_version_is_the_packages() -> None:
     assert run("--version").stdout.startswith("odradek 0.")
+
+
+def test_a_dump_whose_reader_leaves_is_no_error(tmp_path: Path) -> None:
+    batch = build_batch([Record(value=b"x")])
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(b"".join(with_base_offset(batch, offset) for offset in range(5000)))
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "cli", "dump-log", str(segment)]
+    result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def with_base_offset(batch: bytes, offset: int) -> bytes:
+    """The checksum does not cover it."""
+    return offset.to_bytes(8, "big") + batch[8:]

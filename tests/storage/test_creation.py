@@ -1,0 +1,105 @@
+"""Partitions that are made: what a failure leaves behind, and what an unused one costs."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, batch
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from storage.files import OsFiles
+from storage.log_config import LogConfig
+from storage.log_manager import LogManager
+from timer import ManualClock
+
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=7)
+
+
+class NoRoomFor(ForgetfulFiles):
+    """A disk that takes all but files whose names contain `name`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "nothing"
+
+    def _refuse(self, path: str) -> None:
+        if self.name in path:
+            raise OSError(28, os.strerror(28), path)
+
+    def _new(self, path: str):  # type: ignore[no-untyped-def]
+        self._refuse(path)
+        return super()._new(path)
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        self._refuse(path)
+        super().replace_file(path, data, sync=sync)
+
+    def list_directory(self, path: str) -> list[str]:
+        self._refuse(path)
+        return super().list_directory(path)
+
+
+@pytest.mark.parametrize("name", ["orders-0", ".log", ".index", ".timeindex", "partition.metadata"])
+def test_a_partition_that_could_not_be_made_can_be_made_when_there_is_room(name: str) -> None:
+    files = NoRoomFor()
+    clock = ManualClock(wall_ms=NOW)
+    manager = LogManager(["/data"], files, clock)
+    manager.open()
+    files.name = name
+    with pytest.raises(ProtocolError) as refusal:
+        manager.get_or_create(ORDERS, TOPIC_ID, LogConfig())
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.get(ORDERS) is None
+    assert not files.exists("/data/orders-0")
+    files.name = "nothing"
+    log = manager.get_or_create(ORDERS, uuid.UUID(int=8), LogConfig())
+    assert log.append_as_leader(batch(), 0, api_version=9).first_offset == 0
+    removal = manager.take_removals()
+    assert removal is not None
+    removal.run()
+    assert [folder for folder in files.list_directory("/data") if folder.startswith("orders")] == ["orders-0"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "data"
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def new_manager(data: Path) -> LogManager:
+    manager = LogManager([str(data)], OsFiles(), ManualClock(wall_ms=NOW))
+    manager.open()
+    return manager
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_a_partition_that_nobody_uses_holds_no_file_open(data: Path, ends_well: bool) -> None:
+    manager = new_manager(data)
+    before = open_files()
+    logs = [manager.get_or_create(TopicPartition("orders", number), TOPIC_ID, LogConfig()) for number in range(50)]
+    assert open_files() == before
+    for log in logs:
+        log.append_as_leader(batch(b"one"), 0, api_version=9)
+    assert open_files() <= before + 50, "the records' file, while they are written"
+    if ends_well:
+        manager.shutdown()
+    else:
+        for log in logs:
+            log.close_files()
+        manager.release()
+    again = new_manager(data)
+    before = open_files()
+    again.load()
+    assert len(again.logs) == 50
+    assert open_files() == before
+    assert again.logs[ORDERS].read(0, 1000).records
+    again.shutdown()
