@@ -34,7 +34,7 @@ class CorruptIndexError(Exception):
 
 
 class _IndexFile:
-    """The file part that both indexes share: opened when needed, written behind, `written` entries of it on the disk."""
+    """The file part that both indexes share: opened when needed, written behind, `written` entries on the disk."""
 
     __slots__ = ("_file", "_files", "entry_size", "path", "written")
 

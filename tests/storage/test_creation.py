@@ -2,7 +2,6 @@
 
 import os
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,8 +65,8 @@ def test_a_partition_that_could_not_be_made_can_be_made_when_there_is_room(name:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "data"
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
 
 
 def open_files() -> int:
