@@ -160,6 +160,7 @@ def _dump_log(files: Files, path: str, options: DumpOptions, out: TextIO, proble
         except CorruptSegment as error:
             problems.unreadable.append(f"{path}: {error}")
         if size > valid and options.max_bytes == NO_LIMIT:
+            problems.damaged = True
             print(f"Found {size - valid} invalid bytes at the end of {os.path.basename(path)}", file=out)
     finally:
         file.close()
@@ -185,7 +186,9 @@ def _dump_batch(
         print(_legacy_line(batch), file=out)
         return
     header = read_batch_header(batch.data, batch.start)
-    print(_batch_line(batch, header), file=out)
+    valid = check_crc(batch.data, batch.start, header)
+    problems.damaged |= not valid
+    print(_batch_line(batch, header, valid), file=out)
     if not options.deep_iteration:
         return
     try:
@@ -198,7 +201,7 @@ def _dump_batch(
         print(_record_line(record, header, options), file=out)
 
 
-def _batch_line(batch: StoredBatch, header: BatchHeader) -> str:
+def _batch_line(batch: StoredBatch, header: BatchHeader, valid: bool) -> str:
     flags = f"isTransactional: {_java(header.is_transactional)} isControl: {_java(header.is_control)}"
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
@@ -208,7 +211,7 @@ def _batch_line(batch: StoredBatch, header: BatchHeader) -> str:
         f"deleteHorizonMs: {_optional(header.delete_horizon_ms)} position: {batch.position} "
         f"{_TIMESTAMP_TYPES[header.timestamp_type]}: {header.max_timestamp} size: {batch.size} magic: {header.magic} "
         f"compresscodec: {_CODECS.get(header.compression, header.compression)} crc: {header.crc} "
-        f"isvalid: {_java(check_crc(batch.data, batch.start, header))}"
+        f"isvalid: {_java(valid)}"
     )
 
 

@@ -10,6 +10,7 @@ class DumpProblems:
 
     def __init__(self) -> None:
         self.unreadable: list[str] = []
+        self.damaged = False  # a batch or a tail that the dump itself has called invalid
         self._mismatches: Pairs = {}
         self._timestamp_mismatches: Pairs = {}
         self._out_of_order: Pairs = {}
@@ -35,7 +36,7 @@ class DumpProblems:
     def none(self) -> bool:
         """Gaps between offsets are no fault: compaction leaves them."""
         faults = (self._mismatches, self._timestamp_mismatches, self._out_of_order, self._not_found, self.unreadable)
-        return not any(faults)
+        return not self.damaged and not any(faults)
 
     def write(self, errors: TextIO) -> None:
         _tell(errors, self._mismatches, "Mismatches in :{}", "  Index offset: {}, log offset: {}")

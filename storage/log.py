@@ -374,9 +374,11 @@ class Log:
 
     @property
     def safe_recovery_point(self) -> int:
-        """The recovery point to checkpoint: segments whose indexes are not synced have to be read again after a crash.
+        """The recovery point to checkpoint: segments whose indexes are not synced have to be read again after a
+        crash.
 
-        That is the active one too, and it must not look as if it lay before the point when the next one begins there.
+        That is the active one too, and it must not look as if it lay before the point when the next one begins
+        there.
         """
         unsynced = min((segment.base_offset for segment in self.unsynced_segments), default=self.recovery_point)
         offset = min(self.recovery_point, unsynced)

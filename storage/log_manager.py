@@ -39,6 +39,7 @@ from storage.meta_properties import (
 )
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 from storage.recovery import Steps, open_log, open_log_steps
+from storage.removal import Removal, take_due
 from storage.segment_cache import SegmentCache
 from timer.clock import Clock
 
@@ -46,26 +47,6 @@ _log = structlog.get_logger(__name__)
 
 Known = Callable[[TopicPartition, uuid.UUID | None], bool]
 ConfigOf = Callable[[str], LogConfig]
-
-
-class Removal:
-    """Files, or a folder, whose time has come. `run` in any thread; errors are named in the log."""
-
-    __slots__ = ("_files", "paths")
-
-    def __init__(self, files: Files, paths: list[str]) -> None:
-        self._files = files
-        self.paths = paths
-
-    def run(self) -> None:
-        for path in self.paths:
-            try:
-                if self._files.is_directory(path):
-                    self._files.remove_tree(path)
-                else:
-                    self._files.remove(path)
-            except OSError as error:
-                _log.error("removal_failed", path=path, reason=str(error))
 
 
 class LogManager:
@@ -246,8 +227,8 @@ class LogManager:
         return log
 
     def _give_up(self, directory: str, topic_partition: TopicPartition) -> None:
-        """What was made of a partition must not stand in the way of a topic of that name. A rename needs neither room
-        nor a descriptor, which may be what was missing.
+        """What was made of a partition must not stand in the way of a topic of that name. A rename needs neither
+        room nor a descriptor, which may be what was missing.
         """
         folder = f"{directory}/{topic_partition}"
         if not self.files.exists(folder):
@@ -348,10 +329,10 @@ class LogManager:
     def take_removals(self, *, everything: bool = False) -> Removal | None:
         """The files and folders whose time has come; all that wait, with `everything`."""
         now_ms = self.clock.now_ms()
-        due = _take_due(self._removals, now_ms, everything)
+        due = take_due(self._removals, now_ms, everything)
         for log in self.logs.values():
             if log.removals:
-                due += _take_due(log.removals, now_ms, everything)
+                due += take_due(log.removals, now_ms, everything)
         return Removal(self.files, due) if due else None
 
     def retention_steps(self) -> Iterator[int]:
@@ -442,12 +423,6 @@ _CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
     HIGH_WATERMARK: lambda log: log.high_watermark,
     LOG_START_OFFSET: _moved_start,
 }
-
-
-def _take_due(waiting: list[tuple[int, str]], now_ms: int, everything: bool) -> list[str]:
-    due = [path for due_ms, path in waiting if everything or due_ms <= now_ms]
-    waiting[:] = [entry for entry in waiting if not everything and entry[0] > now_ms]
-    return due
 
 
 def _trimmed(path: str) -> str:

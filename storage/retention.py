@@ -31,10 +31,7 @@ def delete_records_before(log: Log, offset: int) -> int:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{log.topic_partition} can begin at most at its high watermark {log.high_watermark}, not at {offset}",
         )
-    try:
-        advance_log_start_offset(log, offset, "records deleted")
-    except OSError as error:
-        raise log_append.storage_error(log, "log_start_offset_not_moved", error) from error
+    advance_log_start_offset(log, offset, "records deleted")
     return log.log_start_offset
 
 
@@ -48,7 +45,10 @@ def advance_log_start_offset(log: Log, offset: int, reason: str) -> None:
     log.forget_positions()
     log.producer_state.forget_replicated(offset)
     _log.info("log_start_offset_moved", partition=str(log.topic_partition), offset=offset, reason=reason)
-    log.leader_epochs.truncate_from_start(offset)
+    try:
+        log.leader_epochs.truncate_from_start(offset)
+    except OSError as error:  # on a full disk this may be what makes room; epochs that are too old do no harm
+        _log.warning("leader_epochs_not_written", partition=str(log.topic_partition), reason=str(error))
 
 
 def apply_retention(log: Log, now_ms: int) -> int:

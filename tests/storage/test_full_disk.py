@@ -1,0 +1,173 @@
+"""A disk without room: the append fails with KAFKA_STORAGE_ERROR, nothing is lost, and appends go on when there
+is room.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import all_bytes, append, batch, headers_of, idempotent, open_small
+
+from protocol.errors import ErrorCode, ProtocolError
+from storage.files import OsFiles
+from storage.log import Log
+
+SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 50}
+
+
+def append_fails(log: Log, data: bytes) -> None:
+    with pytest.raises(ProtocolError) as error:
+        append(log, data)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def append_code(log: Log, data: bytes) -> ErrorCode | None:
+    """How an append failed; None when it did not."""
+    try:
+        append(log, data)
+    except ProtocolError as error:
+        return error.code
+    return None
+
+
+def test_a_disk_that_is_full_at_any_byte_costs_nothing_but_the_append() -> None:
+    needed = 1300  # what the twelve appends below take, and a little less
+    for room in range(needed):
+        files = ForgetfulFiles()
+        log = open_small(files, **SETTINGS)
+        append(log, idempotent(0))
+        files.room = room
+        sequence = 1
+        failed = False
+        for _ in range(12):
+            before = all_bytes(log)
+            end = log.log_end_offset
+            code = append_code(log, idempotent(sequence, b"x" * 20))
+            if code is None:
+                sequence += 1
+            else:
+                failed = True
+                assert code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert log.log_end_offset == end
+                assert all_bytes(log) == before
+                segment = log.active_segment
+                assert files.size(segment.path(".log")) == segment.size, room
+        assert failed, room
+        files.room = None
+        info = log.append_as_leader(idempotent(sequence, b"x" * 20), 0, api_version=9)
+        assert (info.duplicate, info.first_offset) == (False, sequence)
+        assert len(headers_of(log)) == sequence + 1
+        log.close()
+        again = open_small(files, **SETTINGS)
+        assert len(headers_of(again)) == sequence + 1
+        assert again.producer_state.producers[1].last_sequence == sequence
+
+
+def test_a_torn_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() -> None:
+    files = ForgetfulFiles()
+    log = open_small(files)
+    append(log)
+    whole = all_bytes(log)
+    path = log.active_segment.path(".log")
+    files.room = 30
+    refusing = True
+
+    def truncate(size: int) -> None:
+        if refusing:
+            raise OSError(5, "the disk does not answer")
+        del files.content(path)[size:]
+
+    log.active_segment.file.truncate = truncate  # type: ignore[method-assign]
+    append_fails(log, batch(b"x" * 100))
+    assert files.size(path) == len(whole) + 30
+    assert all_bytes(log) == whole
+    files.room = None
+    append_fails(log, batch())  # the tail is still there
+    refusing = False
+    append(log, batch(b"y"))
+    assert [header.base_offset for header in headers_of(log)] == [0, 1]
+    assert files.size(path) == log.size
+
+
+def test_a_roll_that_fails_leaves_the_old_segment_active() -> None:
+    files = ForgetfulFiles()
+    log = open_small(files, **SETTINGS)
+    while log.size + len(batch(b"x" * 50)) <= 400:
+        append(log, batch(b"x" * 50))
+    names = files.list_directory("/data/orders-0")
+    files.room = 0
+    append_fails(log, batch(b"x" * 50))
+    assert log.base_offsets == [0]
+    assert files.list_directory("/data/orders-0") == names
+    files.room = None
+    append(log, batch(b"x" * 50))
+    assert len(log.base_offsets) == 2
+
+
+def test_a_flush_that_failed_ends_appending_until_the_log_is_opened_again() -> None:
+    files = ForgetfulFiles()
+    log = open_small(files)
+    append(log)
+    files.fail_sync = OSError(5, "the disk does not answer")
+    with pytest.raises(ProtocolError) as error:
+        log.flush()
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    files.fail_sync = None
+    append_fails(log, batch())
+    assert len(headers_of(log)) == 1
+    assert log.flushed_offset == 0
+    again = open_small(files, options={"clean": False})
+    append(again)
+    again.flush()
+    assert again.flushed_offset == 2
+
+
+def test_what_goes_wrong_is_named_in_the_log(logged: list[dict[str, object]]) -> None:
+    files = ForgetfulFiles()
+    log = open_small(files)
+    files.room = 10
+    append_fails(log, batch())
+    (entry,) = [entry for entry in logged if entry["log_level"] == "error"]
+    assert (entry["event"], entry["partition"]) == ("append_failed", "orders-0")
+    assert "space" in str(entry["reason"])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A tmpfs of 256 KiB."""
+    target = tmp_path / "disk"
+    target.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "odradek-test", str(target)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a tmpfs needs root and the right to mount")
+    try:
+        yield target
+    finally:
+        subprocess.run(["umount", "-l", str(target)], check=True)
+
+
+def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
+    settings = {"segment_bytes": 64 << 10}
+    log = open_small(OsFiles(), str(small_disk / "orders-0"), **settings)
+    size = 0
+    while (code := append_code(log, batch(b"x" * 3000))) is None:
+        size += 1
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert 60 < size < 90
+    append_fails(log, batch(b"x" * 3000))
+    assert len(headers_of(log)) == log.log_end_offset == size
+    # DeleteRecords makes room, and appends go on
+    log.delete_records_before(50)
+    assert log.apply_retention(0) > 0
+    for _, path in log.removals:
+        os.unlink(path)
+    append(log, batch(b"x" * 3000))
+    log.close()
+    again = open_small(
+        OsFiles(), str(small_disk / "orders-0"), options={"clean": False, "log_start_offset": 50}, **settings
+    )
+    assert (again.log_start_offset, again.log_end_offset) == (50, size + 1)
+    again.close()

@@ -1,0 +1,96 @@
+"""Kafka's own DumpLogSegments reads the files that our storage writes, and finds nothing wrong."""
+
+import io
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from small_logs import NOW, append, batch, idempotent, open_small
+from vector_logs import copy_of, open_manager
+
+from protocol.control_records import ControlType
+from protocol.record_validation import AppendOrigin
+from protocol.records import build_end_transaction_marker
+from storage.dump import DumpOptions, dump_files
+from storage.files import OsFiles
+
+TOOLS = os.environ.get("KAFKA_TOOLS")
+pytestmark = pytest.mark.skipif(not TOOLS, reason="KAFKA_TOOLS names no command that runs Kafka's tools")
+
+KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
+
+
+def kafkas_dump(folder: Path, names: list[str], *flags: str) -> list[str]:
+    assert TOOLS is not None
+    command = [*shlex.split(TOOLS), "kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True, timeout=120, stdin=subprocess.DEVNULL
+    )
+    return (done.stdout + done.stderr).split("\n")[:-1]
+
+
+def our_dump(folder: Path, names: list[str], options: DumpOptions, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(folder)
+    out, errors = io.StringIO(), io.StringIO()
+    assert dump_files(OsFiles(), names, options, out, errors)
+    return (out.getvalue() + errors.getvalue()).split("\n")[:-1]
+
+
+def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in KINDS)
+    deep = kafkas_dump(folder, names, "--deep-iteration", "--print-data-log")
+    assert deep == our_dump(folder, names, DumpOptions(deep_iteration=True, print_data_log=True), monkeypatch)
+    assert not [line for line in deep if line.endswith("isvalid: false") or "invalid" in line]
+    wrong = ("Mismatches", "Found", "Non-consecutive", "The following")
+    assert not [line for line in deep if line.startswith(wrong)]
+    indexes = [name for name in names if name.endswith("index") and not name.endswith(".txnindex")]
+    sane = kafkas_dump(folder, indexes, "--index-sanity-check")
+    assert sane == our_dump(folder, indexes, DumpOptions(index_sanity_check=True), monkeypatch)
+    results = [line for line in sane if not line.startswith("Dumping")]
+    assert len(results) == len(indexes)
+    assert all(line.endswith(("passed sanity check.", "is empty.")) for line in results)
+
+
+def fill(folder: Path, clean: bool, **settings: object) -> None:
+    log = open_small(OsFiles(), str(folder), **{"segment_bytes": 3000, "index_interval_bytes": 200, **settings})
+    for number in range(60):
+        values = [b"value %d" % number] * (1 + number % 3)
+        append(log, batch(*values, timestamp=NOW + 10 * (number ^ 3), compression=number % 5))
+        append(log, idempotent(number, b"idempotent", timestamp=NOW + 10 * number))
+        transaction = idempotent(number, b"t", producer_id=9, is_transactional=True, timestamp=NOW + 10 * number)
+        append(log, transaction)
+        control_type = ControlType.ABORT if number % 2 else ControlType.COMMIT
+        marker = build_end_transaction_marker(
+            control_type, timestamp=NOW, producer_id=9, producer_epoch=0, coordinator_epoch=2
+        )
+        log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    if clean:
+        log.close()
+    else:
+        log.flush()
+        log.close_files()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_kafka_finds_nothing_wrong_with_a_log_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    folder = tmp_path / "orders-0"
+    fill(folder, clean)
+    check(folder, monkeypatch)
+
+
+def test_kafka_finds_nothing_wrong_with_log_append_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "orders-0"
+    fill(folder, True, message_timestamp_type="LogAppendTime", compression_type="lz4")
+    check(folder, monkeypatch)
+
+
+def test_kafka_finds_nothing_wrong_with_what_we_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = copy_of("damaged", tmp_path / "data")
+    manager = open_manager(directory)
+    manager.shutdown()
+    for partition in ("plain-0", "plain-1", "compressed-0", "untidy-times-0", "append-time-0"):
+        check(directory / partition, monkeypatch)

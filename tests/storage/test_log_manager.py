@@ -1,0 +1,421 @@
+"""Directories of log.dirs: whose they are, what is in them, how they are left."""
+
+import random
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, append, batch, headers_of
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from storage.checkpoint import CorruptCheckpoint, read_offsets, read_partition_metadata, write_partition_metadata
+from storage.files import OsFiles
+from storage.log_config import LogConfig
+from storage.log_directory import DirectoryLocked
+from storage.log_manager import LogManager
+from storage.log_names import deleted_folder, is_deleted_folder, parse_folder
+from storage.meta_properties import MetaPropertiesError, read_meta_properties
+from timer import ManualClock
+
+CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
+TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
+CONFIG = LogConfig({"segment.bytes": 300})
+
+
+@pytest.fixture
+def files() -> ForgetfulFiles:
+    return ForgetfulFiles()
+
+
+def started(files: Any, *dirs: str, clock: ManualClock | None = None, broker_id: int = 1, **load: Any) -> LogManager:
+    manager = LogManager(
+        dirs or ["/data"],
+        files,
+        clock or ManualClock(wall_ms=NOW),
+        random_source=random.Random(3),
+        default_config=CONFIG,
+    )
+    manager.open()
+    manager.claim(broker_id, CLUSTER)
+    manager.load(**load)
+    return manager
+
+
+def partition(number: int = 0, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def test_a_clean_restart_reads_no_segment_and_keeps_every_offset(files: ForgetfulFiles, logged: list[Any]) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    for _ in range(9):
+        append(log)
+    log.delete_records_before(4)
+    log.update_high_watermark(8)
+    manager.shutdown()
+    assert files.read_file("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":-1}'
+    again = started(files)
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    log = again.logs[partition()]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.flushed_offset) == (4, 8, 9, 9)
+    assert log.topic_id == TOPIC_ID
+    assert not [entry for entry in logged if entry["event"].startswith("recovering")]
+
+
+def test_a_start_after_a_crash_recovers(files: ForgetfulFiles, logged: list[Any]) -> None:
+    manager = started(files)
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    manager.release()
+    again = started(files)
+    assert again.logs[partition()].log_end_offset == 1
+    assert [entry["event"] for entry in logged if entry["event"].startswith("recovering")] == [
+        "recovering_directory",
+        "recovering_log",
+    ]
+
+
+def test_checkpoints_are_kafkas(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(3, "a.b-c_d"), None, CONFIG)
+    for _ in range(3):
+        append(log)
+    log.flush()
+    log.delete_records_before(2)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    manager.checkpoint_log_start_offsets()
+    assert files.read_file("/data/replication-offset-checkpoint") == b"0\n1\na.b-c_d 3 3\n"
+    assert files.read_file("/data/log-start-offset-checkpoint") == b"0\n1\na.b-c_d 3 2\n"
+    # one less than the end: the active segment's indexes are not on the disk
+    assert files.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\na.b-c_d 3 2\n"
+    manager.shutdown()
+    assert files.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\na.b-c_d 3 3\n"
+
+
+@pytest.mark.parametrize("content", [b"1\n0\n", b"0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff"])
+def test_a_corrupt_checkpoint_is_named_and_everything_is_read_again(
+    files: ForgetfulFiles, content: bytes, logged: list[Any]
+) -> None:
+    manager = started(files)
+    for _ in range(5):
+        append(manager.get_or_create(partition(), None, CONFIG))
+    manager.shutdown()
+    files.content("/data/recovery-point-offset-checkpoint")[:] = content
+    with pytest.raises(CorruptCheckpoint):
+        read_offsets(files, "/data/recovery-point-offset-checkpoint")
+    again = started(files)
+    assert [entry["event"] for entry in logged if entry["log_level"] == "warning"] == ["checkpoint_unusable"]
+    assert again.logs[partition()].log_end_offset == 5
+
+
+# ---- whose directory it is
+
+
+def test_a_directory_is_locked_while_it_is_used(tmp_path: Path) -> None:
+    first = started(OsFiles(), str(tmp_path))
+    with pytest.raises(DirectoryLocked):
+        started(OsFiles(), str(tmp_path))
+    first.shutdown()
+    started(OsFiles(), str(tmp_path)).shutdown()
+
+
+def test_one_locked_directory_gives_the_others_back(files: ForgetfulFiles) -> None:
+    holder = started(files, "/b")
+    with pytest.raises(DirectoryLocked):
+        started(files, "/a", "/b")
+    holder.shutdown()
+    started(files, "/a", "/b").shutdown()
+
+
+def test_meta_properties_are_written_as_version_0(files: ForgetfulFiles) -> None:
+    started(files, broker_id=7)
+    assert files.read_file("/data/meta.properties") == f"#\nbroker.id=7\nversion=0\ncluster.id={CLUSTER}\n".encode()
+
+
+@pytest.mark.parametrize("folder", ["logs/clean", "zookeeper"])
+def test_meta_properties_of_both_versions_are_read_and_left_as_they_are(files: ForgetfulFiles, folder: str) -> None:
+    content = (Path(__file__).parent.parent / "vectors" / folder / "meta.properties").read_bytes()
+    files.make_directories("/data")
+    files.replace_file("/data/meta.properties", content)
+    meta = read_meta_properties(files, "/data")
+    assert meta is not None
+    expected = (1, 1, "AAAAAAAAQACAAAAAAAAAAA") if folder == "logs/clean" else (0, 7, CLUSTER)
+    assert (meta.version, meta.broker_id, meta.cluster_id) == expected
+    manager = LogManager(["/data"], files, ManualClock())
+    manager.open()
+    assert (manager.broker_id, manager.cluster_id) == expected[1:]
+    assert manager.claim(-1, expected[2]) == expected[1]
+    assert files.read_file("/data/meta.properties") == content
+
+
+def test_a_directory_of_another_cluster_or_broker_is_refused(files: ForgetfulFiles) -> None:
+    started(files, broker_id=7).shutdown()
+    before = dict.fromkeys(files.names)
+    for broker_id, cluster in ((7, "another"), (8, CLUSTER)):
+        manager = LogManager(["/data"], files, ManualClock())
+        manager.open()
+        with pytest.raises(MetaPropertiesError):
+            manager.claim(broker_id, cluster)
+        manager.release()
+    assert dict.fromkeys(files.names) == before
+
+
+@pytest.mark.parametrize("content", [b"version=2\n", b"broker.id=x\nversion=0\n", b"", b"broker.id=1\n"])
+def test_meta_properties_that_cannot_be_understood_are_refused(files: ForgetfulFiles, content: bytes) -> None:
+    files.make_directories("/data")
+    files.replace_file("/data/meta.properties", content)
+    with pytest.raises(MetaPropertiesError):
+        started(files)
+
+
+def test_a_broker_without_an_id_is_given_one_above_1000(files: ForgetfulFiles) -> None:
+    manager = started(files, broker_id=-1)
+    assert manager.broker_id is not None
+    assert manager.broker_id > 1000
+    manager.shutdown()
+    assert started(files, broker_id=-1).broker_id == manager.broker_id
+
+
+# ---- partitions
+
+
+def test_new_partitions_go_where_there_are_the_fewest(files: ForgetfulFiles) -> None:
+    manager = started(files, "/a", "/b/")
+    for number in range(5):
+        manager.get_or_create(partition(number), None, CONFIG)
+    places = [manager.directory_of(manager.logs[partition(number)]) for number in range(5)]
+    assert sorted(places) == ["/a", "/a", "/a", "/b", "/b"]
+    manager.shutdown()
+    again = started(files, "/a", "/b")
+    assert [again.directory_of(again.logs[partition(number)]) for number in range(5)] == places
+
+
+def test_a_partition_in_two_directories_is_opened_once_and_named(files: ForgetfulFiles, logged: list[Any]) -> None:
+    for path in ("/a", "/b"):
+        manager = started(files, path)
+        append(manager.get_or_create(partition(), None, CONFIG))
+        manager.shutdown()
+    both = started(files, "/a", "/b")
+    assert both.logs[partition()].directory == "/a/orders-0"
+    (entry,) = [entry for entry in logged if entry["event"] == "folder_left_alone"]
+    assert (entry["directory"], entry["folder"]) == ("/b", "orders-0")
+
+
+def test_a_folder_that_the_store_does_not_know_is_named_and_left_alone(
+    files: ForgetfulFiles, logged: list[Any]
+) -> None:
+    manager = started(files)
+    for number in range(2):
+        append(manager.get_or_create(partition(number), TOPIC_ID, CONFIG))
+    manager.shutdown()
+    before = {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name}
+    again = started(files, known=lambda topic_partition, topic_id: topic_partition.partition == 0)
+    assert list(again.logs) == [partition(0)]
+    (entry,) = [entry for entry in logged if entry["event"] == "folder_left_alone"]
+    assert entry["folder"] == "orders-1"
+    again.shutdown()
+    assert {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name} == before
+
+
+def test_a_folder_of_another_topic_of_that_name_is_left_alone_and_its_partition_not_created(
+    files: ForgetfulFiles,
+) -> None:
+    manager = started(files)
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    manager.shutdown()
+    again = started(files, known=lambda topic_partition, topic_id: topic_id != TOPIC_ID)
+    assert again.logs == {}
+    with pytest.raises(ProtocolError) as error:
+        again.get_or_create(partition(), uuid.uuid4(), CONFIG)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_refuses_another_topics_id(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    assert files.read_file("/data/orders-0/partition.metadata") == b"version: 0\ntopic_id: UieKdJ1TSpeJpQOhQhA2fQ"
+    with pytest.raises(ProtocolError) as error:
+        manager.get_or_create(partition(), uuid.uuid4(), CONFIG)
+    assert error.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"version: 1\ntopic_id: UieKdJ1TSpeJpQOhQhA2fQ", b"version: 0\ntopic_id: short"]
+)
+def test_a_folder_with_corrupt_metadata_is_left_alone(files: ForgetfulFiles, content: bytes, logged: list[Any]) -> None:
+    manager = started(files)
+    manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    manager.shutdown()
+    files.content("/data/orders-0/partition.metadata")[:] = content
+    assert started(files).logs == {}
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["folder_left_alone"]
+
+
+def test_partition_metadata_reads_back(files: ForgetfulFiles) -> None:
+    files.make_directories("/x")
+    assert read_partition_metadata(files, "/x/partition.metadata") is None
+    write_partition_metadata(files, "/x/partition.metadata", TOPIC_ID)
+    assert read_partition_metadata(files, "/x/partition.metadata") == TOPIC_ID
+
+
+def test_a_deleted_partition_is_renamed_and_removed_when_its_time_has_come(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW)
+    manager = started(files, clock=clock)
+    append(manager.get_or_create(partition(), TOPIC_ID, LogConfig({"file.delete.delay.ms": 500})))
+    manager.delete(partition())
+    manager.delete(partition())
+    assert manager.get(partition()) is None
+    (folder,) = [name for name in files.list_directory("/data") if name.endswith("-delete")]
+    assert is_deleted_folder(folder)
+    assert manager.take_removals() is None
+    # a topic of the same name may come at once
+    fresh = manager.get_or_create(partition(), uuid.uuid4(), CONFIG)
+    assert fresh.log_end_offset == 0
+    clock.advance(500)
+    removal = manager.take_removals()
+    assert removal is not None
+    removal.run()
+    assert [name for name in files.list_directory("/data") if name.endswith("-delete")] == []
+    assert files.exists("/data/orders-0")
+
+
+def test_a_removal_that_was_interrupted_is_finished_after_the_next_start(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    append(manager.get_or_create(partition(), None, CONFIG))
+    manager.delete(partition())
+    manager.shutdown()
+    clock = ManualClock(wall_ms=NOW)
+    again = started(files, clock=clock)
+    assert again.logs == {}
+    clock.advance(60_000)
+    removal = again.take_removals()
+    assert removal is not None
+    removal.run()
+    assert not [name for name in files.names if "orders" in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", TopicPartition("orders", 0)),
+        ("a-b-17", TopicPartition("a-b", 17)),
+        ("__consumer_offsets-49", TopicPartition("__consumer_offsets", 49)),
+        ("orders", None),
+        ("-0", None),
+        ("orders-", None),
+        ("orders-x", None),
+        ("orders-01", None),
+        ("orders-2147483648", None),
+        ("a b-0", None),
+        ("..-0", None),
+        ("orders-0.0123456789abcdef0123456789abcdef-delete", None),
+    ],
+)
+def test_folders_are_told_by_their_names(name: str, expected: TopicPartition | None) -> None:
+    assert parse_folder(name) == expected
+
+
+def test_the_name_of_a_deleted_folder_fits_into_a_directory() -> None:
+    name = deleted_folder(TopicPartition("t" * 249, 12), uuid.uuid4())
+    assert len(name) == 255
+    assert is_deleted_folder(name)
+
+
+# ---- periodic work
+
+
+def test_rolled_segments_are_flushed_in_the_background_with_their_indexes(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(), None, CONFIG)
+    for _ in range(9):
+        append(log)
+    assert len(log.segments) == 3
+    files.synced_paths.clear()
+    for owner, job in manager.take_flush_jobs():
+        assert job.end_offset == log.base_offsets[2]
+        job.run()
+        owner.finish_flush(job)
+    suffixes = (".log", ".index", ".timeindex")
+    expected = {log.segments[number].path(suffix) for number in (0, 1) for suffix in suffixes}
+    assert expected <= set(files.synced_paths)
+    assert log.active_segment.path(".log") not in files.synced_paths
+    assert log.flushed_offset == log.base_offsets[2]
+    assert manager.take_flush_jobs() == []
+
+
+def test_the_snapshot_is_synced_before_the_segments_and_the_directory(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(), None, CONFIG)
+    for _ in range(5):
+        append(log)
+    files.synced_paths.clear()
+    log.flush()
+    kinds = [path.rpartition(".")[2] for path in files.synced_paths]
+    assert kinds == ["snapshot", "log", "index", "timeindex", "log"]
+    assert f"/data/orders-0/{log.active_segment.base_offset:020d}.log" in files.durable_names
+
+
+def test_flush_ms_flushes_what_has_waited_that_long(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW)
+    manager = started(files, clock=clock)
+    log = manager.get_or_create(partition(), None, LogConfig({"flush.ms": 1000}))
+    append(log)
+    assert manager.take_flush_jobs() == []
+    clock.advance(1000)
+    ((_, job),) = manager.take_flush_jobs()
+    job.run()
+    log.finish_flush(job)
+    assert log.flushed_offset == 1
+    clock.advance(1000)
+    assert manager.take_flush_jobs() == []
+
+
+def test_flush_messages_asks_for_a_flush_before_the_answer(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(), None, LogConfig({"flush.messages": 3}))
+    asked = [log.append_as_leader(batch(), 0, api_version=9).flush_required for _ in range(4)]
+    assert asked == [False, False, True, True]
+    log.flush()
+    assert not log.append_as_leader(batch(), 0, api_version=9).flush_required
+
+
+def test_retention_goes_through_all_logs_step_by_step(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW)
+    manager = started(files, clock=clock)
+    for number in range(3):
+        log = manager.get_or_create(partition(number), None, LogConfig({"segment.bytes": 300, "retention.ms": 1000}))
+        for _ in range(9):
+            append(log)
+    clock.advance(1001)
+    assert list(manager.retention_steps()) == [3, 3, 3]
+
+
+def test_expired_producers_are_forgotten_in_all_logs(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW)
+    manager = started(files, clock=clock)
+    log = manager.get_or_create(partition(), None, CONFIG)
+    append(log, batch(producer_id=4, producer_epoch=0, base_sequence=0))
+    assert manager.expire_producers() == 0
+    clock.advance(86400000)
+    assert manager.expire_producers() == 1
+
+
+def test_segments_beyond_the_limit_give_their_files_back(tmp_path: Path) -> None:
+    from small_logs import open_small
+
+    from storage.segment_cache import SegmentCache
+
+    cache = SegmentCache(max_segments=3)
+    log = open_small(OsFiles(), str(tmp_path / "orders-0"), segment_bytes=150, options={"cache": cache})
+    for _ in range(20):
+        append(log)
+    log.flush()
+    for _ in range(2):
+        assert len(headers_of(log)) == 20
+    assert len(cache) <= 3
+    assert sum(not segment.is_released for segment in log.segments[:-1]) <= 3
+    log.close()
+    assert len(cache) == 0
