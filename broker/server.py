@@ -147,10 +147,16 @@ class Broker:
             self.state = BrokerState.RUNNING
         except REASONS_NOT_TO_START as error:
             await self._undo_all()
-            raise StartError(str(error)) from error
+            raise StartError(self._told(error)) from error
         except BaseException:
             await self._undo_all()
             raise
+
+    def _told(self, error: Exception) -> str:
+        """Why it does not start, for people. The system does not always say of which file it speaks."""
+        if isinstance(error, OSError) and error.strerror:
+            return f"{error.filename or ', '.join(self.config.log_dirs)}: {error.strerror}"
+        return str(error)
 
     async def stop(self) -> None:
         """See the file's head. Takes no longer than a few seconds and the flushing; no effect twice."""

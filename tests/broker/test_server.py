@@ -25,7 +25,7 @@ from protocol.messages.registry import response_class
 from protocol.records import Record, build_batch
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
-from storage.files import OsFiles
+from storage.files import DirectoryLock, OsFiles
 from timer import ManualClock
 
 
@@ -270,6 +270,22 @@ async def test_a_start_that_fails_while_logs_are_loaded_is_no_clean_shutdown(tmp
     async with in_process_broker(data_dir=tmp_path) as broker:
         assert broker.metadata.partition_count == 3
     assert ".kafka_cleanshutdown" in os.listdir(tmp_path)
+
+
+async def test_a_disk_that_is_full_at_the_start_is_named(tmp_path: Path) -> None:
+    class Full(OsFiles):
+        def lock(self, path: str) -> DirectoryLock | None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StartError) as refusal:
+        async with in_process_broker(data_dir=tmp_path, files=Full()):
+            pass
+    assert str(refusal.value) == f"{tmp_path}: No space left on device"
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError) as refusal:
+        async with in_process_broker(data_dir=tmp_path / "file"):
+            pass
+    assert str(refusal.value) == f"{tmp_path / 'file'}: File exists"
 
 
 async def test_a_broker_without_an_id_takes_one_above_1000_and_keeps_it(tmp_path: Path) -> None:
