@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml setup.py $(COMPILED)
 	touch $@
 
 run: setup
-	exec $(BIN)/odradek serve
+	@exec $(BIN)/odradek serve
 
 test: setup
 	$(BIN)/python -m pytest

@@ -96,6 +96,15 @@ def test_a_config_file_counts_alone_and_flags_override_it(serve: type[Served], t
     assert "broker.id=5" in (tmp_path / "elsewhere" / "meta.properties").read_text()
 
 
+def test_a_signal_that_make_passes_on_is_not_a_second_one(serve: type[Served], tmp_path: Path) -> None:
+    served = serve("--port", "0", "--data-dir", "here")
+    served.connect(served.ready()).close()
+    served.process.terminate()
+    served.process.terminate()
+    assert served.end()[0] == 0
+    assert (tmp_path / "here" / ".kafka_cleanshutdown").exists()
+
+
 def test_a_second_signal_ends_it_at_once(serve: type[Served]) -> None:
     served = serve("--port", "0")
     with served.connect(served.ready()) as client:
