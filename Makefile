@@ -13,11 +13,12 @@ TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml setup.py $(COMPILED)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/python -m broker.build_info
-	touch $@
+	@echo "setting up $(VENV)" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m broker.build_info >&2
+	@touch $@
 
 run: setup
 	@exec $(BIN)/odradek serve
