@@ -34,6 +34,8 @@ SINGLE_NODE_FILE = Path(__file__).with_name("server.properties")
 LISTENER_PREFIX = "listener.name."
 TWO_NAMES = {"log.dir": "log.dirs", "log.dirs": "log.dir", "broker.id": "node.id", "node.id": "broker.id"}
 """Names of one thing that are no synonyms in Kafka's sense."""
+TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
+"""Topic settings that Kafka refuses without tiered storage."""
 _DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -133,6 +135,13 @@ class BrokerConfig:
             values[name] = parse_value(setting, text)
         check_topic_values(values)
         return values
+
+    def check_topic_config(self, overrides: Mapping[str, str]) -> None:
+        """Raises ConfigError unless a topic may be given these settings of its own."""
+        values = self.topic_values(overrides)
+        for name in TIERED_STORAGE:
+            if values[name]:
+                raise ConfigError(name, f"{name}=true: there is no tiered storage here")
 
     def log_config(self, topic_overrides: Mapping[str, str] = _NOTHING) -> LogConfig:
         """What the logs of a topic with these settings of its own go by. Raises ConfigError."""

@@ -33,6 +33,10 @@ class InvalidRecord(ProtocolError):
         self.record_errors = list(record_errors)
 
 
+class UnfitRecords(InvalidRecord):
+    """What no Produce request may carry, whatever the topic: not exactly one batch of the current format."""
+
+
 class RecordRules(NamedTuple):
     """The topic's part: cleanup.policy, message.timestamp.type, the clock in ms, message.timestamp.*.max.ms."""
 

@@ -37,7 +37,7 @@ from protocol.batch_header import (
 )
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.leader_assignment import ValidatedBatch, assign_in_place, compress_anew, renumber
-from protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules
+from protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
 from protocol.record_walk import (
     BAD_HEADER_COUNT,
     BAD_HEADER_KEY,
@@ -174,13 +174,13 @@ def _only_batch(records: bytes, api_version: int) -> BatchHeader:
     """(A). Whole batches of other formats are told apart before their headers are read."""
     size = next_batch_size(records, 0)
     if size is None:
-        raise InvalidRecord("the records hold no whole batch")
+        raise UnfitRecords("the records hold no whole batch")
     magic = records[MAGIC_POSITION]
     if magic != CURRENT_MAGIC:
         message = f"message format {magic} is not supported: only one batch of format {CURRENT_MAGIC} is taken"
         if api_version < FIRST_VERSION_WITH_FORMAT_2:
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, message)
-        raise InvalidRecord(message)
+        raise UnfitRecords(message)
     header = read_batch_header(records)
     if api_version < FIRST_VERSION_WITH_ZSTD and header.attributes & COMPRESSION_MASK == _ZSTD:
         raise ProtocolError(
@@ -188,7 +188,7 @@ def _only_batch(records: bytes, api_version: int) -> BatchHeader:
             f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce, the request has {api_version}",
         )
     if size < len(records) and next_batch_size(records, size) is not None:
-        raise InvalidRecord("the records hold more than one batch")
+        raise UnfitRecords("the records hold more than one batch")
     return header
 
 

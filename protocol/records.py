@@ -38,7 +38,7 @@ from protocol.control_records import (
 )
 from protocol.leader_assignment import ValidatedBatch
 from protocol.record import Record
-from protocol.record_rules import InvalidRecord
+from protocol.record_rules import InvalidRecord, UnfitRecords
 from protocol.record_validation import (
     TARGET_COMPRESSIONS,
     AppendOrigin,
@@ -66,6 +66,7 @@ __all__ = [
     "InvalidRecord",
     "Record",
     "TimestampType",
+    "UnfitRecords",
     "UnsupportedMessageFormat",
     "ValidatedBatch",
     "build_batch",

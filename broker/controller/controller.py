@@ -87,7 +87,7 @@ class Controller:
             source,
             default_partitions=lambda: int(config["num.partitions"]),
             default_replication_factor=lambda: int(config["default.replication.factor"]),
-            validate_config=config.log_config,
+            validate_config=config.check_topic_config,
             deleting=self._deleting,
         )
 

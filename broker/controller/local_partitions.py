@@ -52,6 +52,9 @@ class Settings(Protocol):
     def __getitem__(self, name: str) -> Any:
         """A broker setting's typed value."""
 
+    def check_topic_config(self, overrides: Mapping[str, str]) -> None:
+        """Raises ConfigError unless a topic may be given these settings of its own."""
+
     def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
         """A topic's settings over the broker's. Raises ConfigError for names and values that are none."""
 

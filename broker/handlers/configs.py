@@ -70,13 +70,13 @@ def _described(
     resource: DescribeConfigsRequest.DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribedResource:
     result = DescribedResource(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
     )
     names = frozenset(resource.configuration_keys) if resource.configuration_keys else None
     try:
         descriptions = _descriptions(resource.resource_type, resource.resource_name, names, context)
     except ProtocolError as error:
-        result.error_code, result.error_message = error.code, error.error_message
+        result.error_code, result.error_message = error.code, error.error_message or ""
         return result
     result.configs = [
         DescribedConfig(

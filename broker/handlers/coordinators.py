@@ -33,7 +33,11 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
         return FindCoordinatorResponse(coordinators=found)
     one = _coordinator(request.key_type, request.key, context)
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+        error_code=one.error_code,
+        error_message=one.error_message or ErrorCode.NONE.name,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 

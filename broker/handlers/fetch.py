@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from broker.handlers.request_context import Holds, PendingResponse, RequestContext
 from broker.replica.fetch_context import fetch_response
-from broker.replica.fetch_target import FetchParams, FetchTarget
+from broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget
 from broker.replica.log_reader import failed_partition
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_FORMAT_2 = 4
+ISOLATION_LEVELS = (0, 1)
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
     """Answers with what there is, or parks the request until there is enough."""
     version = context.api_version
+    if request.isolation_level not in ISOLATION_LEVELS:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no isolation level {request.isolation_level}")
     wanted = {
         target.topic_partition: target
         for target in (_target(topic.topic, asked) for topic in request.topics for asked in topic.partitions)
@@ -58,7 +61,7 @@ def _target(topic: str, asked: FetchRequest.FetchPartition) -> FetchTarget:
         TopicPartition(topic, asked.partition),
         asked.fetch_offset,
         asked.partition_max_bytes,
-        asked.current_leader_epoch,
-        asked.last_fetched_epoch,
+        asked.current_leader_epoch if asked.current_leader_epoch >= 0 else NO_EPOCH,
+        asked.last_fetched_epoch if asked.last_fetched_epoch >= 0 else NO_EPOCH,
         asked.log_start_offset,
     )

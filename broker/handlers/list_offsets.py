@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.replica.replica_manager import ReplicaManager
 
 CONSUMER = -1
+ISOLATION_LEVELS = (0, 1)
 DEBUGGING_REPLICA = -2
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -52,6 +53,8 @@ def _by_time(request: ListOffsetsRequest, context: RequestContext, topic: str, a
     version = context.api_version
     if asked.timestamp < 0 and version < FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
         return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return _failed(asked, ErrorCode.INVALID_REQUEST)
     manager: ReplicaManager = context.broker.replica_manager
     try:
         found = manager.offset_for_timestamp(

@@ -17,6 +17,7 @@ from broker.replica.flusher import LogFlusher
 from broker.replica.hosted_partitions import HostedPartitions
 from broker.replica.wakeups import Wakeups
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import UnfitRecords
 from protocol.topic_partition import TopicPartition
 from purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
 
@@ -34,6 +35,7 @@ _WITHOUT_LOG_START_OFFSET = frozenset(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
 
@@ -63,7 +65,7 @@ class Appends:
         results: AppendResults = {}
         waits = False
         for key, records in entries.items():
-            if key.topic in INTERNAL_TOPICS and not internal_topics_allowed:
+            if key.topic in INTERNAL_TOPICS and not internal_topics_allowed and key in self._partitions:
                 results[key] = PartitionAppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
             result = results[key] = self._append_one(key, records, acks, api_version)
@@ -101,7 +103,7 @@ class Appends:
 
     def _failed(self, key: TopicPartition, error: ProtocolError) -> PartitionAppendResult:
         log_start_offset = -1
-        if error.code not in _WITHOUT_LOG_START_OFFSET:
+        if error.code not in _WITHOUT_LOG_START_OFFSET and not isinstance(error, UnfitRecords):
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.stats.failed_produce_requests += 1

@@ -2,7 +2,8 @@
 
 A partition's failure is its own: its answer carries the error, and the others are read all the same. The limits:
 
-(A) Each partition gives at most its own max_bytes and what is left of the request's.
+(A) Each partition gives at most its own max_bytes and what is left of the request's; where not even its first batch
+    fits, nothing.
 (B) The first partition that has anything gives at least one whole batch, however large, so that a consumer always
     gets on. (KIP-74)
 (C) A partition gives nothing beyond its isolation's bound: the high watermark, the last stable offset, or a
@@ -147,7 +148,8 @@ class LogReader:
             limit = min(remaining, target.max_bytes)
             fetched = log.read(target.fetch_offset, limit, upper=upper, min_one_message=min_one, may_block=may_block)
             target.start = fetched.offset_metadata
-            data.records = fetched.records
+            if not fetched.first_batch_incomplete:
+                data.records = fetched.records
             cold = fetched.cold
             if params.isolation is FetchIsolation.COMMITTED and fetched.records:
                 data.aborted_transactions = _aborted(log, fetched)

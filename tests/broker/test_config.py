@@ -240,3 +240,10 @@ def test_a_flag_overrides_the_file_under_whatever_name_the_file_has_it(
     assert tuple(config[name] for name in names) == value
     assert load_config(settings=["log.dir=/there"]).log_dirs == ["/there"]
     assert BrokerConfig.single_node({"node.id": "7"}).broker_id == 7
+
+
+@pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
+def test_a_topic_may_not_ask_for_tiered_storage(name: str) -> None:
+    config().check_topic_config({name: "false"})
+    with pytest.raises(ConfigError, match=name):
+        config().check_topic_config({name: "true"})

@@ -136,16 +136,23 @@ class TestLimits:
         for key in (T0, T1):
             room.produce(room.batch_of_bytes(5000), key)
         fetched = room.fetch(FetchTarget(U0, 0, 100), FetchTarget(T0, 0, 100), FetchTarget(T1, 0, 100))
-        assert sizes(fetched) == {U0: 0, T0: 5000, T1: 100}
+        assert sizes(fetched) == {U0: 0, T0: 5000, T1: 0}, "no client can read a part of a batch"
 
     def test_the_request_s_maximum_bounds_all_partitions_together(self, room: Any) -> None:
         for key in (T0, T1, U0):
             room.lead(key)
             room.produce(room.batch_of_bytes(5000), key)
         targets = [FetchTarget(key, 0, MB) for key in (T0, T1, U0)]
-        fetched = room.fetch(*targets, max_bytes=7000)
-        assert sizes(fetched) == {T0: 5000, T1: 2000, U0: 0}
-        assert fetched.partitions[U0].high_watermark == 1
+        for limit, found in ((7000, {T0: 5000, T1: 0, U0: 0}), (10_000, {T0: 5000, T1: 5000, U0: 0})):
+            fetched = room.fetch(*targets, max_bytes=limit)
+            assert sizes(fetched) == found
+            assert fetched.partitions[U0].high_watermark == 1
+
+    def test_what_comes_after_whole_batches_may_be_cut(self, room: Any) -> None:
+        room.lead()
+        for _ in range(2):
+            room.produce(room.batch_of_bytes(5000))
+        assert sizes(room.fetch(FetchTarget(T0, 0, 7000))) == {T0: 7000}
 
     def test_a_read_begins_with_the_batch_that_holds_the_offset(self, room: Any) -> None:
         room.lead()
