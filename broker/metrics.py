@@ -45,13 +45,18 @@ class RequestMetrics:
         self.errors: dict[int, int] = {0: 0}
         self._find_errors = find_errors
 
-    def answered(self, response: Any, elapsed_ms: int) -> None:
-        """A request has come to its end, after `elapsed_ms`, with this response (None: without an answer)."""
+    def answered(self, response: Any, elapsed_ms: int) -> bool:
+        """A request has come to its end, after `elapsed_ms`, with this response (None: without an answer).
+
+        Returns whether there is an error in it.
+        """
         self.requests += 1
         self.total_time_ms += elapsed_ms
         self.times[elapsed_ms if 0 <= elapsed_ms < FINE_TIMES else time_bucket(elapsed_ms)] += 1
         if response is None or not self._find_errors(response, self.errors):
             self.errors[0] += 1
+            return False
+        return True
 
 
 class BrokerMetrics:

@@ -7,6 +7,7 @@
 (d) Any other exception: a line with its traceback and UNKNOWN_SERVER_ERROR in the same form. If not even that can be
     encoded, the connection ends. The client is never left waiting.
 (e) A request that is parked and fails later ends in the same way.
+(f) Items that fail (a partition, a topic) are values in the response; one line names the first of them.
 
 Source: Kafka's `KafkaApis`, `RequestContext.parseRequest` and each request's `getErrorResponse`.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from broker.handlers.item_faults import item_faults
 from broker.handlers.parked_answer import ParkedAnswer, Part
 from broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse, RequestContext
 from protocol.api_keys import ApiKey
@@ -121,10 +123,28 @@ class Dispatcher:
             return self._answer_failure(route, request, context, error)
 
     def _answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None:
-        """The encoded response, and the request counted."""
+        """The encoded response, and the request counted; what failed in it is told (f)."""
         parts = None if response is None else route.encode(response, context.correlation_id)
-        route.metrics.answered(response, self._broker.clock.now_ms() - context.received_ms)
+        if self._count(route, context, response) and route.is_served:
+            self._tell_of_items(route, context, response)
         return parts
+
+    def _count(self, route: Route, context: RequestContext, response: Any) -> bool:
+        """Whether there is an error in the response."""
+        return route.metrics.answered(response, self._broker.clock.now_ms() - context.received_ms)
+
+    def _tell_of_items(self, route: Route, context: RequestContext, response: Any) -> None:
+        faults = item_faults(response)
+        if faults:
+            self._complaints.tell(
+                "items of a request were refused",
+                api=route.row.key.name,
+                api_version=context.api_version,
+                items=faults,
+                client=context.client_host,
+                client_id=context.client_id,
+                connection=context.connection_id,
+            )
 
     def _park(
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
@@ -168,8 +188,10 @@ class Dispatcher:
             )
         if request is not None:
             try:
-                parts = self._answer(route, context, row.error_response(request, code, message))
-                if parts is not None:
+                response = row.error_response(request, code, message)
+                if response is not None:
+                    parts = route.encode(response, context.correlation_id)
+                    self._count(route, context, response)
                     return parts
             except Exception as second:
                 log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)

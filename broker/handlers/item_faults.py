@@ -1,0 +1,62 @@
+"""What a client did wrong with single items of a request, for the log.
+
+A partition's failure is a value in the response, so no exception tells of it. Errors that belong to the ordinary life
+of clients (a topic that is not there yet, a leader that moved, a session that had to make room), and those that another
+line tells of (a failing disk), are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from broker.metrics import error_name
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+MOST_ITEMS = 3
+LONGEST_ITEM = 300
+"""What one line holds: so many items, each of so many characters. Names come from clients."""
+ORDINARY = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+_NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "partition", "index")
+
+
+def item_faults(response: Message) -> list[str]:
+    """The first items at fault, as `topic-partition ERROR: reason`; none where all errors are ordinary."""
+    return [fault[:LONGEST_ITEM] for fault in islice(_faults(response, ""), MOST_ITEMS)]
+
+
+def _faults(structure: Message, place: str) -> Iterator[str]:
+    for attribute in _NAMES:
+        value = getattr(structure, attribute, None)
+        if value is not None:
+            place = f"{place}-{value}" if place else str(value)
+    code = getattr(structure, "error_code", 0)
+    if code not in ORDINARY:
+        reason = getattr(structure, "error_message", None)
+        yield f"{place} {error_name(code)}".lstrip() + (f": {reason}" if reason else "")
+    for field in structure.__schema__.fields:
+        if field.struct_class is not None:
+            inner: Any = getattr(structure, field.attribute)
+            for each in inner if isinstance(inner, list) else () if inner is None else (inner,):
+                yield from _faults(each, place)

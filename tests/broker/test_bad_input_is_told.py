@@ -1,0 +1,136 @@
+"""Whatever a client does wrong is one line in the log that says why: who it was, what it asked, what was refused.
+
+What ends a connection is in test_connection.py and test_connection_vectors.py; here are the items of requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from broker.controller.state import NewTopic
+from broker.handlers.item_faults import LONGEST_ITEM, MOST_ITEMS, ORDINARY, item_faults
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.sasl import SaslHandshakeRequest
+from protocol.messages.topics import CreateTopicsRequest
+from protocol.records import Compression, Record, build_batch
+from protocol.schema import Message
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+
+GOOD = build_batch([Record(0, 1, b"k", b"v" * 50), Record(1, 2, b"k", b"v")])
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with api_of_a_broker(
+        {"message.max.bytes": "1000000", "odradek.max.decompressed.batch.bytes": "50000"}
+    ) as api:
+        await api.broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        yield api
+
+
+def changed(position: int) -> bytes:
+    batch = bytearray(GOOD)
+    batch[position] ^= 0x05
+    return bytes(batch)
+
+
+def produce(records: bytes) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    return ProduceRequest(
+        acks=1, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
+    )
+
+
+def fetch(topic: str, offset: int) -> FetchRequest:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+    return FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])])
+
+
+def create(name: str) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
+
+
+def list_offsets(timestamp: int) -> ListOffsetsRequest:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "item"),
+    [
+        (produce(changed(20)), 9, "t-0 CORRUPT_MESSAGE: "),
+        (produce(changed(16)), 9, "t-0 CORRUPT_MESSAGE: "),
+        (produce(GOOD[:40]), 9, "t-0 INVALID_RECORD: "),
+        (produce(b""), 3, "t-0 INVALID_RECORD"),
+        (produce(GOOD[:16] + b"\1" + GOOD[17:]), 2, "t-0 UNSUPPORTED_VERSION"),
+        (produce(build_batch([Record(3, 1, None, b"")], base_offset=3)), 9, "t-0 INVALID_RECORD: "),
+        (produce(build_batch([Record(0, 1, None, bytes(1_000_000))])), 9, "t-0 MESSAGE_TOO_LARGE: "),
+        (
+            produce(build_batch([Record(0, 1, None, bytes(60_000))], compression=Compression.ZSTD)),
+            9,
+            "t-0 MESSAGE_TOO_LARGE: ",
+        ),
+        (fetch("t", 99), 11, "t-0 OFFSET_OUT_OF_RANGE"),
+        (fetch("t", 0), 3, "t-0 UNSUPPORTED_VERSION"),
+        (create("a/b"), 5, "a/b INVALID_TOPIC_EXCEPTION: "),
+        (create(".."), 5, ".. INVALID_TOPIC_EXCEPTION: "),
+        (create("x" * 250), 5, "xxx"),
+        (MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="a/b")]), 9, "a/b INVALID_TOPIC_EXCEPTION"),
+        (list_offsets(-77), 5, "t-0 "),
+        (SaslHandshakeRequest(mechanism="PLAIN"), 1, "ILLEGAL_SASL_STATE"),
+    ],
+)
+async def test_an_item_that_is_refused_is_one_line_that_says_why(
+    api: Api, request_: Message, version: int, item: str
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        await api(request_, version)
+    (line,) = logs
+    assert line["event"] == "items of a request were refused"
+    assert (line["log_level"], line["client"], line["api_version"]) == ("warning", "127.0.0.1", version)
+    assert line["api"] == ApiKey(request_.__schema__.api_key or 0).name
+    assert line["connection"].startswith(api.broker.bootstrap)
+    (told,) = line["items"]
+    assert told.startswith(item)
+    assert len(told) <= LONGEST_ITEM
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (produce(GOOD), 9),
+        (fetch("t", 0), 11),
+        (fetch("not-there", 0), 11),
+        (MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]), 9),
+        (create("t"), 5),
+    ],
+)
+async def test_what_belongs_to_ordinary_life_is_not_told(api: Api, request_: Message, version: int) -> None:
+    with structlog.testing.capture_logs() as logs:
+        await api(request_, version)
+    assert logs == []
+
+
+def test_of_many_items_the_first_few_are_named_and_ordinary_ones_never() -> None:
+    def answer(index: int, code: ErrorCode, message: str | None = None) -> Any:
+        return ProduceResponse.PartitionProduceResponse(index=index, error_code=code, error_message=message)
+
+    ordinary = [answer(1, code) for code in ORDINARY]
+    faults = [answer(index, ErrorCode.INVALID_RECORD, "x" * 10_000) for index in range(2, 10)]
+    topic = ProduceResponse.TopicProduceResponse(name="a", partition_responses=ordinary + faults)
+    told = item_faults(ProduceResponse(responses=[topic]))
+    assert [text[:22] for text in told] == [f"a-{index} INVALID_RECORD: xx" for index in (2, 3, 4)]
+    assert len(told) == MOST_ITEMS
+    assert {len(text) for text in told} == {LONGEST_ITEM}
