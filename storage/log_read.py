@@ -10,16 +10,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+import structlog
+
 from protocol.errors import ErrorCode, ProtocolError
 from storage.batch_scan import WouldBlock, read_window
 from storage.files import Buffer, File
 from storage.log_offsets import LogOffsetMetadata
-from storage.transaction_index import AbortedTransaction
+from storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
 
 if TYPE_CHECKING:
     from storage.log import Log
     from storage.segment import LogSegment
 
+_log = structlog.get_logger(__name__)
 _WARM_BYTES = 1 << 20
 
 
@@ -101,9 +104,7 @@ def read(
         length = max(cold.length, max_bytes)
         return FetchData(b"", LogOffsetMetadata(offset), False, ColdRead(cold.file, cold.position, length))
     except OSError as error:
-        raise ProtocolError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be read: {error.strerror}"
-        ) from error
+        raise _unreadable(log, error) from error
     return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
 
 
@@ -159,7 +160,21 @@ def locate(log: Log, offset: int, may_block: bool = True) -> tuple[LogSegment, i
 
 
 def aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
-    """The aborted transactions that a read_committed consumer must know to filter these records (Kafka's LocalLog)."""
+    """The aborted transactions that a read_committed consumer must know to filter these records (Kafka's LocalLog).
+    Raises KAFKA_STORAGE_ERROR.
+    """
+    try:
+        return _aborted_transactions(log, data)
+    except (OSError, CorruptTransactionIndex) as error:
+        raise _unreadable(log, error) from error
+
+
+def _unreadable(log: Log, error: Exception) -> ProtocolError:
+    _log.error("log_not_readable", partition=str(log.topic_partition), directory=log.directory, reason=str(error))
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be read: {error}")
+
+
+def _aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
     where = data.offset_metadata
     if not data.records or where.message_offset_only:
         return []

@@ -124,7 +124,8 @@ def _load_segments(log: Log) -> None:
         offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of_file(name)) is not None
     )
     for name in names:
-        if name.endswith(SEGMENT_SUFFIXES) and offset_of_file(name) not in bases:
+        offset = offset_of_file(name)
+        if name.endswith(SEGMENT_SUFFIXES) and offset is not None and offset not in bases:
             _log.warning("index_without_log_removed", directory=log.directory, file=name)
             log.files.remove(f"{log.directory}/{name}")
     for base in bases:

@@ -6,6 +6,7 @@ others are *sealed*: their files are opened and their indexes read when somebody
 again at any time.
 """
 
+import errno
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -266,20 +267,33 @@ class LogSegment:
                 return position, self._recent_positions[slot] - position
             start = self._recent_positions[-1]
             return (start, self.size - start) if offset <= self._last_offset else None
-        start = self.offset_index.lookup(offset)
-        first = True
+        start = end = self.offset_index.lookup(offset)
         for batch in scan_batches(self.file, start, self.size, may_block=may_block):
-            if first and start and not self.base_offset <= batch.base_offset <= offset:
+            if batch.position == start and start and not self.base_offset <= batch.base_offset <= offset:
                 return self._locate_without_index(offset)
             if batch.last_offset >= offset:
                 return batch.position, batch.size
-            first = False
-        return self._locate_without_index(offset) if first and start else None
+            end = batch.position + batch.size
+        if end == start and start:
+            return self._locate_without_index(offset)
+        self._require_end(end)
+        return None
 
     def _locate_without_index(self, offset: int) -> tuple[int, int] | None:
         """The index has pointed at something that is no batch, or not the right one."""
         self.rebuild_indexes()
-        return next(((batch.position, batch.size) for batch in self.scan(0) if batch.last_offset >= offset), None)
+        end = 0
+        for batch in self.scan(0):
+            if batch.last_offset >= offset:
+                return batch.position, batch.size
+            end = batch.position + batch.size
+        self._require_end(end)
+        return None
+
+    def _require_end(self, position: int) -> None:
+        """Batches that cannot be read must not be passed over in silence."""
+        if position < self.size:
+            raise OSError(errno.EIO, f"no batch can be read at byte {position} of {self.path(LOG_SUFFIX)}")
 
     def last_batch(self) -> ScannedBatch | None:
         batches = self.scan(self.offset_index.lookup(self.offset_index.last_offset))

@@ -1,0 +1,63 @@
+"""Files that change under a running broker: what is left is read, what is not is an error, never a gap unsaid."""
+
+from typing import Any
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import append, batch, open_small
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import iter_batches
+from storage.log import Log
+from storage.segment import LogSegment
+
+
+@pytest.fixture
+def files() -> ForgetfulFiles:
+    return ForgetfulFiles()
+
+
+def three_segments(files: ForgetfulFiles) -> tuple[Log, LogSegment]:
+    """A log of three segments, and the one in the middle."""
+    log = open_small(files, segment_bytes=500, index_interval_bytes=100)
+    while len(log.segments) < 3:
+        append(log, batch(b"x" * 40))
+    for segment in log.segments[:2]:
+        segment.release()
+    return log, log.segments[1]
+
+
+def offsets_read(log: Log, offset: int) -> list[int]:
+    return [header.base_offset for _, header in iter_batches(log.read(offset, 1 << 20).records)]
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_a_segment_that_lost_its_batches_is_an_error_and_not_a_gap(
+    files: ForgetfulFiles, logged: list[Any], damage: str
+) -> None:
+    log, middle = three_segments(files)
+    first, last = middle.base_offset, log.segments[2].base_offset - 1
+    content = files.content(middle.path(".log"))
+    if damage == "cut":
+        del content[100:]
+    else:
+        content[100:] = bytes(len(content) - 100)
+    assert offsets_read(log, 0) == list(range(first))
+    with pytest.raises(ProtocolError) as error:
+        log.read(last, 1 << 20)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "log_not_readable" in [entry["event"] for entry in logged]
+    assert offsets_read(log, last + 1)[0] == last + 1
+    assert append(log) == log.log_end_offset - 1
+
+
+def test_files_that_are_not_named_by_an_offset_are_left_alone(files: ForgetfulFiles) -> None:
+    log = open_small(files)
+    append(log)
+    log.close()
+    for name in ("backup.log", "notes.index", "x.snapshot"):
+        files.replace_file(f"/data/orders-0/{name}", b"mine")
+    again = open_small(files)
+    assert again.log_end_offset == 1
+    for name in ("backup.log", "notes.index", "x.snapshot"):
+        assert files.read_file(f"/data/orders-0/{name}") == b"mine"
