@@ -1,0 +1,67 @@
+"""`make run` as people and services use it: what it prints, and that SIGTERM to its process group ends it in order.
+
+The set-up before it is taken as done, and the port and the directory are the test's own; the rest is the Makefile's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import kafka
+import pytest
+
+from protocol.messages.fetch import FetchRequest
+from tests.scenarios.raw_client import RawClient, request_payload
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    if shutil.which("make") is None:
+        pytest.skip("make is not on this machine")
+    odradek = tmp_path / "bin" / "odradek"
+    odradek.parent.mkdir()
+    odradek.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@" --port 0 --data-dir {tmp_path}/data\n')
+    odradek.chmod(0o755)
+    stamp = tmp_path / "installed"
+    stamp.touch()
+    process = subprocess.Popen(
+        ["make", "run", f"BIN={odradek.parent}", f"STAMP={stamp}"],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_it_serves_and_ends_within_ten_seconds_of_sigterm_to_its_process_group(
+    make_run: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert make_run.stdout is not None
+    word, bootstrap = make_run.stdout.readline().split()
+    assert word == "ready"
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks="all")
+    assert producer.send("t", b"value").get(timeout=20).offset == 0
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
+    with RawClient(bootstrap, timeout=20) as waiting:
+        waiting.send(request_payload(FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[topic]), 11))
+        os.killpg(make_run.pid, signal.SIGTERM)
+        assert waiting.receive(), "what is parked is answered"
+        out, err = make_run.communicate(timeout=10)
+    producer.close()
+    assert out == ""
+    assert "Traceback" not in err
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
