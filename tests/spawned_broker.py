@@ -54,10 +54,17 @@ def free_port() -> int:
 
 
 def start_broker(
-    data_dir: Path, settings: Mapping[str, str] | None = None, *, port: int = 0, with_metrics: bool = False
+    data_dir: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    port: int = 0,
+    with_metrics: bool = False,
+    config: Path | None = None,
 ) -> SpawnedBroker:
     """Starts a broker on ``data_dir`` and returns when it has printed its ready line; its log goes to a file."""
     command = [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(data_dir)]
+    if config is not None:
+        command += ["--config", str(config)]
     metrics_port = free_port() if with_metrics else None
     if metrics_port is not None:
         command += ["--metrics-port", str(metrics_port)]
@@ -77,10 +84,15 @@ def start_broker(
 
 @contextlib.contextmanager
 def spawned_broker(
-    data_dir: Path, settings: Mapping[str, str] | None = None, *, port: int = 0, with_metrics: bool = False
+    data_dir: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    port: int = 0,
+    with_metrics: bool = False,
+    config: Path | None = None,
 ) -> Iterator[SpawnedBroker]:
     """``start_broker`` that stops the broker at the end and removes its log."""
-    broker = start_broker(data_dir, settings, port=port, with_metrics=with_metrics)
+    broker = start_broker(data_dir, settings, port=port, with_metrics=with_metrics, config=config)
     try:
         yield broker
         if broker.process.poll() is None:

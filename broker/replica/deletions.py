@@ -55,7 +55,7 @@ class Deletions:
         return operation
 
     def _delete_one(self, key: TopicPartition, before: int) -> DeleteRecordsPartitionStatus:
-        if key.topic in INTERNAL_TOPICS:
+        if key.topic in INTERNAL_TOPICS and key in self._partitions:
             return DeleteRecordsPartitionStatus(-1, ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:
             partition = self._partitions.find(key)

@@ -1,7 +1,7 @@
 """One of the two brokers that are asked the same, and what is the same in their answers.
 
-Requests and answers are documents (see `protocol.documents`): dictionaries under the specification's names. Fields that a
-request leaves out have Kafka's defaults; fields that a version does not have are not sent.
+Requests are dictionaries under the attributes of the message classes: what they leave out has Kafka's default, what a
+version does not have is not sent. Answers are documents (see `protocol.documents`), under the specification's names.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import base64
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import UUID
 
 from protocol.api_keys import ApiKey
 from protocol.compiler import decode
 from protocol.documents import to_document
+from protocol.errors import ErrorCode
 from protocol.headers import response_header_version
 from protocol.messages.registry import request_class, response_class
 from protocol.records import Record, build_batch, iter_batches, read_records
@@ -25,6 +27,8 @@ ZERO_ID = "00000000-0000-0000-0000-000000000000"
 DAY_MS = 86_400_000
 T = 1_700_000_000_000
 """The time of records whose time does not matter."""
+TIMEOUT = 5
+"""Seconds; longer than any case makes a broker wait."""
 
 
 class Peer:
@@ -36,8 +40,8 @@ class Peer:
         self.bootstrap = bootstrap
         self.prefix = prefix
         self.version = version
-        self.transcript: list[Any] = []
-        self._client = RawClient(bootstrap)
+        self.transcript: list[tuple[str, Any]] = []
+        self._client = RawClient(bootstrap, TIMEOUT)
 
     def close(self) -> None:
         self._client.socket.close()
@@ -54,8 +58,12 @@ class Peer:
         client_id: str = "raw",
         is_answered: bool = True,
         is_noted: bool = True,
+        about: str = "",
     ) -> Document:
-        """The answer as it came; noted comparably. `{"closed": True}` where the connection ended instead."""
+        """The answer as it came; noted comparably, with `about` to tell it from others.
+
+        `{"closed": True}` where the connection ended instead, `{"silent": True}` where nothing came.
+        """
         asked = self.version if version is None else version
         request = _message(request_class(api), document)
         try:
@@ -68,7 +76,7 @@ class Peer:
             answer = {"closed": True}
             self._reconnect()
         if is_noted:
-            self.note(f"{api.name} {asked}", answer)
+            self.note(f"{api.name} {about}".rstrip(), answer)
         return answer
 
     def note(self, label: str, answer: Any) -> None:
@@ -76,7 +84,7 @@ class Peer:
 
     def _reconnect(self) -> None:
         self._client.socket.close()
-        self._client = RawClient(self.bootstrap)
+        self._client = RawClient(self.bootstrap, TIMEOUT)
 
     # What many cases begin with. None of it is compared.
 
@@ -85,18 +93,26 @@ class Peer:
         name = self.name(suffix)
         topic = {
             "name": name,
-            "numPartitions": partitions,
-            "replicationFactor": 1,
+            "num_partitions": partitions,
+            "replication_factor": 1,
             "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
         }
-        renamed = {key[:1].upper() + key[1:]: value for key, value in topic.items()}
-        renamed["Configs"] = [{"Name": config["name"], "Value": config["value"]} for config in topic["configs"]]  # type: ignore[attr-defined,index]
-        answer = self.ask(ApiKey.CREATE_TOPICS, {"Topics": [renamed], "timeoutMs": 30000}, 5, is_noted=False)
+        for _ in range(100):
+            answer = self.ask(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 30000}, 5, is_noted=False)
+            if answer["Topics"][0]["ErrorCode"] != ErrorCode.TOPIC_ALREADY_EXISTS:
+                break
+            time.sleep(0.1)  # Kafka has not yet forgotten the one that was deleted
         assert answer["Topics"][0]["ErrorCode"] == 0, answer
         return name
 
+    def create_internal(self) -> str:
+        """A topic of the coordinators', unless it is there already."""
+        topic = {"name": "__transaction_state", "num_partitions": 1, "replication_factor": 1}
+        self.ask(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 30000}, 5, is_noted=False)
+        return "__transaction_state"
+
     def topic_id(self, topic: str) -> str:
-        answer = self.ask(ApiKey.METADATA, {"Topics": [{"Name": topic}]}, 11, is_noted=False)
+        answer = self.ask(ApiKey.METADATA, {"topics": [{"name": topic}]}, 11, is_noted=False)
         return str(answer["Topics"][0]["TopicId"])
 
     def produce(
@@ -112,9 +128,9 @@ class Peer:
     ) -> Document:
         """One batch for one partition; the partition's answer."""
         document = {
-            "Acks": acks,
-            "TimeoutMs": 5000,
-            "TopicData": [{"Name": topic, "PartitionData": [{"Index": partition, "Records": records}]}],
+            "acks": acks,
+            "timeout_ms": 5000,
+            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
             **more,
         }
         answer = self.ask(ApiKey.PRODUCE, document, version, is_answered=acks != 0, is_noted=is_noted)
@@ -123,8 +139,8 @@ class Peer:
     def log_start_and_end(self, topic: str, partition: int = 0) -> None:
         """Notes where the partition's log begins and ends."""
         for timestamp in (-2, -1):
-            asked = {"PartitionIndex": partition, "Timestamp": timestamp}
-            self.ask(ApiKey.LIST_OFFSETS, {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [asked]}]}, 5)
+            asked = {"partition_index": partition, "timestamp": timestamp}
+            self.ask(ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}, 5)
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", first_time: int = T, **more: Any) -> bytes:
@@ -134,26 +150,17 @@ def batch(*values: bytes | None, key: bytes | None = b"k", first_time: int = T, 
 
 
 def _message(cls: type[Message], document: Document) -> Message:
-    """The message of a document whose fields may belong to any version."""
+    """The message of a dictionary whose fields may belong to any version."""
     made = cls()
-    rest = dict(document)
-    for field in cls.__schema__.fields:
-        if field.name not in rest:
-            continue
-        value = rest.pop(field.name)
+    fields = {field.attribute: field for field in cls.__schema__.fields}
+    for attribute, value in document.items():
+        field = fields[attribute]
         if field.type == "array" and field.element == "struct" and value is not None:
             value = [_message(field.structure, element) for element in value]
         elif field.type == "uuid":
-            value = _uuid(value)
-        setattr(made, field.attribute, value)
-    assert not rest, f"{cls.__name__} has no {sorted(rest)}: {[field.name for field in cls.__schema__.fields]}"
+            value = UUID(value)
+        setattr(made, attribute, value)
     return made
-
-
-def _uuid(value: str) -> Any:
-    from uuid import UUID
-
-    return UUID(value)
 
 
 def _answer(api: ApiKey, version: int, frame: bytes) -> Document:
@@ -168,7 +175,7 @@ def comparable(answer: Any) -> Any:
     """Without what may differ: texts, ids, ports, times of now, the order of arrays."""
     if isinstance(answer, list):
         items = [comparable(item) for item in answer]
-        return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
+        return sorted(items, key=_order) if items and isinstance(items[0], dict) else items
     if isinstance(answer, dict):
         return {key: _comparable_field(key, value) for key, value in answer.items()}
     return answer
@@ -235,9 +242,17 @@ def differences(kafka: Any, ours: Any, path: str = "") -> Iterable[tuple[str, An
         yield path, kafka, ours
 
 
+_IDENTITIES = ("Name", "Topic", "ResourceName", "PartitionIndex", "Partition", "Index", "Key", "ApiKey")
+
+
+def _order(item: Any) -> tuple[str, str]:
+    """By what names an item, so that items of the same name meet."""
+    return _label(item, 0), repr(item)
+
+
 def _label(item: Any, index: int) -> str:
     if isinstance(item, dict):
-        for key in ("Name", "Topic", "ResourceName", "PartitionIndex", "Partition", "Index", "Key"):
+        for key in _IDENTITIES:
             if key in item:
                 return str(item[key])
     return str(index)

@@ -1,0 +1,60 @@
+"""What is asked of both brokers: each case is a function whose name is the sentence, in each version of its API.
+
+`differences_of` runs one case against both and says where the answers differ and no reason is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from tests.scenarios.same_as_kafka.known import KNOWN, Known, is_a_kinder_text
+from tests.scenarios.same_as_kafka.peer import Peer, differences
+
+
+class Case(NamedTuple):
+    sentence: str
+    versions: tuple[int, ...]
+    run: Callable[[Peer], None]
+
+
+class Cases(list[Case]):
+    """A table of cases that is filled by decorating functions."""
+
+    def of(self, versions: Iterable[int]) -> Callable[[Callable[[Peer], None]], Callable[[Peer], None]]:
+        def add(run: Callable[[Peer], None]) -> Callable[[Peer], None]:
+            self.append(Case(run.__name__, tuple(versions), run))
+            return run
+
+        return add
+
+
+def differences_of(case: Case, version: int, prefix: str, kafka: str, ours: str) -> tuple[list[str], set[Known]]:
+    """What differs without a known reason, and the known differences that were met. `kafka` and `ours`: addresses."""
+    expected, found = (_transcript(case, version, prefix, bootstrap) for bootstrap in (kafka, ours))
+    unexplained: list[str] = []
+    met: set[Known] = set()
+    if [label for label, _ in expected] != [label for label, _ in found]:
+        unexplained.append("the two were not asked the same")
+    for number, ((label, one), (_, other)) in enumerate(zip(expected, found, strict=False)):
+        for path, theirs, own in differences(one, other):
+            where = label + path
+            reasons = {known for known in KNOWN if known.explains(case.sentence, where)}
+            met |= reasons
+            if not reasons and not is_a_kinder_text(where, theirs, own):
+                unexplained.append(f"{number} {where}: Kafka {_shown(theirs)}, ours {_shown(own)}")
+    return unexplained, met
+
+
+def _transcript(case: Case, version: int, prefix: str, bootstrap: str) -> list[tuple[str, Any]]:
+    peer = Peer(bootstrap, prefix, version)
+    try:
+        case.run(peer)
+    finally:
+        peer.close()
+    return peer.transcript
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,211 @@
+"""Fetch: offsets, limits, epochs, sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from tests.scenarios.same_as_kafka.case import Cases
+from tests.scenarios.same_as_kafka.peer import Document, Peer, batch
+
+CASES = Cases()
+FETCH = range(4, 13)
+SESSIONS = range(7, 13)
+MAX = 1 << 20
+
+
+def wanted(topic: str, *partitions: tuple[int, int], **more: Any) -> dict[str, Any]:
+    """(partition, offset) of a topic."""
+    return {
+        "topic": topic,
+        "partitions": [
+            {"partition": partition, "fetch_offset": offset, "partition_max_bytes": MAX, **more}
+            for partition, offset in partitions
+        ],
+    }
+
+
+def fetch(b: Peer, *topics: dict[str, Any], about: str = "", **more: Any) -> Document:
+    document = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 10 * MAX, "topics": list(topics)}
+    return b.ask(ApiKey.FETCH, document | more, about=about)
+
+
+def some_batches(b: Peer, suffix: str = "t", partitions: int = 1) -> str:
+    """A topic with three batches of two records in each partition."""
+    topic = b.create(suffix, partitions)
+    for partition in range(partitions):
+        for number in range(3):
+            b.produce(topic, batch(b"x" * 100, b"%d" % number), partition=partition)
+    return topic
+
+
+@CASES.of(FETCH)
+def offsets_within_and_outside_the_log(b: Peer) -> None:
+    topic = some_batches(b)
+    for offset in (0, 1, 2, 5, 6, 7, -1, -2, 2**62):
+        fetch(b, wanted(topic, (0, offset)))
+
+
+@CASES.of(FETCH)
+def offsets_below_a_start_that_moved(b: Peer) -> None:
+    topic = some_batches(b)
+    offsets = {"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}
+    b.ask(ApiKey.DELETE_RECORDS, {"topics": [offsets], "timeout_ms": 5000}, 1)
+    for offset in (0, 2, 3, 4):
+        fetch(b, wanted(topic, (0, offset)))
+
+
+@CASES.of(FETCH)
+def unknown_topics_and_partitions(b: Peer) -> None:
+    topic = some_batches(b)
+    fetch(
+        b,
+        wanted(topic, (0, 0), (1, 0), (-1, 0)),
+        wanted(b.name("none"), (0, 0)),
+        wanted("a/b", (0, 0)),
+        wanted("", (0, 0)),
+    )
+
+
+@CASES.of(FETCH)
+def an_error_does_not_wait(b: Peer) -> None:
+    topic = some_batches(b)
+    fetch(b, wanted(b.name("none"), (0, 0)), max_wait_ms=1500, min_bytes=1)
+    fetch(b, wanted(topic, (0, 99)), max_wait_ms=1500, min_bytes=1)
+    fetch(b, wanted(topic, (0, 6)), max_wait_ms=1, min_bytes=1)
+    fetch(b, max_wait_ms=1500, min_bytes=1)
+
+
+@CASES.of(FETCH)
+def limits_of_bytes(b: Peer) -> None:
+    topic = some_batches(b, "t", 3)
+    everything = [(0, 0), (1, 0), (2, 0)]
+    for most in (0, 1, 200, 300, 700, -1):
+        fetch(b, wanted(topic, *everything), max_bytes=most, about=f"of {most} bytes")
+    for most in (0, 1, 200, 300, 500, -1):
+        fetch(b, wanted(topic, *everything, partition_max_bytes=most), about=f"of {most} bytes each")
+    fetch(b, wanted(topic, (0, 6), (1, 0), (2, 0)), max_bytes=1)
+    fetch(b, wanted(topic, (0, 1)), max_bytes=1)
+    fetch(b, wanted(topic, (0, 0)), max_wait_ms=0, min_bytes=2**31 - 1)
+    fetch(b, wanted(topic, (0, 0)), max_wait_ms=1, min_bytes=-1)
+    fetch(b, wanted(topic, (0, 0)), max_wait_ms=-1, min_bytes=1000000)
+
+
+@CASES.of(FETCH)
+def isolation_levels(b: Peer) -> None:
+    topic = some_batches(b)
+    for level in (0, 1, 2, -1):
+        fetch(b, wanted(topic, (0, 0), (1, 0)), isolation_level=level)
+
+
+@CASES.of(FETCH)
+def a_partition_that_is_asked_for_twice(b: Peer) -> None:
+    topic = some_batches(b)
+    fetch(b, wanted(topic, (0, 0), (0, 4)))
+    fetch(b, wanted(topic, (0, 4)), wanted(topic, (0, 0)))
+
+
+@CASES.of(FETCH)
+def replicas_that_are_none(b: Peer) -> None:
+    topic = some_batches(b)
+    for replica in (0, 5, -2, -3):
+        fetch(b, wanted(topic, (0, 0)), replica_id=replica)
+
+
+@CASES.of(range(9, 13))
+def epochs_that_the_leader_does_not_have(b: Peer) -> None:
+    topic = some_batches(b)
+    for epoch in (-1, 0, 1, 5, -2):
+        fetch(b, wanted(topic, (0, 0), current_leader_epoch=epoch))
+
+
+@CASES.of([12])
+def logs_that_went_apart(b: Peer) -> None:
+    topic = some_batches(b)
+    for epoch in (-1, 0, 1, 7, -2):
+        for offset in (0, 3, 6, 9):
+            fetch(b, wanted(topic, (0, offset), last_fetched_epoch=epoch))
+
+
+@CASES.of([11, 12])
+def racks(b: Peer) -> None:
+    topic = some_batches(b)
+    fetch(b, wanted(topic, (0, 0)), rack_id="r")
+
+
+@CASES.of(SESSIONS)
+def a_session_tells_only_what_is_new(b: Peer) -> None:
+    topic = some_batches(b, "t", 2)
+    other = some_batches(b, "u")
+    session = fetch(b, wanted(topic, (0, 0), (1, 6)), session_epoch=0)["SessionId"]
+    fetch(b, session_id=session, session_epoch=1)
+    fetch(b, wanted(topic, (0, 6)), session_id=session, session_epoch=2)
+    fetch(b, session_id=session, session_epoch=3)
+    b.produce(topic, batch(b"new"), partition=1)
+    fetch(b, session_id=session, session_epoch=4)
+    fetch(b, wanted(topic, (1, 7)), wanted(other, (0, 0)), session_id=session, session_epoch=5)
+    forgotten = [{"topic": other, "partitions": [0]}]
+    fetch(b, forgotten_topics_data=forgotten, session_id=session, session_epoch=6)
+    fetch(b, wanted(b.name("none"), (0, 0)), wanted(topic, (9, 0)), session_id=session, session_epoch=7)
+    fetch(b, session_id=session, session_epoch=8)
+    fetch(b, session_id=session, session_epoch=8)
+    fetch(b, session_id=session, session_epoch=10)
+    fetch(b, session_id=session, session_epoch=9)
+    fetch(b, wanted(topic, (0, 0)), session_id=session, session_epoch=-1)
+    fetch(b, session_id=session, session_epoch=10)
+
+
+@CASES.of(SESSIONS)
+def sessions_that_do_not_exist(b: Peer) -> None:
+    topic = some_batches(b)
+    fetch(b, wanted(topic, (0, 0)), session_id=12345, session_epoch=1)
+    fetch(b, wanted(topic, (0, 0)), session_id=12345, session_epoch=0)
+    fetch(b, wanted(topic, (0, 0)), session_id=12345, session_epoch=-1)
+    fetch(b, wanted(topic, (0, 0)), session_id=0, session_epoch=1)
+    fetch(b, wanted(topic, (0, 0)), session_id=0, session_epoch=-2)
+    fetch(b, session_id=0, session_epoch=0)
+    fetch(b, session_id=0, session_epoch=-1)
+
+
+@CASES.of(SESSIONS)
+def a_session_is_replaced_and_forgets(b: Peer) -> None:
+    topic = some_batches(b, "t", 2)
+    session = fetch(b, wanted(topic, (0, 0), (1, 0)), session_epoch=0)["SessionId"]
+    again = fetch(b, wanted(topic, (0, 6)), session_id=session, session_epoch=0)["SessionId"]
+    b.note("the same session", again == session)
+    fetch(b, session_id=session, session_epoch=1)
+    fetch(b, session_id=again, session_epoch=1)
+    fetch(b, forgotten_topics_data=[{"topic": topic, "partitions": [0]}], session_id=again, session_epoch=2)
+    fetch(b, session_id=again, session_epoch=3)
+    fetch(b, wanted(topic, (0, 6)), forgotten_topics_data=[{"topic": topic, "partitions": [0]}], session_epoch=0)
+
+
+@CASES.of(SESSIONS)
+def a_session_tells_of_changed_positions(b: Peer) -> None:
+    topic = some_batches(b)
+    session = fetch(b, wanted(topic, (0, 6)), session_epoch=0)["SessionId"]
+    offsets = {"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}
+    b.ask(ApiKey.DELETE_RECORDS, {"topics": [offsets], "timeout_ms": 5000}, 1)
+    fetch(b, session_id=session, session_epoch=1)
+    fetch(b, session_id=session, session_epoch=2)
+    fetch(b, wanted(topic, (0, 1)), session_id=session, session_epoch=3)
+    fetch(b, session_id=session, session_epoch=4)
+
+
+@CASES.of(SESSIONS)
+def a_session_whose_topic_is_deleted_and_made_again(b: Peer) -> None:
+    topic = some_batches(b)
+    session = fetch(b, wanted(topic, (0, 6)), session_epoch=0)["SessionId"]
+    b.ask(ApiKey.DELETE_TOPICS, {"topic_names": [topic], "timeout_ms": 30000}, 5, is_noted=False)
+    fetch(b, session_id=session, session_epoch=1)
+    b.create()
+    fetch(b, session_id=session, session_epoch=2)
+    fetch(b, wanted(topic, (0, 0)), session_id=session, session_epoch=3)
+    fetch(b, session_id=session, session_epoch=4)
+
+
+@CASES.of(FETCH)
+def a_topic_with_the_brokers_time(b: Peer) -> None:
+    topic = b.create("t", 1, message_timestamp_type="LogAppendTime")
+    b.produce(topic, batch(b"a", b"b"))
+    fetch(b, wanted(topic, (0, 0)))

@@ -1,0 +1,121 @@
+"""Where the two brokers answer differently on purpose, each with its reason. docs/differences.md tells users."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+
+class Known(NamedTuple):
+    """`case` and `where` are patterns for all of a case's name and of a difference's place."""
+
+    case: str
+    where: str
+    reason: str
+
+    def explains(self, case: str, where: str) -> bool:
+        return bool(re.fullmatch(self.case, case) and re.fullmatch(self.where, where))
+
+
+def is_a_kinder_text(where: str, kafka: Any, ours: Any) -> bool:
+    """Odradek tells why where Kafka tells nothing but the code."""
+    return where.endswith("ErrorMessage") and kafka in (None, "", "nothing") and ours == "TEXT"
+
+
+KNOWN = [
+    Known(
+        "manual_assignments",
+        r"CREATE_TOPICS\.Topics\[.*-negative-index\]\.ErrorCode",
+        "Kafka fails with -1 at a partition number below 0",
+    ),
+    Known(
+        "an_assignment_to_no_broker_that_is_there",
+        r"CREATE_TOPICS\.Topics\[.*\]\..*",
+        "a topic whose partitions nobody could lead is refused, as in KRaft mode",
+    ),
+    Known(
+        "no_time_to_create_topics",
+        r"CREATE_TOPICS\.Topics\[.*\]\.TopicId",
+        "the id of a topic that is still being made is not told",
+    ),
+    Known(
+        "topics_are_deleted_by_id",
+        r"DELETE_TOPICS\.Responses\[.*-a\]\.(Name|ErrorCode)",
+        "Kafka's controller forgets the id of a deleted topic a little later",
+    ),
+    Known(
+        "topics_are_deleted_by_id",
+        r"DELETE_TOPICS\.Responses\[None\]\.ErrorCode",
+        "INVALID_REQUEST where neither name nor id is given, as in KRaft mode; Kafka: TOPIC_AUTHORIZATION_FAILED",
+    ),
+    Known(
+        "partitions_of_unknown_topics",
+        r"CREATE_PARTITIONS\.Results\[.*\]\.ErrorCode",
+        "Kafka fails with -1 in ZooKeeper mode; UNKNOWN_TOPIC_OR_PARTITION, as in KRaft mode",
+    ),
+    Known(
+        "topics_are_created_because_they_are_asked_for",
+        r"METADATA\.Topics\[.*-new\]\..*",
+        "the first answer waits for the topic, Kafka's is LEADER_NOT_AVAILABLE",
+    ),
+    Known(
+        "settings_of_a_topic|a_resource_that_is_described_twice|some_settings_of_the_broker",
+        r"DESCRIBE_CONFIGS.*\.IsDefault",
+        "Kafka 3.9 says in version 0 of no setting that it has its default",
+    ),
+    Known(
+        "all_settings_of_the_broker",
+        r"DESCRIBE_CONFIGS\.Results\[0\]\.Configs\[(advertised\.listeners|listeners|log\.dirs?|zookeeper\.connect)\].*",
+        "where the two brokers stand",
+    ),
+    Known(
+        "a_resource_that_is_(replaced|changed)_twice",
+        r"(INCREMENTAL_)?ALTER_CONFIGS\.(silent|ThrottleTimeMs|Responses)",
+        "Kafka never answers an AlterConfigs that names a resource twice",
+    ),
+    Known(
+        "which_settings_(brokers_may_have|of_brokers_may_change)",
+        r"(INCREMENTAL_)?ALTER_CONFIGS of (log\.cleaner\.threads=0|num\.io\.threads=100) .*",
+        "thread pools do nothing here and may have any size; Kafka's change by two at most",
+    ),
+    Known(
+        "which_settings_(brokers_may_have|of_brokers_may_change)",
+        r"(INCREMENTAL_)?ALTER_CONFIGS of advertised\.listeners=.*",
+        "listeners cannot be changed while the broker runs yet",
+    ),
+    Known(
+        "which_settings_(brokers_may_have|of_brokers_may_change)",
+        r"(INCREMENTAL_)?ALTER_CONFIGS of leader\.replication\.throttled\.rate=-5 .*",
+        "there are no replication quotas yet, so that the setting is unknown and stored as it is",
+    ),
+    Known(
+        "which_settings_(brokers_may_have|of_brokers_may_change)",
+        r"(INCREMENTAL_)?ALTER_CONFIGS of .*sasl\.jaas\.config=x .*",
+        "passwords cannot be stored yet",
+    ),
+    Known(
+        "single_settings_of_a_topic_change",
+        r"INCREMENTAL_ALTER_CONFIGS\.Responses\[.*\]\.ErrorCode",
+        "Kafka fails with -1 at APPEND to a setting that is none, and at operations that are none",
+    ),
+    Known(
+        "a_partition_that_is_named_twice",
+        r"(PRODUCE\.Responses|LIST_OFFSETS\.Topics)\[.*",
+        "Kafka drops the first of the batches without a word; both are refused",
+    ),
+    Known(
+        "limits_of_bytes",
+        r"FETCH of -1 bytes.*",
+        "Kafka fails with -1 for the partition where a limit is below 0; it is 0 here",
+    ),
+    Known(
+        "isolation_levels(_of_offsets)?",
+        r"(FETCH|LIST_OFFSETS)\..*",
+        "Kafka fails with -1 at an isolation level that is none; INVALID_REQUEST",
+    ),
+    Known(
+        "how_many_offsets_of_segments",
+        r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
+        "Kafka fails with -1 where fewer than no offsets are asked for; none are told",
+    ),
+]

@@ -1,0 +1,122 @@
+"""The same requests to Apache Kafka in ZooKeeper mode and to ours: every field of every answer is compared.
+
+The cases are tables in `same_as_kafka/`, a sentence for each; `known.py` there lists what differs on purpose, and why.
+`$KAFKA_CONTROL` is a command that starts and stops Kafka and ZooKeeper: `zk-start PORT DIR`,
+`zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...`, `stop DIR`; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from tests.scenarios.same_as_kafka import (
+    cluster_cases,
+    config_cases,
+    fetch_cases,
+    offset_cases,
+    produce_cases,
+    topic_cases,
+)
+from tests.scenarios.same_as_kafka.case import Case, differences_of
+from tests.scenarios.same_as_kafka.known import KNOWN, Known
+from tests.scenarios.same_as_kafka.peer import Peer
+from tests.spawned_broker import free_port, spawned_broker
+
+CONTROL = shlex.split(os.environ.get("KAFKA_CONTROL", ""))
+CASES: list[Case] = [
+    case
+    for room in (topic_cases, config_cases, produce_cases, fetch_cases, offset_cases, cluster_cases)
+    for case in room.CASES
+]
+RUNS = [(number, version) for number, case in enumerate(CASES) for version in case.versions]
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "broker.id": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+
+pytestmark = pytest.mark.skipif(not CONTROL, reason="KAFKA_CONTROL names no Kafka to compare with")
+met: set[Known] = set()
+compared: set[tuple[int, int]] = set()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of Kafka's with its ZooKeeper; where it listens."""
+    directory = tmp_path_factory.mktemp("kafka")
+    zookeeper_port, port = free_port(), free_port()
+    settings = [f"{name}={value}" for name, value in SETTINGS.items() if name != "broker.id"]
+    started: list[Path] = []
+
+    def start(name: str, *command: str) -> None:
+        started.append(directory / name)
+        subprocess.run([*CONTROL, *command], check=True, timeout=120, stdin=subprocess.DEVNULL)
+
+    try:
+        zookeeper = directory / "zookeeper"
+        start("zookeeper", "zk-start", str(zookeeper_port), str(zookeeper))
+        address = f"127.0.0.1:{zookeeper_port}"
+        start("broker", "zk-broker", "0", str(port), address, str(directory / "broker"), *settings)
+        yield f"127.0.0.1:{port}"
+    finally:
+        for path in reversed(started):
+            subprocess.run([*CONTROL, "stop", str(path)], check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of ours with the same settings, and no others; where it listens."""
+    directory = tmp_path_factory.mktemp("ours")
+    port = free_port()
+    address = f"PLAINTEXT://127.0.0.1:{port}"
+    settings = {**SETTINGS, "listeners": address, "advertised.listeners": address, "log.dirs": str(directory / "data")}
+    file = directory / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    with spawned_broker(directory / "data", port=port, config=file) as broker:
+        yield broker.bootstrap
+
+
+@pytest.mark.parametrize(
+    ("number", "version"), RUNS, ids=[f"{CASES[number].sentence}-v{version}" for number, version in RUNS]
+)
+def test_both_answer_the_same_when(number: int, version: int, kafka: str, ours: str) -> None:
+    unexplained, known = differences_of(CASES[number], version, f"{number}-{version}", kafka, ours)
+    met.update(known)
+    compared.add((number, version))
+    assert not unexplained, "\n".join(unexplained)
+
+
+def test_every_version_that_ours_advertises_is_one_of_kafkas(kafka: str, ours: str) -> None:
+    theirs, own = (_advertised(bootstrap) for bootstrap in (kafka, ours))
+    assert own
+    for key, (lowest, highest) in own.items():
+        assert theirs[key][0] <= lowest <= highest <= theirs[key][1], key
+
+
+def _advertised(bootstrap: str) -> dict[int, tuple[int, int]]:
+    peer = Peer(bootstrap, "versions", 0)
+    try:
+        answer = peer.ask(ApiKey.API_VERSIONS, {})
+    finally:
+        peer.close()
+    return {entry["ApiKey"]: (entry["MinVersion"], entry["MaxVersion"]) for entry in answer["ApiKeys"]}
+
+
+def test_every_known_difference_is_still_one() -> None:
+    """Says nothing unless all cases have been run before it."""
+    if len(compared) == len(RUNS):
+        assert [known for known in KNOWN if known not in met] == []
