@@ -117,7 +117,7 @@ async def test_every_family_is_told_with_its_help_and_type_even_before_anything_
     assert "process_cpu_seconds_total" in text
 
 
-async def test_a_waiting_fetch_is_seen_in_its_purgatory_and_its_time_out_is_counted() -> None:
+async def test_a_clients_waiting_fetch_is_seen_in_its_purgatory() -> None:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async with told() as (broker, port):
