@@ -10,6 +10,7 @@ metadata under way, end the threads, flush and close the logs with a note that t
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from random import Random, SystemRandom
@@ -60,6 +61,8 @@ REASONS_NOT_TO_START = (
     MetadataStoreError,
     OSError,
 )
+
+ERRORS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
 
 log = structlog.get_logger("broker")
 
@@ -154,9 +157,11 @@ class Broker:
 
     def _told(self, error: Exception) -> str:
         """Why it does not start, for people. The system does not always say of which file it speaks."""
-        if isinstance(error, OSError) and error.strerror:
-            return f"{error.filename or ', '.join(self.config.log_dirs)}: {error.strerror}"
-        return str(error)
+        if not isinstance(error, OSError) or not error.strerror:
+            return str(error)
+        if error.filename is None and error.errno not in ERRORS_OF_DISKS:
+            return error.strerror
+        return f"{error.filename or ', '.join(self.config.log_dirs)}: {error.strerror}"
 
     async def stop(self) -> None:
         """See the file's head. Takes no longer than a few seconds and the flushing; no effect twice."""
@@ -338,6 +343,7 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         max_in_flight_requests=config["odradek.max.in.flight.requests.per.connection"],
         max_in_flight_bytes=config["odradek.max.in.flight.bytes.per.connection"],
         max_unread_bytes=config["odradek.max.unread.bytes.per.connection"],
+        max_unread_bytes_of_all=config["odradek.max.unread.bytes"],
         listen_backlog=_chosen(config, "socket.listen.backlog.size", LISTEN_BACKLOG),
         receive_buffer_bytes=_chosen(config, "socket.receive.buffer.bytes", SYSTEMS_CHOICE),
         send_buffer_bytes=_chosen(config, "socket.send.buffer.bytes", SYSTEMS_CHOICE),

@@ -48,6 +48,7 @@ TURN_MS = 10
 JOIN_BYTES = 64 * 1024
 WRITE_HIGH_BYTES = 1024 * 1024
 WRITE_LOW_BYTES = 256 * 1024
+NOT_LOOKED_AT = -1
 MIN_FRAME_BYTES = 8
 """API key, version and correlation id."""
 
@@ -154,9 +155,11 @@ class Connection(asyncio.BufferedProtocol):
         self._server.lost(self)
 
     def pause_writing(self) -> None:
+        self._server.not_read_by[self] = NOT_LOOKED_AT
         self._block(WRITING)
 
     def resume_writing(self) -> None:
+        self._server.not_read_by.pop(self, None)
         self._unblock(WRITING)
         self._advance()
 

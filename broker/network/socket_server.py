@@ -47,6 +47,8 @@ class ConnectionLimits(NamedTuple):
     """Parked requests and answers that wait behind them. Beyond either a connection is not read."""
     max_unread_bytes: int = 256 * 1024 * 1024
     """Answers of parked requests that became ready for a client that does not read. Beyond it the connection ends."""
+    max_unread_bytes_of_all: int = 512 * 1024 * 1024
+    """Answers written for clients that do not take them, of all connections. Beyond it those end that take nothing."""
     listen_backlog: int = LISTEN_BACKLOG
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
@@ -87,6 +89,9 @@ class SocketServer:
         self.connections: dict[Connection, None] = {}
         self.blocked: dict[Connection, None] = {}
         """Those that are not read, or were not when this was last looked at."""
+        self.not_read_by: dict[Connection, int] = {}
+        """Those that do not take their answers as fast as they come, the longest first, and how many bytes waited for
+        each when this was last looked at."""
         self._closing: dict[Connection, None] = {}
         self.limits = limits
         self._drain_completions = drain_completions
@@ -224,6 +229,7 @@ class SocketServer:
         self.counters.closed += 1
         del self.connections[connection]
         self.blocked.pop(connection, None)
+        self.not_read_by.pop(connection, None)
         self._closing.pop(connection, None)
         host = connection.info.client_host
         left = self._by_address[host] - 1
@@ -271,7 +277,7 @@ class SocketServer:
     # --- looking around -----------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Ends who hung up unseen, cuts off who takes too long to close, and expires who is idle. Twice a second."""
+        """Ends who hung up unseen or takes too long to close, who reads too little, and who is idle. Twice a second."""
         now_ms = self.clock.now_ms()
         if self.blocked:
             for connection in self._hung_up():
@@ -279,8 +285,24 @@ class SocketServer:
         if self._closing:
             for connection in [c for c in self._closing if c.close_by_ms <= now_ms]:
                 connection.cut_off()
+        if self.not_read_by:
+            self._bound_what_is_not_read()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
+
+    def _bound_what_is_not_read(self) -> None:
+        """Cuts off as many as it takes: who has taken nothing since the last look, then, at twice the limit, anyone."""
+        limit = self.limits.max_unread_bytes_of_all
+        unread = {connection: connection.transport.get_write_buffer_size() for connection in self.not_read_by}
+        idle = [connection for connection, size in unread.items() if size == self.not_read_by[connection]]
+        self.not_read_by = unread
+        total = sum(unread.values())
+        for connection in idle if total <= 2 * limit else [*idle, *(other for other in unread if other not in idle)]:
+            if total <= limit:
+                break
+            total -= unread[connection]
+            self.complain("a client does not read its answers", connection.info, unread_bytes=unread[connection])
+            connection.cut_off()
 
     def _expire_idle(self, now_ms: int) -> None:
         oldest_ms = now_ms

@@ -394,6 +394,27 @@ async def test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_conn
     assert [entry["event"] for entry in logs] == ["a client does not read its answers"]
 
 
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=40_000_000)])
+async def test_many_clients_that_read_nothing_end_before_their_answers_fill_the_memory(bench: Bench) -> None:
+    sloths = [await bench.connect() for _ in range(5)]
+    for sloth in sloths:
+        sloth.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        sloth.send(request(BIG, 1, (20_000_000).to_bytes(4, "big")))
+    await bench.until(lambda: len(bench.server.not_read_by) == 5)
+    await asyncio.sleep(0.2)
+    with structlog.testing.capture_logs() as logs:
+        await bench.until(lambda: bench.server.sweep() is None and len(bench.server.connections) <= 3)
+    assert {entry["event"] for entry in logs} == {"a client does not read its answers"}
+    left = sum(connection.transport.get_write_buffer_size() for connection in bench.server.connections)
+    assert 0 < left <= 40_000_000
+    reader = await bench.connect()
+    reader.send(request(ECHO, 7))
+    assert await reader.answer() == (7, b"")
+    await reader.close()
+    sloths[-1].writer.transport.resume_reading()  # type: ignore[attr-defined]
+    assert (await sloths[-1].answer())[0] == 1
+
+
 @pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
 async def test_idle_connections_are_expired_and_waiting_ones_are_not(bench: Bench) -> None:
     idle = await bench.connect()
