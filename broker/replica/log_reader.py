@@ -58,10 +58,13 @@ def failed_partition(partition: int, error: ErrorCode, version: int) -> Partitio
     if error == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     aborted: list[FetchResponse.AbortedTransaction] | None = None
+    records: bytes | None = b""
     if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         aborted = []  # as Kafka, which answers these before it reads
+    elif error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+        aborted, records = [], None  # and these in place of what it has read
     return PartitionData(
-        partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=b""
+        partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=records
     )
 
 
@@ -151,7 +154,7 @@ class LogReader:
             if not fetched.first_batch_incomplete:
                 data.records = fetched.records
             cold = fetched.cold
-            if params.isolation is FetchIsolation.COMMITTED and fetched.records:
+            if params.isolation is FetchIsolation.COMMITTED and data.records:
                 data.aborted_transactions = _aborted(log, fetched)
         if params.is_from_follower and not again:
             self._note_follower(params, partition, target)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.api_keys import ApiKey
+from protocol.records import Compression, Record, build_batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Document, Peer, batch
+from tests.scenarios.same_as_kafka.peer import Document, Peer, T, batch
 
 CASES = Cases()
 FETCH = range(4, 13)
@@ -202,6 +203,39 @@ def a_session_whose_topic_is_deleted_and_made_again(b: Peer) -> None:
     fetch(b, session_id=session, session_epoch=2)
     fetch(b, wanted(topic, (0, 0)), session_id=session, session_epoch=3)
     fetch(b, session_id=session, session_epoch=4)
+
+
+@CASES.of(FETCH)
+def clients_that_do_not_know_zstd(b: Peer) -> None:
+    asked_for, chosen = b.create("a", 1, compression_type="zstd"), b.create("c")
+    b.produce(chosen, batch(b"x" * 100, compression=Compression.ZSTD))
+    fetch(b, wanted(asked_for, (0, 0)), wanted(chosen, (0, 0)))
+
+
+@CASES.of(FETCH)
+def several_segments(b: Peer) -> None:
+    topic = b.create("t", 1, segment_bytes="300", index_interval_bytes="1")
+    for number in range(4):
+        b.produce(topic, batch(b"x" * 100, b"%d" % number))
+    for offset in range(9):
+        fetch(b, wanted(topic, (0, offset)))
+        fetch(b, wanted(topic, (0, offset), partition_max_bytes=250))
+
+
+@CASES.of(FETCH)
+def records_of_every_shape(b: Peer) -> None:
+    topic = b.create()
+    headers = [("h", b"x"), ("h", None), ("", b"")]
+    for records in (
+        batch(b"a", first_time=-5),
+        batch(b"a", first_time=2**62),
+        batch(b"", key=b""),
+        batch(None),
+        batch(b"a", partition_leader_epoch=7),
+        build_batch([Record(0, T, b"k", b"v", headers)]),
+    ):
+        b.produce(topic, records)
+    fetch(b, wanted(topic, (0, 0)))
 
 
 @CASES.of(FETCH)

@@ -114,6 +114,11 @@ KNOWN = [
         "Kafka fails with -1 at an isolation level that is none; INVALID_REQUEST",
     ),
     Known(
+        "times_of_deleted_records",
+        r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.(Timestamp|Offset|LeaderEpoch)",
+        "Kafka looks into a segment that is deleted already but still there, and finds nothing",
+    ),
+    Known(
         "how_many_offsets_of_segments",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
         "Kafka fails with -1 where fewer than no offsets are asked for; none are told",

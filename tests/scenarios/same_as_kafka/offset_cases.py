@@ -51,6 +51,24 @@ def times_of_the_broker(b: Peer) -> None:
     list_offsets(b, topic, -1, -2, -3, 0, 2**63 - 1)
 
 
+@CASES.of(BY_TIME)
+def times_in_several_segments(b: Peer) -> None:
+    topic = b.create("t", 1, segment_bytes="300", index_interval_bytes="1")
+    for number in range(6):
+        b.produce(topic, batch(b"x" * 100, b"y", first_time=T + number * 1000))
+    list_offsets(b, topic, *range(T - 1000, T + 7000, 500))
+
+
+@CASES.of(BY_TIME)
+def times_of_deleted_records(b: Peer) -> None:
+    topic = b.create("t", 1, segment_bytes="300")
+    for number in range(3):
+        b.produce(topic, batch(b"x" * 100, b"y", first_time=T + number * 1000))
+    trim_to = {"name": topic, "partitions": [{"partition_index": 0, "offset": 5}]}
+    b.ask(ApiKey.DELETE_RECORDS, {"topics": [trim_to], "timeout_ms": 5000}, 1)
+    list_offsets(b, topic, -2, 0, T, T + 2001, T + 3000)
+
+
 @CASES.of([0])
 def how_many_offsets_of_segments(b: Peer) -> None:
     topic = b.create("t", 1, segment_bytes="300")

@@ -262,6 +262,36 @@ def a_topic_that_went_and_came_back_knows_no_producers(b: Peer) -> None:
     b.log_start_and_end(topic)
 
 
+@CASES.of(PRODUCE)
+def deleted_records_leave_their_producers_known(b: Peer) -> None:
+    topic = b.create()
+    for sequence in range(3):
+        produce(b, topic, sequenced(sequence, b"a"))
+    everything = {"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}
+    b.ask(ApiKey.DELETE_RECORDS, {"topics": [everything], "timeout_ms": 5000}, 1)
+    for sequence in (2, 3, 5, 0):
+        produce(b, topic, sequenced(sequence, b"a"))
+    b.log_start_and_end(topic)
+
+
+@CASES.of([9])
+def settings_of_a_topic_change_between_batches(b: Peer) -> None:
+    topic = b.create()
+    for name, value in (
+        ("max.message.bytes", "100"),
+        ("max.message.bytes", "10000"),
+        ("cleanup.policy", "compact"),
+        ("message.timestamp.type", "LogAppendTime"),
+        ("min.insync.replicas", "2"),
+    ):
+        configs = [{"name": name, "config_operation": 0, "value": value}]
+        resource = {"resource_type": 2, "resource_name": topic, "configs": configs}
+        b.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}, 1)
+        time.sleep(0.5)  # Kafka's brokers hear of it later
+        produce(b, topic, batch(b"x" * 200))
+        produce(b, topic, batch(b"x", key=None))
+
+
 @CASES.of([0, 1, 2])
 def versions_of_old_message_formats_with_new_batches(b: Peer) -> None:
     topic = b.create()
