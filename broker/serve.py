@@ -62,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
+    finally:
+        _give_up_what_nobody_reads()
     return 0
 
 
@@ -149,10 +151,20 @@ def _allow_many_files() -> None:
 
 def _tell(line: str) -> None:
     """Prints a line. A pipe that nobody reads any more is no reason to end."""
-    try:
+    with contextlib.suppress(OSError):
         print(line, flush=True)
-    except OSError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or Python would try again at its end
+
+
+def _give_up_what_nobody_reads() -> None:
+    """Python would try to write it once more at its end, and make that failure the exit status (120)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

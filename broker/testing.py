@@ -55,8 +55,7 @@ async def in_process_broker(
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
-        if not structlog.is_configured():
-            _tell_warnings_only()
+        stack.enter_context(_WARNINGS_ONLY)
         config = BrokerConfig.single_node(texts)
         broker = Broker(config, clock=clock, random=random, files=files)
         await broker.start()
@@ -162,11 +161,35 @@ class _StandardError:
     warning = warn = error = critical = exception = fatal = msg
 
 
-def _tell_warnings_only() -> None:
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=lambda *_: _StandardError(),
-    )
+class _WarningsOnly:
+    """Where the program has not configured structlog, warnings and errors are told while a broker runs in it.
+
+    structlog's configuration is one for the whole process, so the last of several brokers takes it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._brokers = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._brokers += 1
+            if not structlog.is_configured():
+                warnings = structlog.make_filtering_bound_logger(logging.WARNING)
+                structlog.configure(wrapper_class=warnings, logger_factory=_standard_error)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._brokers -= 1
+            if self._brokers == 0 and structlog.get_config()["logger_factory"] is _standard_error:
+                structlog.reset_defaults()
+
+
+def _standard_error(*_: object) -> _StandardError:
+    return _StandardError()
+
+
+_WARNINGS_ONLY = _WarningsOnly()
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -17,6 +17,11 @@ import pytest
 from tests.spawned_broker import free_port
 
 
+def heed_hang_ups() -> None:
+    """Whoever runs the tests may do so under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Served:
     def __init__(self, *arguments: str, cwd: Path) -> None:
         self.process = subprocess.Popen(
@@ -27,6 +32,7 @@ class Served:
             cwd=cwd,
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            preexec_fn=heed_hang_ups,
         )
 
     def ready(self) -> str:
@@ -317,6 +323,7 @@ def test_it_serves_where_nobody_reads_its_streams(tmp_path: Path) -> None:
         stdout=writing,
         stderr=writing,
         cwd=Path(__file__).parents[2],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     os.close(writing)
     with process:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import kafka
 import pytest
+import structlog
 
 from broker.testing import BrokerThread, in_process_broker
 
@@ -116,6 +117,28 @@ def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_folder_behind() ->
     before = left_behind()
     one()
     assert left_behind() == before
+
+
+def test_the_programs_logging_is_as_it_was_when_the_last_broker_has_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    before, was_configured = structlog.get_config(), structlog.is_configured()
+    structlog.reset_defaults()
+    try:
+        with BrokerThread() as first:
+            with BrokerThread():
+                pass
+            assert structlog.is_configured(), "the first still runs"
+            use(first.bootstrap)
+        assert not structlog.is_configured()
+        assert capsys.readouterr().out == ""
+        mine = structlog.make_filtering_bound_logger(40)
+        structlog.configure(wrapper_class=mine)
+        with BrokerThread():
+            pass
+        assert structlog.get_config()["wrapper_class"] is mine
+    finally:
+        structlog.reset_defaults()
+        if was_configured:
+            structlog.configure(**before)
 
 
 def test_the_plugin_gives_its_fixture_to_another_project_and_changes_nothing_else_there(tmp_path: Path) -> None:
