@@ -35,8 +35,9 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
 
 def _first_at_or_after(log: Log, timestamp: int) -> TimestampOffset | None:
     for segment in log.segments:
-        if log.use(segment).largest_timestamp < timestamp:
+        if _with_its_times(log, segment).largest_timestamp < timestamp:
             continue
+        log.use(segment)
         _, offset = segment.time_index.lookup(timestamp)
         position = segment.offset_index.lookup(max(offset, log.log_start_offset))
         for batch in segment.scan(position):
@@ -51,7 +52,8 @@ def _first_at_or_after(log: Log, timestamp: int) -> TimestampOffset | None:
 
 
 def _max_timestamp(log: Log) -> TimestampOffset | None:
-    segment = max((log.use(segment) for segment in log.segments), key=lambda segment: segment.max_timestamp)
+    segment = max(log.segments, key=lambda segment: _with_its_times(log, segment).max_timestamp)
+    log.use(segment)
     timestamp = segment.max_timestamp
     for batch in segment.scan(segment.offset_index.lookup(segment.offset_of_max_timestamp)):
         if batch.max_timestamp == timestamp:
@@ -59,6 +61,11 @@ def _max_timestamp(log: Log) -> TimestampOffset | None:
                 if record.timestamp == timestamp:
                     return TimestampOffset(timestamp, record.offset, batch.leader_epoch)
     return None
+
+
+def _with_its_times(log: Log, segment: LogSegment) -> LogSegment:
+    """Of ten thousand segments most know their largest time, and need not be opened to be passed over."""
+    return segment if segment.knows_its_times else log.use(segment)
 
 
 def records_of(segment: LogSegment, batch: ScannedBatch) -> list[Record]:

@@ -176,6 +176,11 @@ class LogSegment:
     # ---- times
 
     @property
+    def knows_its_times(self) -> bool:
+        """Whether `max_timestamp` is known without the disk."""
+        return self._max_timestamp is not None
+
+    @property
     def first_batch_timestamp(self) -> int:
         if self._first_batch_timestamp is None:
             first = next(iter(self.scan(0)), None)

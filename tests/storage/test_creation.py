@@ -1,4 +1,4 @@
-"""Partitions that are made: what a failure leaves behind, and what an unused one costs."""
+"""Partitions that are made: what a failure leaves behind, and what unused ones and unused segments cost."""
 
 import os
 import uuid
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from memory_files import ForgetfulFiles
-from small_logs import NOW, batch
+from small_logs import NOW, append, batch, open_small
 
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -102,3 +102,22 @@ def test_a_partition_that_nobody_uses_holds_no_file_open(data: Path, ends_well: 
     assert open_files() == before
     assert again.logs[ORDERS].read(0, 1000).records
     again.shutdown()
+
+
+def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_small(ForgetfulFiles(), segment_bytes=200)
+    for number in range(20):
+        append(log, batch(b"x" * 40, timestamp=NOW + number))
+    assert len(log.segments) > 8
+    log.offset_for_timestamp(NOW)
+    used: list[int] = []
+    use = type(log).use
+    monkeypatch.setattr(type(log), "use", lambda log, segment: used.append(segment.base_offset) or use(log, segment))
+    late = log.segments[-2].base_offset
+    found = log.offset_for_timestamp(NOW + late)
+    assert found is not None
+    assert found.offset == late
+    assert used == [late]
+    used.clear()
+    assert log.offset_for_timestamp(-3) is not None
+    assert len(set(used)) == 1
