@@ -71,6 +71,7 @@ def begin_flush(log: Log, end_offset: int | None = None) -> FlushJob | None:
     try:
         for segment in sealed:
             files += [file.duplicate() for file in segment.files_to_sync()]
+            segment.release()
         if needs_active:
             files.append(active.file.duplicate())
     except OSError:

@@ -49,6 +49,10 @@ Known = Callable[[TopicPartition, uuid.UUID | None], bool]
 ConfigOf = Callable[[str], LogConfig]
 
 
+SEGMENTS_PER_FLUSH = 256
+"""Each is three open files while it is synced; the next round takes the next ones."""
+
+
 class LogManager:
     """`directories` by path; `logs` by partition. `broker_id` and `cluster_id` are what the directories say, until
     `claim`.
@@ -304,15 +308,18 @@ class LogManager:
 
     # ---- periodic work
 
-    def take_flush_jobs(self) -> list[tuple[Log, FlushJob]]:
+    def take_flush_jobs(self) -> Iterator[tuple[Log, FlushJob]]:
         """What rolled segments and flush.ms ask to be synced now. Run each job, then `log.finish_flush(job)` on the
-        loop.
+        loop, before the next is taken: jobs hold files open.
         """
         now_ms = self.clock.now_ms()
-        jobs = []
-        for log in self.logs.values():
+        for log in list(self.logs.values()):
+            if self.logs.get(log.topic_partition) is not log:
+                continue
             due = log.config.flush_ms < LONG_MAX and now_ms - log.last_flush_ms >= log.config.flush_ms
-            if due and log.recovery_point < log.log_end_offset:
+            if len(log.unsynced_segments) > SEGMENTS_PER_FLUSH:
+                end_offset = log.unsynced_segments[SEGMENTS_PER_FLUSH].base_offset
+            elif due and log.recovery_point < log.log_end_offset:
                 end_offset = log.log_end_offset
             elif log.unsynced_segments:
                 end_offset = log.active_segment.base_offset
@@ -323,8 +330,7 @@ class LogManager:
             except ProtocolError:  # named in the log already; the next round tries again
                 continue
             if job is not None:
-                jobs.append((log, job))
-        return jobs
+                yield log, job
 
     def take_removals(self, *, everything: bool = False) -> Removal | None:
         """The files and folders whose time has come; all that wait, with `everything`."""

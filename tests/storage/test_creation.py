@@ -10,6 +10,7 @@ from small_logs import NOW, append, batch, open_small
 
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
+from storage import log_manager
 from storage.files import OsFiles
 from storage.log_config import LogConfig
 from storage.log_manager import LogManager
@@ -121,3 +122,29 @@ def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: p
     used.clear()
     assert log.offset_for_timestamp(-3) is not None
     assert len(set(used)) == 1
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
+def test_many_rolled_segments_are_flushed_without_holding_all_their_files_open(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_manager, "SEGMENTS_PER_FLUSH", 5)
+    manager = new_manager(data)
+    logs = [
+        manager.get_or_create(TopicPartition("orders", number), TOPIC_ID, LogConfig({"segment.bytes": "150"}))
+        for number in range(4)
+    ]
+    for log in logs:
+        while len(log.segments) < 13:
+            append(log)
+    before = open_files()
+    rounds = 0
+    while any(log.unsynced_segments for log in logs):
+        rounds += 1
+        for log, job in manager.take_flush_jobs():
+            assert open_files() <= before + 5 * 3 + 2
+            job.run()
+            log.finish_flush(job)
+    assert rounds == 3
+    assert all(log.recovery_point == log.active_segment.base_offset for log in logs)
+    manager.shutdown()

@@ -343,7 +343,7 @@ def test_rolled_segments_are_flushed_in_the_background_with_their_indexes(files:
     assert expected <= set(files.synced_paths)
     assert log.active_segment.path(".log") not in files.synced_paths
     assert log.flushed_offset == log.base_offsets[2]
-    assert manager.take_flush_jobs() == []
+    assert list(manager.take_flush_jobs()) == []
 
 
 def test_the_snapshot_is_synced_before_the_segments_and_the_directory(files: ForgetfulFiles) -> None:
@@ -363,14 +363,14 @@ def test_flush_ms_flushes_what_has_waited_that_long(files: ForgetfulFiles) -> No
     manager = started(files, clock=clock)
     log = manager.get_or_create(partition(), None, LogConfig({"flush.ms": 1000}))
     append(log)
-    assert manager.take_flush_jobs() == []
+    assert list(manager.take_flush_jobs()) == []
     clock.advance(1000)
     ((_, job),) = manager.take_flush_jobs()
     job.run()
     log.finish_flush(job)
     assert log.flushed_offset == 1
     clock.advance(1000)
-    assert manager.take_flush_jobs() == []
+    assert list(manager.take_flush_jobs()) == []
 
 
 def test_flush_messages_asks_for_a_flush_before_the_answer(files: ForgetfulFiles) -> None:
