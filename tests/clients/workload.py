@@ -92,20 +92,13 @@ def assert_same(read: Iterable[Sent], sent: Iterable[Sent]) -> None:
             assert left == right, f"partition {partition}, record {place}"
 
 
-TINY_BATCH_BYTES = 300
-
-
 def stored_codecs(data_dir: Path, topic: str, partitions: Sequence[int]) -> Counter[str]:
-    """The codec of every batch in the segments of ``topic``, counted by name.
-
-    Tiny ones do not count: franz-go, for one, leaves a batch uncompressed that would not shrink.
-    """
+    """How many bytes of batches the segments of ``topic`` hold, by the name of the batch's codec."""
     codecs: Counter[str] = Counter()
     for partition in partitions:
         segments = sorted((data_dir / f"{topic}-{partition}").glob("*.log"))
         assert segments, f"no segment of {topic}-{partition} in {data_dir}"
         for segment in segments:
             for _, header in iter_batches(segment.read_bytes()):
-                if header.size_in_bytes > TINY_BATCH_BYTES:
-                    codecs[CODECS[header.compression]] += 1
+                codecs[CODECS[header.compression]] += header.size_in_bytes
     return codecs
