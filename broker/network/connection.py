@@ -3,7 +3,8 @@
 Reading. All connections share one scratch buffer, which the event loop fills and `buffer_updated` empties before
 anyone else can use it: nothing that lives on after it points there. A frame is copied out whole; the start of one that
 is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, each as
-large as what has come before it, so that a length prefix alone costs next to nothing.
+large as what has come before it or as the largest frame that this connection has ever completed, so that a length
+prefix alone costs next to nothing.
 
 Fairness. What one read brought may be ten thousand requests. A connection that has been handled for `TURN_MS` lets the
 others have their turn before it goes on.
@@ -74,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         "_ended",
         "_in_flight_bytes",
         "_kept",
+        "_largest_frame",
         "_out",
         "_out_bytes",
         "_resuming",
@@ -100,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._chunk_filled = 0
         self._chunk_left = 0
         self._chunks: list[memoryview] | None = None
+        self._largest_frame = FIRST_CHUNK_BYTES
         self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
         self._out: list[Part] = []
@@ -197,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         self._next_chunk(length - len(beginning), len(beginning))
 
     def _next_chunk(self, left: int, received: int) -> None:
-        size = min(left, CHUNK_BYTES, max(received, FIRST_CHUNK_BYTES))
+        size = min(left, CHUNK_BYTES, max(received, self._largest_frame))
         self._chunk = memoryview(bytearray(size))
         self._chunk_filled = 0
         self._chunk_left = left - size
@@ -211,6 +214,7 @@ class Connection(asyncio.BufferedProtocol):
             self._next_chunk(self._chunk_left, sum(map(len, chunks)))
             return
         frame = b"".join(chunks)
+        self._largest_frame = max(self._largest_frame, len(frame))
         self._chunk = self._chunks = None
         if self._answers and self._must_wait(_API_KEY(frame)[0]):
             self._block(HELD)

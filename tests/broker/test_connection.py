@@ -324,6 +324,17 @@ async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
     assert 65536 < len(connection._chunk or b"") <= 1024 * 1024, "what has come deserves larger pieces"
 
 
+async def test_who_has_sent_a_large_request_is_given_room_for_the_next_one_at_once(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(ECHO, 1, bytes(200_000)))
+    assert (await client.answer())[0] == 1
+    before = bench.server.counters.bytes_in
+    client.send(struct.pack(">i", 200_000) + b"1234")
+    await bench.until(lambda: bench.server.counters.bytes_in == before + 8)
+    [connection] = bench.server.connections
+    assert len(connection.get_buffer(-1)) == 200_000 - 4
+
+
 async def test_closing_waits_for_the_answers_before_it(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + request(CLOSE, 2) + request(ECHO, 3))
