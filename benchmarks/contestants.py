@@ -63,15 +63,21 @@ class Contestant(ABC):
 
 
 class Odradek(Contestant):
-    """Ours, as `odradek serve` starts it, with the settings that come with it."""
+    """Ours, as `odradek serve` starts it, with the settings that come with it.
+
+    Compiled Python is kept from its first start on, as on any user's machine, whatever this shell is told.
+    """
 
     name = "odradek"
     _process: subprocess.Popen[bytes] | None = None
 
     def _launch(self) -> None:
         command = [sys.executable, "-m", "broker", "--port", str(self.port), "--data-dir", str(self.directory / "data")]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True, env=environment
+            )
 
     def _settle(self) -> None:
         """Nothing is left behind: the broker is our own child."""
