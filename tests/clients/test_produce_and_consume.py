@@ -28,8 +28,13 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def assert_stored_with(broker: ClientBroker, topic: str, codec: str, partitions: int = PARTITIONS) -> None:
-    """Clients fall back to no compression silently; the stored batches do not lie."""
-    assert set(stored_codecs(broker.data_dir, topic, range(partitions))) == {codec}
+    """Clients fall back to no compression silently; the stored batches do not lie.
+
+    franz-go and kafka-python leave a batch as it is that would not shrink, so bytes are counted.
+    """
+    codecs = stored_codecs(broker.data_dir, topic, range(partitions))
+    assert set(codecs) <= {codec, "none"}
+    assert codecs[codec] > 0.9 * codecs.total()
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -110,9 +115,7 @@ def test_kcat(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) 
 def test_franz_go(client_broker: ClientBroker, new_topic: NewTopicName, franz_go: Path, codec: str) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
     program_clients.franz_go_produce(franz_go, client_broker.bootstrap, topic, binary_records(count), codec)
-    codecs = stored_codecs(client_broker.data_dir, topic, range(PARTITIONS))
-    assert set(codecs) <= {codec, "none"}, "franz-go leaves a batch as it is that would not shrink"
-    assert codecs[codec] > 0.9 * codecs.total()
+    assert_stored_with(client_broker, topic, codec)
     read = program_clients.franz_go_consume(franz_go, client_broker.bootstrap, topic, count)
     assert_same(read, binary_records(count))
 
