@@ -25,6 +25,7 @@ from benchmarks.measurement import Reading, Result, Row
 from benchmarks.purgatory_row import Purgatory
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
 from benchmarks.traffic_rows import Consume, Latency, Produce
+from benchmarks.warm_memory import WarmMemory
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,6 +59,7 @@ class Session:
         self.contestants = contestants
         self.notes: list[str] = []
         self._shared: dict[type[Contestant], Contestant] = {}
+        self._memory = WarmMemory(workspace)
 
     def run(self, rows: Iterable[Row], rounds: int) -> list[Result]:
         results: list[Result] = []
@@ -99,6 +101,8 @@ class Session:
             return {}
 
     def _read(self, row: Row, kind: type[Contestant]) -> dict[str, Reading]:
+        if row.needs_warm_memory:
+            self._memory.fill()
         if not row.needs_broker:
             return row.measure(kind(self.workspace))
         if not row.needs_fresh_broker:

@@ -44,6 +44,8 @@ class Row:
     name: str
     metrics: tuple[Metric, ...]
     needs_broker = True
+    needs_warm_memory = False
+    """Whether it writes or reads so much that memory nobody has used before would decide it."""
     needs_fresh_broker = False
     """Whether each round has a broker of its own that has done nothing yet (and is not started yet)."""
 

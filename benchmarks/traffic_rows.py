@@ -16,6 +16,8 @@ _numbers = itertools.count(1)
 class Produce(Row):
     """ProducerPerformance, as fast as it goes, into a topic of its own with one partition."""
 
+    needs_warm_memory = True
+
     def __init__(self, name: str, record_bytes: int, records: int, settings: str, wanted: float = 1.0) -> None:
         self.name = name
         self.metrics = (Metric(name, "MB/s", MORE, wanted),)
@@ -44,6 +46,7 @@ class Consume(Row):
 
     name = "consume"
     metrics = (Metric(name, "MB/s", MORE),)
+    needs_warm_memory = True
     record_bytes = 1000
 
     def __init__(self, records: int) -> None:
