@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-LEFT_FREE_BYTES = 512 * 1024 * 1024
+LEFT_FREE_BYTES = 160 * 1024 * 1024
+"""Little more than the kernel keeps free by itself: what is left is what was given back and is cold."""
 HOLE_BYTES = 1 << 42
 CHUNK_BYTES = 1 << 24
 
@@ -28,7 +29,8 @@ class WarmMemory:
         with self._path.open("ab+", buffering=0) as file:
             os.ftruncate(file.fileno(), HOLE_BYTES)
             buffer = bytearray(CHUNK_BYTES)
-            for _ in range(max(free_bytes() - LEFT_FREE_BYTES, 0) // CHUNK_BYTES):
+            most = self._position + 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            while free_bytes() > LEFT_FREE_BYTES and self._position < most:
                 self._position += os.preadv(file.fileno(), [buffer], self._position)
 
 

@@ -107,8 +107,8 @@ class Log:
         self.producer_state = ProducerState(producer_id_expiration_ms)
         self.snapshots = ProducerSnapshots(files, directory)
         self.leader_epochs = LeaderEpochs(files, f"{directory}/{LEADER_EPOCH}")
-        self.log_start_offset = 0
-        self.log_end_offset = 0
+        self.log_start_offset: int = 0
+        self.log_end_offset: int = 0
         self.high_watermark = 0
         self._high_watermark_metadata: LogOffsetMetadata | None = None
         self._unstable_metadata: LogOffsetMetadata | None = None

@@ -27,7 +27,7 @@ class ExpirationReaper:
         self._handle: asyncio.TimerHandle | None = None
         self._armed_for_ms = -1
         self._waking = False
-        self.wakeups = 0
+        self.wakeups: int = 0
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Begin on `loop`, or on the running one. Raises RuntimeError when it runs already."""

@@ -45,7 +45,7 @@ class Appends:
         self._partitions = partitions
         self._wakeups = wakeups
         self._flusher = flusher
-        self.expirations = PartitionExpirations()
+        self.expirations: PartitionExpirations = PartitionExpirations()
 
     def append(
         self,

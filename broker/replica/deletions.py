@@ -33,7 +33,7 @@ class Deletions:
     def __init__(self, partitions: HostedPartitions, wakeups: Wakeups) -> None:
         self._partitions = partitions
         self._wakeups = wakeups
-        self.expirations = PartitionExpirations()
+        self.expirations: PartitionExpirations = PartitionExpirations()
 
     def delete(
         self, timeout_ms: int, offsets: Mapping[TopicPartition, int], on_response: OnDeleted

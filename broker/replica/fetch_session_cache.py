@@ -36,7 +36,7 @@ class FetchSessionCache:
         eviction_ms: int = MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
     ) -> None:
         self.max_sessions = max_sessions
-        self.evictions = 0
+        self.evictions: int = 0
         self._clock = clock
         self._random = random
         self._eviction_ms = eviction_ms

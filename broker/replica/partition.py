@@ -77,7 +77,7 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log = log
+        self.log: Log = log
         self.stats = stats
         self.local_broker_id = local_broker_id
         self.leader_id = -1

@@ -71,7 +71,7 @@ class ReplicaManager:
     ) -> None:
         self.settings = settings
         self.log_manager = log_manager
-        self.partitions = HostedPartitions(is_known)
+        self.partitions: HostedPartitions = HostedPartitions(is_known)
         self.topic_stats = AllTopicStats()
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
@@ -89,7 +89,7 @@ class ReplicaManager:
         self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
         self.appends = Appends(self.partitions, self._wakeups, self.flusher)
         self.fetches = Fetches(self.partitions, self._wakeups, background)
-        self.deletions = Deletions(self.partitions, self._wakeups)
+        self.deletions: Deletions = Deletions(self.partitions, self._wakeups)
         self.append_records = self.appends.append
         self.fetch_messages = self.fetches.fetch
         self.delete_records = self.deletions.delete
