@@ -25,6 +25,9 @@ from broker.controller.controller import Controller
 from broker.controller.embedded_store import EmbeddedMetadataStore
 from broker.controller.metadata_store import MetadataStore, MetadataStoreError
 from broker.controller.start_up import ClusterIdMismatch
+from broker.coordinator.internal_topics import InternalTopics
+from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinator.shard import Shard
 from broker.coordinator.transaction.producer_ids import ProducerIds
 from broker.handlers.api_table import client_api_table
 from broker.handlers.dispatcher import Dispatcher
@@ -90,6 +93,7 @@ class Broker:
     metadata_store: MetadataStore
     replica_manager: ReplicaManager
     controller: Controller
+    internal_topics: InternalTopics
     producer_ids: ProducerIds
     fetch_sessions: FetchSessionCache
     socket_server: SocketServer
@@ -121,6 +125,7 @@ class Broker:
         self.state = BrokerState.NOT_RUNNING
         self.metrics_server: MetricsServer | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
+        self.coordinator_runtimes: list[CoordinatorRuntime] = []
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         """What has been started, as what ends it."""
 
@@ -225,6 +230,7 @@ class Broker:
             source=self.random,
             spawn=self.background.spawn,
         )
+        self.internal_topics = InternalTopics(self.controller, self.metadata, config, self.background.spawn)
         self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
@@ -237,6 +243,22 @@ class Broker:
             complaints=self.complaints,
         )
         self._undo.append(self.background.stop)
+
+    def start_coordinator_runtime(
+        self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]
+    ) -> CoordinatorRuntime:
+        """A runtime for the topic of `settings`, which this broker stops; `new_shard(partition, leader_epoch)`."""
+        runtime = CoordinatorRuntime(
+            settings,
+            new_shard=new_shard,
+            partition_count=lambda: self.internal_topics.partition_count(settings.topic),
+            replica_manager=self.replica_manager,
+            clock=self.clock,
+            background=self.background,
+        )
+        self.coordinator_runtimes.append(runtime)
+        runtime.start()
+        return runtime
 
     async def _read_metadata(self) -> None:
         try:
@@ -312,6 +334,8 @@ class Broker:
 
     async def _close_connections(self) -> None:
         await self.socket_server.stop_accepting()
+        for runtime in self.coordinator_runtimes:
+            runtime.stop()
         self.replica_manager.shutdown()
         while not self.completions.is_empty:
             self.completions.drain()

@@ -11,7 +11,7 @@ Source: Kafka's ReplicaManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from broker.replica import partition_offsets
@@ -53,6 +53,16 @@ class ReplicaSettings(NamedTuple):
         return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
 
 
+class LeadershipListener(Protocol):
+    """Hears of the partitions of one topic that this broker leads."""
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition, with that epoch; the log is open and may be read and appended to."""
+
+    def resigned(self, partition: int) -> None:
+        """It leads the partition no more, and the log may be gone. No effect where it did not lead it."""
+
+
 class ReplicaManager:
     """`is_known` says whether the cluster has such a partition, wherever it is; `background` is where fsyncs and cold
     reads run.
@@ -73,6 +83,8 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.partitions = HostedPartitions(is_known)
         self.topic_stats = AllTopicStats()
+        self.leadership_listeners: dict[str, LeadershipListener] = {}
+        """By topic: the coordinators of the internal ones."""
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
         )
@@ -121,6 +133,9 @@ class ReplicaManager:
             raise
         self.partitions.put(partition)
         self._wakeups.watermark_moved(partition)
+        listener = self.leadership_listeners.get(topic_partition.topic)
+        if listener is not None:
+            listener.elected(topic_partition.partition, leader_epoch)
         return partition
 
     def _open(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
@@ -145,6 +160,9 @@ class ReplicaManager:
             self.appends.expirations.forget(topic_partition)
             self.deletions.expirations.forget(topic_partition)
             self._wakeups.watermark_moved(partition)
+            listener = self.leadership_listeners.get(topic_partition.topic)
+            if listener is not None:
+                listener.resigned(topic_partition.partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)
         if delete and self.log_manager.get(topic_partition) is not None:
