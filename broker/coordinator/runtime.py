@@ -232,6 +232,7 @@ class CoordinatorRuntime:
         if result.error is not ErrorCode.NONE:
             self._tell_failure(led, decision, result.error, result.error_message)
             return
+        decision.base_offset = result.base_offset
         if decision.replay:
             self._replay(led, decision, result, now_ms)
 

@@ -75,10 +75,20 @@ class Decision:
     once, perhaps before `act` returns: None when the high watermark has passed the batch, else an AppendFailed.
     `replay`: whether the records are replayed into the shard right after the append, before the high watermark has
     passed them; False where `done` changes the state itself. A `producer_id` >= 0 makes the batch part of its
-    transaction. `timeout_ms` None: the runtime's. `base_sequence`: Kafka's commits carry 0.
+    transaction. `timeout_ms` None: the runtime's. `base_sequence`: Kafka's commits carry 0. `base_offset` is where the
+    batch stands in the log, from the moment it does; -1 before.
     """
 
-    __slots__ = ("base_sequence", "done", "producer_epoch", "producer_id", "records", "replay", "timeout_ms")
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "done",
+        "producer_epoch",
+        "producer_id",
+        "records",
+        "replay",
+        "timeout_ms",
+    )
 
     def __init__(
         self,
@@ -98,3 +108,4 @@ class Decision:
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
         self.timeout_ms = timeout_ms
+        self.base_offset = -1
