@@ -13,7 +13,8 @@ A reassignment lives in the partition's state: `replicas` are all of them, those
     (C) Both steps raise the leader epoch: clients and followers are to ask again.
     (D) A reassignment to what is there already is complete at once; only its epoch grows.
 
-Source: KIP-455, KIP-460; Kafka's `ReplicaAssignment`, `KafkaController.onPartitionReassignment`, `PartitionLeaderElectionAlgorithms`.
+Source: KIP-455, KIP-460; Kafka's `ReplicaAssignment`, `KafkaController.onPartitionReassignment`,
+`PartitionLeaderElectionAlgorithms`.
 """
 
 from __future__ import annotations

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
 from broker.handlers.api_row import ApiRow, ApiTable
 from broker.handlers.api_versions import handle_api_versions
 from broker.handlers.cluster import handle_describe_cluster, handle_describe_log_dirs
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
 from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
 from broker.handlers.delete_records import handle_delete_records
+from broker.handlers.elections import handle_elect_leaders
 from broker.handlers.error_responses import find_coordinator_error, metadata_error, per_item, per_partition, top_level
 from broker.handlers.fetch import handle_fetch
 from broker.handlers.list_offsets import handle_list_offsets
@@ -21,6 +23,10 @@ from broker.handlers.metadata import handle_metadata
 from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from broker.handlers.produce import handle_produce
 from broker.handlers.producers import handle_describe_producers
+from broker.handlers.reassignments import (
+    handle_alter_partition_reassignments,
+    handle_list_partition_reassignments,
+)
 from broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from broker.handlers.topics import (
     handle_create_partitions,
@@ -31,6 +37,7 @@ from broker.handlers.topics import (
 )
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterResponse
 from protocol.messages.configs import (
@@ -44,6 +51,11 @@ from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderE
 from protocol.messages.log_dirs import DescribeLogDirsResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+)
 from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from protocol.messages.topics import (
     CreatePartitionsResponse,
@@ -165,6 +177,49 @@ def client_api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(ApiKey.SASL_AUTHENTICATE, (0, 2), handle_sasl_authenticate, top_level(SaslAuthenticateResponse)),
+            ApiRow(ApiKey.DESCRIBE_ACLS, (0, 2), handle_describe_acls, top_level(DescribeAclsResponse)),
+            ApiRow(
+                ApiKey.CREATE_ACLS, (0, 2), handle_create_acls, per_item(CreateAclsResponse, ("creations", "results"))
+            ),
+            ApiRow(
+                ApiKey.DELETE_ACLS,
+                (0, 2),
+                handle_delete_acls,
+                per_item(DeleteAclsResponse, ("filters", "filter_results")),
+            ),
+            ApiRow(
+                ApiKey.ELECT_LEADERS,
+                (0, 2),
+                handle_elect_leaders,
+                per_partition(
+                    ElectLeadersResponse,
+                    ("topic_partitions", "replica_election_results"),
+                    "topic",
+                    ("partitions", "partition_result"),
+                    "partition_id",
+                ),
+                partitions_asked=_count("topic_partitions", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                (0, 0),
+                handle_alter_partition_reassignments,
+                per_partition(
+                    AlterPartitionReassignmentsResponse,
+                    ("topics", "responses"),
+                    "name",
+                    "partitions",
+                    "partition_index",
+                ),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.LIST_PARTITION_REASSIGNMENTS,
+                (0, 0),
+                handle_list_partition_reassignments,
+                top_level(ListPartitionReassignmentsResponse),
+                partitions_asked=_count("topics", "partition_indexes"),
+            ),
             ApiRow(
                 ApiKey.DESCRIBE_CONFIGS,
                 (0, 4),

@@ -1,17 +1,22 @@
 """FindCoordinator and InitProducerId: who coordinates, and producer ids.
 
-This node coordinates every group and every transaction. Source: Kafka's `KafkaApis`,
+The coordinator of a group, or of a transactional id, is the leader of its partition of the internal topic, which is
+created when somebody first asks. Source: Kafka's `KafkaApis.getCoordinator`,
 `TransactionCoordinator.handleInitProducerId`.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import cast
 
+from broker.coordinator.java_hash import partition_for
 from broker.handlers.request_context import RequestContext
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from protocol.topic_partition import TopicPartition
 
 FIRST_BATCHED_VERSION = 4
 NO_NODE = -1
@@ -26,8 +31,16 @@ class CoordinatorType(IntEnum):
     TRANSACTION = 1
 
 
+TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANSACTION_TOPIC}
+"""The internal topic whose partitions' leaders coordinate."""
+
+
 def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """This node for groups and transactions; INVALID_REQUEST for other types. From v4 on one answer per key."""
+    """The leader of the key's partition of the internal topic. From v4 on one answer per key.
+
+    COORDINATOR_NOT_AVAILABLE where it has none: not yet, when the topic does not exist, for then this request has it
+    created. INVALID_REQUEST for other types.
+    """
     if context.api_version >= FIRST_BATCHED_VERSION:
         found = [_coordinator(request.key_type, key, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
@@ -43,18 +56,33 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
 
 def _coordinator(key_type: int, key: str, context: RequestContext) -> FindCoordinatorResponse.Coordinator:
     result = FindCoordinatorResponse.Coordinator(key=key, node_id=NO_NODE, host="", port=-1)
-    if key_type not in (CoordinatorType.GROUP, CoordinatorType.TRANSACTION):
+    topic = TOPICS.get(cast(CoordinatorType, key_type))
+    if topic is None:
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"There is no coordinator of type {key_type}"
         return result
-    metadata = context.broker.metadata
-    endpoint = metadata.brokers[metadata.broker_id].endpoint(context.listener.name)
+    broker_id, endpoint = _leader(topic, key, context)
     if endpoint is None:
         result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         result.error_message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message
         return result
-    result.node_id, result.host, result.port = metadata.broker_id, endpoint.host, endpoint.port
+    result.node_id, result.host, result.port = broker_id, endpoint.host, endpoint.port
     return result
+
+
+def _leader(topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
+    """Who leads the key's partition, and where clients of this listener reach it; None where nobody does."""
+    broker = context.broker
+    internal_topics, metadata = broker.internal_topics, broker.metadata
+    if not internal_topics.exists(topic):
+        internal_topics.create(topic)
+        return NO_NODE, None
+    number = partition_for(key, internal_topics.partition_count(topic))
+    partition = metadata.partition(topic, number)
+    if partition is None or TopicPartition(topic, number) in broker.replica_manager.partitions.offline:
+        return NO_NODE, None
+    leader = metadata.brokers.get(partition.leader)
+    return partition.leader, None if leader is None else leader.endpoint(context.listener.name)
 
 
 async def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
