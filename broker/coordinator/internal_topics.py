@@ -61,7 +61,7 @@ def transaction_topic(config: Settings) -> NewTopic:
     )
 
 
-INTERNAL_TOPICS: Mapping[str, Callable[[Settings], NewTopic]] = {
+RECIPES: Mapping[str, Callable[[Settings], NewTopic]] = {
     GROUP_TOPIC: group_topic,
     TRANSACTION_TOPIC: transaction_topic,
 }
@@ -97,7 +97,11 @@ class InternalTopics:
     def partition_count(self, name: str) -> int:
         """The topic's partitions, or how many it would be created with."""
         topic = self._metadata.topic(name)
-        return INTERNAL_TOPICS[name](self._config).num_partitions if topic is None else len(topic.partitions)
+        return self.wish(name).num_partitions if topic is None else len(topic.partitions)
+
+    def wish(self, name: str) -> NewTopic:
+        """The topic as it is to be created."""
+        return RECIPES[name](self._config)
 
     def create(self, name: str) -> None:
         """Begins to create a topic, unless that has begun or it exists, and does not wait."""
@@ -109,7 +113,7 @@ class InternalTopics:
         """Returns when the topic exists. Raises COORDINATOR_NOT_AVAILABLE when it cannot be created."""
         if self.exists(name):
             return
-        wish = INTERNAL_TOPICS[name](self._config)
+        wish = self.wish(name)
         timeout_ms = int(self._config["request.timeout.ms"])
         result = (await self._controller.create_topics([wish], timeout_ms=timeout_ms))[0]
         if isinstance(result, ProtocolError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
