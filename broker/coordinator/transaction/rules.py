@@ -1,0 +1,160 @@
+"""What a producer may do, and what it is told when it may not: the rules of the transaction coordinator.
+
+Each rule looks at one `Transaction` and either prepares a transit, or raises ProtocolError with the code for the
+client, or returns None: it is so already, and the answer is NONE. Nothing here waits, writes, or knows a clock.
+
+PRODUCER_FENCED is said here; clients whose request's version does not know it get INVALID_PRODUCER_EPOCH instead,
+which is the handlers' business.
+
+Source: Kafka's `TransactionCoordinator`; KIP-98, KIP-360, KIP-588, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from broker.coordinator.transaction.state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
+from broker.coordinator.transaction.transaction import (
+    LARGEST_EPOCH,
+    NO_PRODUCER_EPOCH,
+    ProducerIdAndEpoch,
+    Transaction,
+    Transit,
+    is_exhausted,
+)
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+
+
+class ProducerIdNeeded(Exception):
+    """The rule needs a producer id that nobody has: ask again with one."""
+
+
+ENDED = {
+    (COMPLETE_COMMIT, True): ErrorCode.NONE,
+    (COMPLETE_ABORT, False): ErrorCode.NONE,
+    (PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+"""EndTxn of what is not open, by state and whether it asks for a commit: a retry. INVALID_TXN_STATE where not here."""
+
+
+def initialize(
+    transaction: Transaction,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    new_producer_id: int | None,
+    now_ms: int,
+) -> Transit | None:
+    """InitProducerId. `expected`: the producer that goes on after an error (KIP-360). `new_producer_id`: one to use if
+    need be.
+
+    None: a transaction is open, and must be fenced and aborted first (CONCURRENT_TRANSACTIONS then). Raises
+    CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ProducerIdNeeded.
+    """
+    if transaction.pending is not None:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is not None and not _may_go_on(transaction, expected):
+        raise _fenced(transaction, expected)
+    if transaction.state.is_prepared:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if transaction.state == ONGOING:
+        if expected is not None and expected.producer_epoch not in _known_epochs(transaction):
+            raise _fenced(transaction, expected)
+        return None
+    if transaction.is_exhausted and (expected is None or expected.producer_epoch == transaction.producer_epoch):
+        if new_producer_id is None:
+            raise ProducerIdNeeded
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else transaction.producer_epoch
+        return transaction.prepare_producer_id(new_producer_id, last_epoch, timeout_ms, now_ms)
+    epoch, last_epoch = _next_epoch(transaction, expected)
+    return transaction.prepare_epoch(epoch, last_epoch, timeout_ms, now_ms)
+
+
+def _may_go_on(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """The id is just made; or it is the producer's; or it was, and the answer that gave the new one was lost."""
+    return (
+        transaction.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == transaction.producer_id
+        or (expected.producer_id == transaction.last_producer_id and is_exhausted(expected.producer_epoch))
+    )
+
+
+def _known_epochs(transaction: Transaction) -> tuple[int, int]:
+    return transaction.producer_epoch, transaction.last_producer_epoch
+
+
+def _next_epoch(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
+    """The epoch to give out, and the one before it if a retry may name it."""
+    current = transaction.producer_epoch
+    if expected is None:
+        return current + 1, NO_PRODUCER_EPOCH
+    if expected.producer_epoch == transaction.last_producer_epoch != NO_PRODUCER_EPOCH:
+        return current, transaction.last_producer_epoch
+    if current == NO_PRODUCER_EPOCH or (expected.producer_epoch == current and not transaction.is_exhausted):
+        return current + 1, current
+    raise _fenced(transaction, expected)
+
+
+def add_partitions(
+    transaction: Transaction | None, producer: ProducerIdAndEpoch, partitions: Set[TopicPartition], now_ms: int
+) -> Transit | None:
+    """AddPartitionsToTxn and AddOffsetsToTxn. None: they are all in it.
+
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    found = _of_producer(transaction, producer)
+    if found.pending is not None or found.state.is_prepared:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if found.state == ONGOING and partitions <= found.partitions:
+        return None
+    return found.prepare_add(partitions, now_ms)
+
+
+def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed: bool, now_ms: int) -> Transit | None:
+    """EndTxn. None: it has ended so.
+
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    """
+    found = _of_producer(transaction, producer)
+    if found.pending is not None:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if found.state == ONGOING:
+        return found.prepare_end(committed, now_ms)
+    code = ENDED.get((found.state, committed), ErrorCode.INVALID_TXN_STATE)
+    if code != ErrorCode.NONE:
+        raise ProtocolError(code)
+    return None
+
+
+def verify(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> frozenset[TopicPartition]:
+    """The partitions that the producer's open transaction has (KIP-890).
+
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    found = _of_producer(transaction, producer)
+    if found.state.is_prepared:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return found.partitions
+
+
+def _of_producer(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> Transaction:
+    if transaction is None or transaction.producer_id != producer.producer_id:
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if transaction.producer_epoch != producer.producer_epoch or producer.producer_epoch == LARGEST_EPOCH:
+        raise _fenced(transaction, producer)
+    return transaction
+
+
+def _fenced(transaction: Transaction, producer: ProducerIdAndEpoch) -> ProtocolError:
+    text = (
+        f"{transaction} belongs to producer {transaction.producer_id} with epoch {transaction.producer_epoch}, not to "
+        f"{producer.producer_id} with epoch {producer.producer_epoch}"
+    )
+    return ProtocolError(ErrorCode.PRODUCER_FENCED, text)
