@@ -16,6 +16,7 @@ from textwrap import shorten
 
 COMPILED = (
     "protocol/record_walk.py",
+    "storage/cleaner_walk.py",
     "timer/task.py",
     "timer/task_list.py",
     "timer/bucket_queue.py",

@@ -53,7 +53,9 @@ class Log:
         "_high_watermark_metadata",
         "_unstable_metadata",
         "base_offsets",
+        "being_cleaned",
         "cache",
+        "cleaned_offset",
         "clock",
         "closed",
         "config",
@@ -118,6 +120,8 @@ class Log:
         self.last_flush_ms = clock.now_ms()
         self.removals: list[tuple[int, str]] = []  # (due by the monotonic clock, path)
         self.generation = 0
+        self.cleaned_offset: int | None = None  # everything below has been through the cleaner
+        self.being_cleaned = False
         self.writable = True
         self.closed = False  # after `close` everything is on the disk, indexes too
         self.failure: OSError | None = None

@@ -8,6 +8,7 @@ from protocol.topic_partition import TopicPartition
 from storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEAN_SHUTDOWN_CONTENT,
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -36,6 +37,7 @@ class LogDirectory:
         "_files",
         "_lock",
         "clean",
+        "cleaner_offsets",
         "high_watermarks",
         "log_start_offsets",
         "meta",
@@ -54,6 +56,7 @@ class LogDirectory:
         self.recovery_points_known = False
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self) -> None:
@@ -97,6 +100,7 @@ class LogDirectory:
         self.recovery_points_known = self._files.exists(checkpoint) and self._files.size(checkpoint) > 0
         self.log_start_offsets = self._read(LOG_START_OFFSET)
         self.high_watermarks = self._read(HIGH_WATERMARK)
+        self.cleaner_offsets = self._read(CLEANER_OFFSET)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -19,6 +19,7 @@ import structlog
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
 from storage.checkpoint import (
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     PARTITION_METADATA,
@@ -163,7 +164,7 @@ class LogManager:
         return False
 
     def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Steps[None]:
-        self.logs[topic_partition] = yield from open_log_steps(
+        log = yield from open_log_steps(
             self.files,
             f"{directory.path}/{topic_partition}",
             topic_partition,
@@ -179,6 +180,8 @@ class LogManager:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             max_decompressed_bytes=self._max_decompressed_bytes,
         )
+        log.cleaned_offset = directory.cleaner_offsets.get(topic_partition)
+        self.logs[topic_partition] = log
 
     # ---- logs
 
@@ -271,6 +274,9 @@ class LogManager:
             log.recovery_point = offset
             try:
                 self.checkpoint_recovery_points()
+                if log.cleaned_offset is not None and log.cleaned_offset > offset:
+                    log.cleaned_offset = offset
+                    self.take_checkpoint(CLEANER_OFFSET)()
             except OSError as error:
                 raise ProtocolError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be cut: {error}"
@@ -355,7 +361,7 @@ class LogManager:
         return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
 
     def take_checkpoint(self, name: str) -> Callable[[], None]:
-        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK or LOG_START_OFFSET) is to say now, as a function that
+        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a function that
         writes it, in any thread. It raises OSError, and does nothing where the file says just that.
         """
         offset_of = _CHECKPOINTED[name]
@@ -428,6 +434,7 @@ _CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
     RECOVERY_POINT: lambda log: log.safe_recovery_point,
     HIGH_WATERMARK: lambda log: log.high_watermark,
     LOG_START_OFFSET: _moved_start,
+    CLEANER_OFFSET: lambda log: log.cleaned_offset,
 }
 
 

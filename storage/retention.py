@@ -53,6 +53,8 @@ def advance_log_start_offset(log: Log, offset: int, reason: str) -> None:
 
 def apply_retention(log: Log, now_ms: int) -> int:
     """See Log.apply_retention."""
+    if log.being_cleaned:
+        return 0
     config = log.config
     try:
         deleted = _delete_while(
@@ -137,6 +139,8 @@ def truncate_to(log: Log, offset: int) -> bool:
         return False
     log.generation += 1
     log.recovery_point = min(log.recovery_point, offset)
+    if log.cleaned_offset is not None:
+        log.cleaned_offset = min(log.cleaned_offset, offset)
     if offset < log.base_offsets[0]:
         _start_over(log, offset)
         return True

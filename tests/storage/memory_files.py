@@ -225,6 +225,9 @@ class ForgetfulFiles:
     def modified_ms(self, path: str) -> int:
         return self.open(path).modified_ms()
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.open(path).inode.modified_ms = modified_ms
+
     def list_directory(self, path: str) -> list[str]:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
