@@ -1,9 +1,9 @@
 """The replica manager: the partitions on this broker, and everything that is asked of them.
 
 It finds the partition, lets it decide, and sees to it that those who wait hear of it. The work itself is in rooms of
-its own: appends.py (Produce), fetches.py (Fetch), deletions.py (DeleteRecords), partition_offsets.py (ListOffsets),
-flusher.py (fsync). What is asked of several partitions is answered for each: a partition's failure is a value. What
-is asked of one raises ProtocolError.
+its own: appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
+partition_offsets.py (ListOffsets), flusher.py (fsync). What is asked of several partitions is answered for each: a
+partition's failure is a value. What is asked of one raises ProtocolError.
 
 Source: Kafka's ReplicaManager.
 """
@@ -21,6 +21,7 @@ from broker.replica.fetches import Fetches
 from broker.replica.flusher import LogFlusher, Threads
 from broker.replica.hosted_partitions import HostedPartitions
 from broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
+from broker.replica.markers import Markers
 from broker.replica.partition import Partition
 from broker.replica.topic_stats import AllTopicStats
 from broker.replica.wakeups import Wakeups
@@ -61,6 +62,9 @@ class LeadershipListener(Protocol):
 
     def resigned(self, partition: int) -> None:
         """It leads the partition no more, and the log may be gone. No effect where it did not lead it."""
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A marker was appended to the partition, and the high watermark has passed it."""
 
 
 class ReplicaManager:
@@ -103,6 +107,7 @@ class ReplicaManager:
         self.fetches = Fetches(self.partitions, self._wakeups, background)
         self.deletions = Deletions(self.partitions, self._wakeups)
         self.append_records = self.appends.append
+        self.append_end_transaction_marker = Markers(self.appends, clock, self.leadership_listeners).append
         self.fetch_messages = self.fetches.fetch
         self.delete_records = self.deletions.delete
         self.partition = self.partitions.find
