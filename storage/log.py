@@ -442,6 +442,17 @@ class Log:
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
+    def relocate(self, directory: str) -> None:
+        """The log's files, as they are, are in another folder now. A flush that is under way does not count."""
+        self.directory = directory
+        self.generation += 1
+        self.removals.clear()
+        self.directory_changed = False
+        self.snapshots.relocate(directory)
+        self.leader_epochs.path = f"{directory}/{LEADER_EPOCH}"
+        for segment in self.segments:
+            segment.relocate(directory)
+
     def close(self) -> None:
         """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the
         same.

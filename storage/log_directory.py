@@ -17,7 +17,7 @@ from storage.checkpoint import (
     write_offsets,
 )
 from storage.files import DirectoryLock, Files
-from storage.log_names import is_deleted_folder, parse_folder
+from storage.log_names import is_deleted_folder, parse_folder, parse_future_folder
 from storage.meta_properties import MetaProperties, read_meta_properties
 
 _log = structlog.get_logger(__name__)
@@ -119,11 +119,15 @@ class LogDirectory:
             partition = parse_folder(name)
             if partition is not None:
                 found.append(partition)
-            elif not is_deleted_folder(name) and "-" in name:
+            elif not is_deleted_folder(name) and parse_future_folder(name) is None and "-" in name:
                 _log.warning(
                     "folder_left_alone", directory=self.path, folder=name, reason="it is named like no partition"
                 )
         return found
+
+    def futures(self) -> list[str]:
+        """The names of the folders of logs that were moving here."""
+        return [name for name in self._folders() if parse_future_folder(name) is not None]
 
     def deleted(self) -> list[str]:
         """Folders that were waiting for their removal."""

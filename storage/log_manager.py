@@ -32,6 +32,7 @@ from storage.flushing import FlushJob
 from storage.log import Log
 from storage.log_config import LONG_MAX, LogConfig
 from storage.log_directory import LogDirectory
+from storage.log_moves import LogMoves
 from storage.log_names import deleted_folder
 from storage.meta_properties import (
     check_meta_properties,
@@ -83,6 +84,7 @@ class LogManager:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._cache = cache if cache is not None else SegmentCache()
         self._removals: list[tuple[int, str]] = []
+        self.moves = LogMoves(self)
 
     # ---- starting
 
@@ -135,9 +137,10 @@ class LogManager:
         """
         for directory in self.directories.values():
             directory.begin_load()
-            self._removals += [
-                (self.clock.now_ms() + self.default_config.file_delete_delay_ms, path) for path in directory.deleted()
-            ]
+            for path in directory.deleted():
+                self.remove_later(path, self.default_config.file_delete_delay_ms)
+        self.moves.put_in_order(list(self.directories.values()))
+        for directory in self.directories.values():
             partitions = directory.partitions()
             if partitions and not directory.clean:
                 _log.info("recovering_directory", directory=directory.path, partitions=len(partitions))
@@ -170,7 +173,7 @@ class LogManager:
             topic_partition,
             config,
             self.clock,
-            clean=directory.clean,
+            clean=directory.clean and topic_partition not in self.moves.completed,
             recovery_point=directory.recovery_points.get(topic_partition, 0),
             log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
             high_watermark=directory.high_watermarks.get(topic_partition, 0),
@@ -209,7 +212,8 @@ class LogManager:
         return log
 
     def _create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
-        directory = self._emptiest()
+        preferred = self.moves.take_preference(topic_partition)
+        directory = self._emptiest() if preferred is None else self.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
         if self.files.exists(folder):
             raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
@@ -240,15 +244,16 @@ class LogManager:
         folder = f"{directory}/{topic_partition}"
         if not self.files.exists(folder):
             return
-        target = f"{directory}/{deleted_folder(topic_partition, self._unique())}"
+        target = f"{directory}/{deleted_folder(topic_partition, self.unique())}"
         try:
             self.files.rename(folder, target)
         except OSError as error:
             _log.error("unfinished_folder_stays", folder=folder, reason=str(error))
             return
-        self._removals.append((self.clock.now_ms(), target))
+        self.remove_later(target, 0)
 
-    def _unique(self) -> uuid.UUID:
+    def unique(self) -> uuid.UUID:
+        """What makes the name of a folder the only one."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def _emptiest(self) -> LogDirectory:
@@ -292,8 +297,9 @@ class LogManager:
         log = self.logs.get(topic_partition)
         if log is None:
             return
+        self.moves.abandon(topic_partition)
         directory = self.directory_of(log)
-        target = f"{directory}/{deleted_folder(topic_partition, self._unique())}"
+        target = f"{directory}/{deleted_folder(topic_partition, self.unique())}"
         try:
             self.files.rename(log.directory, target)
         except OSError as error:
@@ -303,8 +309,21 @@ class LogManager:
             ) from error
         del self.logs[topic_partition]
         log.close_files()
-        self._removals.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
+        self.remove_later(target, log.config.file_delete_delay_ms)
         self._sync_directory(directory)
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """A folder that nothing refers to any more; who reads it may finish."""
+        self._removals.append((self.clock.now_ms() + delay_ms, path))
+
+    def checkpoint_after_move(self, directory: str) -> None:
+        """A log has come into the directory: its name there, and where it is to be recovered from, are durable."""
+        self._sync_directory(directory)
+        try:
+            for name in _CHECKPOINTED:
+                self.take_checkpoint(name)()
+        except OSError as error:
+            _log.error("checkpoint_not_written", directory=directory, reason=str(error))
 
     def _sync_directory(self, directory: str) -> None:
         try:
@@ -370,6 +389,10 @@ class LogManager:
             offset = offset_of(log)
             if offset is not None:
                 offsets[self.directory_of(log)][topic_partition] = offset
+        for move in self.moves.under_way():
+            offset = move.synced_offset if name == RECOVERY_POINT else offset_of(move.log)
+            if offset is not None:
+                offsets[move.directory][move.log.topic_partition] = offset
 
         def write() -> None:
             for path, entries in offsets.items():

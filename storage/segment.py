@@ -373,6 +373,14 @@ class LogSegment:
             self._file.close()
             self._file = None
 
+    def relocate(self, directory: str) -> None:
+        """The files, as they are, are in another folder now; they are opened there when they are needed."""
+        self.close_files()
+        self.directory = directory
+        self.offset_index.path = self.path(INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
+
     def close(self) -> None:
         """Writes what the indexes are missing and closes everything. Raises OSError after closing all the same."""
         try:
