@@ -73,7 +73,7 @@ def offset_key(prefix: bytes, partition: int) -> bytes:
 def offset_value(committed: CommittedOffset) -> bytes:
     version = VALUE_VERSION if committed.expire_timestamp == NO_TIMESTAMP else VALUE_VERSION_WITH_EXPIRY
     parts = [_VERSIONS[version]]
-    writer_of(OffsetCommitValue, version)(committed, parts)  # type: ignore[arg-type]  # it has the value's attributes
+    writer_of(OffsetCommitValue, version)(committed, parts)
     return b"".join(parts)
 
 

@@ -8,11 +8,11 @@ Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.membership import Membership
+from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.records import GROUP_METADATA, group_tombstone, read_group, read_group_id
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.record import CoordinatorRecord
@@ -22,27 +22,6 @@ from timer import Clock
 
 OFFSET_COMMITS = (0, 1)
 """The versions of an offset commit's key."""
-
-
-class Offsets(Protocol):
-    """What the shard asks of its groups' offsets (`GroupOffsets`)."""
-
-    def replay(
-        self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
-    ) -> None:
-        """An offset commit or its tombstone."""
-
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """What the producer has pending is valid now, or void."""
-
-    def group_ids(self) -> Iterable[str]:
-        """The groups that have offsets, pending ones included."""
-
-    def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has any, pending ones included."""
-
-    def tombstones(self, group_id: str) -> Sequence[CoordinatorRecord]:
-        """One for each offset that the group has committed."""
 
 
 class GroupShard:
@@ -57,7 +36,7 @@ class GroupShard:
         clock: Clock,
         act: Callable[[GroupShard, Decision], object],
         membership: Callable[[dict[str, Group], Callable[[Decision], object]], Membership],
-        offsets: Callable[[GroupShard], Offsets],
+        offsets: Callable[[GroupShard], GroupOffsets],
     ) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
