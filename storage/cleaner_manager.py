@@ -2,7 +2,8 @@
 
 A clean goes on beside appends, DeleteRecords and reads. What takes its ground away makes it `is_valid` no more, and it
 is given up; the log is cleaned anew in a later round: truncation, deletion of the partition, a topic that is no longer
-compacted, a disk that fails. Retention passes over a log that is being cleaned.
+compacted, a disk that fails, a move to another log directory (until it has ended). Retention passes over a log that
+is being cleaned.
 
 Everything here is synchronous and runs on the loop.
 """
@@ -69,7 +70,11 @@ class CleanerManager:
         return [
             log
             for key, log in self._logs.logs.items()
-            if log.config.compact and log.failure is None and key not in self.in_progress and not self._is_marked(log)
+            if log.config.compact
+            and log.failure is None
+            and key not in self.in_progress
+            and self._logs.moves.get(key) is None
+            and not self._is_marked(log)
         ]
 
     def _look_at(self, log: Log, now_ms: int) -> LogToClean | None:
@@ -98,6 +103,7 @@ class CleanerManager:
         log = clean.log
         return (
             self._logs.get(log.topic_partition) is log
+            and self._logs.moves.get(log.topic_partition) is None
             and log.config.compact
             and log.generation == clean.generation
             and log.failure is None

@@ -95,10 +95,10 @@ class LogMoves:
         manager.remove_later(target, manager.default_config.file_delete_delay_ms)
 
     def finish(self, move: LogMove) -> bool:
-        """Puts the copy in the log's place; False when there is still too much to copy. Raises OSError, and then the
-        log is where it was.
+        """Puts the copy in the log's place; False when there is still too much to copy, or the cleaner has yet to give
+        the log up. Raises OSError, and then the log is where it was.
         """
-        if not move.copy_rest():
+        if move.log.being_cleaned or not move.copy_rest():
             return False
         manager, log, files = self._manager, move.log, self._files
         source, source_directory = log.directory, manager.directory_of(log)
