@@ -28,6 +28,8 @@ from broker.controller.start_up import ClusterIdMismatch
 from broker.coordinator.internal_topics import InternalTopics
 from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinator.shard import Shard
+from broker.coordinator.transaction.build import start_transaction_coordinator
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.producer_ids import ProducerIds
 from broker.handlers.api_table import client_api_table
 from broker.handlers.dispatcher import Dispatcher
@@ -95,6 +97,7 @@ class Broker:
     controller: Controller
     internal_topics: InternalTopics
     producer_ids: ProducerIds
+    transaction_coordinator: TransactionCoordinator
     fetch_sessions: FetchSessionCache
     socket_server: SocketServer
     completions: CompletionQueue
@@ -294,6 +297,7 @@ class Broker:
         self.reaper.start()
         self._undo.append(self.reaper.stop)
         await self.controller.start(self._registration())
+        self.transaction_coordinator = start_transaction_coordinator(self)
         PeriodicWork(self).start()
         await self.socket_server.start()
         log.info(

@@ -13,7 +13,7 @@ from broker.handlers.api_row import ApiRow, ApiTable
 from broker.handlers.api_versions import handle_api_versions
 from broker.handlers.cluster import handle_describe_cluster, handle_describe_log_dirs
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
-from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
+from broker.handlers.coordinators import handle_find_coordinator
 from broker.handlers.delete_records import handle_delete_records
 from broker.handlers.elections import handle_elect_leaders
 from broker.handlers.error_responses import find_coordinator_error, metadata_error, per_item, per_partition, top_level
@@ -34,6 +34,18 @@ from broker.handlers.topics import (
     handle_delete_topics,
     partitions_to_add,
     partitions_to_create,
+)
+from broker.handlers.transactions import (
+    add_partitions_error,
+    handle_add_offsets_to_txn,
+    handle_add_partitions_to_txn,
+    handle_describe_transactions,
+    handle_end_txn,
+    handle_init_producer_id,
+    handle_list_transactions,
+    handle_write_txn_markers,
+    partitions_of_markers,
+    write_txn_markers_error,
 )
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -62,6 +74,12 @@ from protocol.messages.topics import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+)
+from protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
+    ListTransactionsResponse,
 )
 from protocol.schema import Message
 
@@ -169,6 +187,29 @@ def client_api_table() -> ApiTable:
                 per_partition(OffsetForLeaderEpochResponse, "topics", "topic", "partitions", "partition"),
                 partitions_asked=_count("topics", "partitions"),
             ),
+            ApiRow(
+                ApiKey.ADD_PARTITIONS_TO_TXN,
+                (0, 3),
+                handle_add_partitions_to_txn,
+                add_partitions_error,
+                partitions_asked=_count("v3_and_below_topics", "partitions"),
+            ),
+            ApiRow(ApiKey.ADD_OFFSETS_TO_TXN, (0, 3), handle_add_offsets_to_txn, top_level(AddOffsetsToTxnResponse)),
+            ApiRow(ApiKey.END_TXN, (0, 3), handle_end_txn, top_level(EndTxnResponse)),
+            ApiRow(
+                ApiKey.WRITE_TXN_MARKERS,
+                (0, 1),
+                handle_write_txn_markers,
+                write_txn_markers_error,
+                partitions_asked=partitions_of_markers,
+            ),
+            ApiRow(
+                ApiKey.DESCRIBE_TRANSACTIONS,
+                (0, 0),
+                handle_describe_transactions,
+                per_item(DescribeTransactionsResponse, ("transactional_ids", "transaction_states"), "transactional_id"),
+            ),
+            ApiRow(ApiKey.LIST_TRANSACTIONS, (0, 0), handle_list_transactions, top_level(ListTransactionsResponse)),
             ApiRow(
                 ApiKey.DESCRIBE_LOG_DIRS,
                 (0, 2),

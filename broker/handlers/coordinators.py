@@ -1,8 +1,7 @@
-"""FindCoordinator and InitProducerId: who coordinates, and producer ids.
+"""FindCoordinator: who coordinates.
 
 The coordinator of a group, or of a transactional id, is the leader of its partition of the internal topic, which is
-created when somebody first asks. Source: Kafka's `KafkaApis.getCoordinator`,
-`TransactionCoordinator.handleInitProducerId`.
+created when somebody first asks. Source: Kafka's `KafkaApis.getCoordinator`.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ from typing import cast
 from broker.coordinator.java_hash import partition_for
 from broker.handlers.request_context import RequestContext
 from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
-from protocol.errors import ErrorCode, ProtocolError
+from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from protocol.topic_partition import TopicPartition
 
 FIRST_BATCHED_VERSION = 4
 NO_NODE = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 
 
 class CoordinatorType(IntEnum):
@@ -83,27 +79,3 @@ def _leader(topic: str, key: str, context: RequestContext) -> tuple[int, BrokerE
         return NO_NODE, None
     leader = metadata.brokers.get(partition.leader)
     return partition.leader, None if leader is None else leader.endpoint(context.listener.name)
-
-
-async def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """A new producer id with epoch 0 for a producer without transactional id.
-
-    With one: INVALID_REQUEST if it is empty, INVALID_TRANSACTION_TIMEOUT, else COORDINATOR_NOT_AVAILABLE as long as
-    no coordinator of transactions runs.
-    """
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id")
-    if request.transactional_id is not None:
-        _refuse_transactional(request.transactional_id, request.transaction_timeout_ms, context)
-    producer_id = await context.broker.producer_ids.next()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def _refuse_transactional(transactional_id: str, timeout_ms: int, context: RequestContext) -> None:
-    if not transactional_id:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
-    if not 0 < timeout_ms <= int(context.broker.config["transaction.max.timeout.ms"]):
-        message = f"A transaction cannot have {timeout_ms} ms"
-        raise ProtocolError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
-    message = "This release coordinates no transactions"
-    raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
