@@ -13,6 +13,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -25,6 +26,8 @@ from broker.controller.controller import Controller
 from broker.controller.embedded_store import EmbeddedMetadataStore
 from broker.controller.metadata_store import MetadataStore, MetadataStoreError
 from broker.controller.start_up import ClusterIdMismatch
+from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.group.settings import GroupSettings
 from broker.coordinator.internal_topics import InternalTopics
 from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinator.shard import Shard
@@ -96,6 +99,7 @@ class Broker:
     replica_manager: ReplicaManager
     controller: Controller
     internal_topics: InternalTopics
+    group_coordinator: GroupCoordinator
     producer_ids: ProducerIds
     transaction_coordinator: TransactionCoordinator
     fetch_sessions: FetchSessionCache
@@ -234,6 +238,14 @@ class Broker:
             spawn=self.background.spawn,
         )
         self.internal_topics = InternalTopics(self.controller, self.metadata, config, self.background.spawn)
+        self.group_coordinator = GroupCoordinator(
+            GroupSettings.from_config(config),
+            clock=self.clock,
+            timer=self.timer,
+            completions=self.completions,
+            random=self.random,
+            start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_groups(config)),
+        )
         self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
@@ -340,6 +352,7 @@ class Broker:
         await self.socket_server.stop_accepting()
         for runtime in self.coordinator_runtimes:
             runtime.stop()
+        self.group_coordinator.stop()
         self.replica_manager.shutdown()
         while not self.completions.is_empty:
             self.completions.drain()

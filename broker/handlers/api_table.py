@@ -18,6 +18,13 @@ from broker.handlers.delete_records import handle_delete_records
 from broker.handlers.elections import handle_elect_leaders
 from broker.handlers.error_responses import find_coordinator_error, metadata_error, per_item, per_partition, top_level
 from broker.handlers.fetch import handle_fetch
+from broker.handlers.group_admin import handle_delete_groups, handle_describe_groups, handle_list_groups
+from broker.handlers.groups import (
+    handle_heartbeat,
+    handle_join_group,
+    handle_leave_group,
+    handle_sync_group,
+)
 from broker.handlers.list_offsets import handle_list_offsets
 from broker.handlers.metadata import handle_metadata
 from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
@@ -59,6 +66,8 @@ from protocol.messages.configs import (
 )
 from protocol.messages.delete_records import DeleteRecordsResponse
 from protocol.messages.fetch import FetchResponse
+from protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.messages.log_dirs import DescribeLogDirsResponse
 from protocol.messages.produce import ProduceResponse
@@ -153,6 +162,29 @@ def client_api_table() -> ApiTable:
                 (0, 4),
                 handle_find_coordinator,
                 find_coordinator_error,
+            ),
+            ApiRow(
+                ApiKey.JOIN_GROUP,
+                (0, 9),
+                handle_join_group,
+                top_level(JoinGroupResponse, protocol_name=""),
+                advertised=(0, 7),
+            ),
+            ApiRow(ApiKey.HEARTBEAT, (0, 4), handle_heartbeat, top_level(HeartbeatResponse)),
+            ApiRow(ApiKey.LEAVE_GROUP, (0, 5), handle_leave_group, top_level(LeaveGroupResponse), advertised=(0, 4)),
+            ApiRow(ApiKey.SYNC_GROUP, (0, 5), handle_sync_group, top_level(SyncGroupResponse)),
+            ApiRow(
+                ApiKey.DESCRIBE_GROUPS,
+                (0, 5),
+                handle_describe_groups,
+                per_item(DescribeGroupsResponse, "groups", "group_id"),
+            ),
+            ApiRow(ApiKey.LIST_GROUPS, (0, 5), handle_list_groups, top_level(ListGroupsResponse), advertised=(0, 4)),
+            ApiRow(
+                ApiKey.DELETE_GROUPS,
+                (0, 2),
+                handle_delete_groups,
+                per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
             ),
             ApiRow(ApiKey.SASL_HANDSHAKE, (0, 1), handle_sasl_handshake, top_level(SaslHandshakeResponse)),
             ApiRow(ApiKey.API_VERSIONS, (0, 3), handle_api_versions, top_level(ApiVersionsResponse)),
