@@ -149,7 +149,15 @@ class BatchFilter:
         return batch_body(data, position, header, self._job.max_decompressed_bytes)
 
     def _made_anew(
-        self, header: BatchHeader, body: bytes, kept: int, runs: list[int], first: int, most: int, *, needs_horizon: bool
+        self,
+        header: BatchHeader,
+        body: bytes,
+        kept: int,
+        runs: list[int],
+        first: int,
+        most: int,
+        *,
+        needs_horizon: bool,
     ) -> bytes:
         """(C) and (D). Times are taken from the first record that stays, as Kafka's builder does, or from the
         horizon.

@@ -118,6 +118,11 @@ class CleanerManager:
             raise OSError(2, "a segment has gone while it was being cleaned", clean.log.directory)
         return replace_segments(clean.log, group.base_offset, old)
 
+    def discard(self, clean: Clean, group: CleanedGroup) -> None:
+        """The group is not wanted any more. Of a folder that has gone nothing is left to remove."""
+        if self._logs.get(clean.log.topic_partition) is clean.log:
+            discard_cleaned(clean.log, group.base_offset)
+
     def done(self, clean: Clean, end_offset: int | None) -> None:
         """The clean has come to its end; `end_offset` None: it was given up."""
         self.in_progress.pop(clean.log.topic_partition, None)

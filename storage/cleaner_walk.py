@@ -26,9 +26,7 @@ def put_keys(data: bytes, start: int, count: int, base_offset: int, from_offset:
     return _put_keys(data, start, count, base_offset, from_offset, latest)
 
 
-def _put_keys(
-    data: bytes, start: i64, count: i64, base_offset: i64, from_offset: i64, latest: dict[bytes, int]
-) -> int:
+def _put_keys(data: bytes, start: i64, count: i64, base_offset: i64, from_offset: i64, latest: dict[bytes, int]) -> int:
     end: i64 = len(data)
     position: i64 = start
     index: i64 = 0
@@ -75,7 +73,13 @@ def _put_keys(
 
 
 def select_records(
-    data: bytes, start: int, count: int, base_offset: int, latest_offset: int, latest: dict[bytes, int], tombstones: bool
+    data: bytes,
+    start: int,
+    count: int,
+    base_offset: int,
+    latest_offset: int,
+    latest: dict[bytes, int],
+    tombstones: bool,
 ) -> tuple[int, list[int], int, int, int, int]:
     """Which of `count` records in `data[start:]` stay in a compacted log.
 
@@ -89,7 +93,13 @@ def select_records(
 
 
 def _select_records(  # noqa: C901
-    data: bytes, start: i64, count: i64, base_offset: i64, latest_offset: i64, latest: dict[bytes, int], tombstones: bool
+    data: bytes,
+    start: i64,
+    count: i64,
+    base_offset: i64,
+    latest_offset: i64,
+    latest: dict[bytes, int],
+    tombstones: bool,
 ) -> tuple[int, list[int], int, int, int, int]:
     runs: list[int] = []
     end: i64 = len(data)
