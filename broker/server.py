@@ -55,6 +55,7 @@ from storage.meta_properties import MetaPropertiesError, generated_broker_id
 from timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
 if TYPE_CHECKING:
+    from broker.log_cleaner import LogCleaner
     from broker.metrics_server import MetricsServer
 
 CLOSE_GRACE_MS = 3000
@@ -131,6 +132,7 @@ class Broker:
         self.endpoints: list[Endpoint] = []
         self.state = BrokerState.NOT_RUNNING
         self.metrics_server: MetricsServer | None = None
+        self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
         self.coordinator_runtimes: list[CoordinatorRuntime] = []
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
@@ -312,6 +314,7 @@ class Broker:
         self.transaction_coordinator = start_transaction_coordinator(self)
         PeriodicWork(self).start()
         await self.socket_server.start()
+        self._start_log_cleaner()
         log.info(
             "broker started",
             broker_id=self.broker_id,
@@ -320,6 +323,13 @@ class Broker:
             topics=self.metadata.topic_count,
             partitions=self.metadata.partition_count,
         )
+
+    def _start_log_cleaner(self) -> None:
+        if self.config["log.cleaner.enable"]:
+            from broker.log_cleaner import LogCleaner
+
+            self.log_cleaner = LogCleaner(self.log_manager, self.config, self.background, self.clock, self.files)
+            self.log_cleaner.start()
 
     def _registration(self) -> BrokerInfo:
         endpoints = {
@@ -336,6 +346,8 @@ class Broker:
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.socket_server.limits = connection_limits(self.config)
+        if self.log_cleaner is not None:
+            self.log_cleaner.settings_changed()
 
     def _log_config(self, topic: str) -> LogConfig:
         return self.config.log_config(self.metadata.topic_config(topic))
