@@ -43,6 +43,7 @@ from broker.network.endpoint import Endpoint
 from broker.network.socket_server import LISTEN_BACKLOG, BindError, ConnectionLimits, SocketServer
 from broker.periodic_work import PeriodicWork
 from broker.replica.fetch_session_cache import FetchSessionCache
+from broker.replica.log_dir_moves import copy_rate
 from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from broker.start_error import StartError
 from protocol.topic_partition import TopicPartition
@@ -227,6 +228,7 @@ class Broker:
             background=self.background,
             is_known=self.metadata.contains,
         )
+        self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)
         self.metadata_store = EmbeddedMetadataStore(
             config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
         )
@@ -345,6 +347,7 @@ class Broker:
         """Settings that can change while the broker runs, and that nobody asks for anew at each use."""
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
+        self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
         self.socket_server.limits = connection_limits(self.config)
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()

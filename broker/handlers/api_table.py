@@ -11,7 +11,7 @@ from typing import Any
 from broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
 from broker.handlers.api_row import ApiRow, ApiTable
 from broker.handlers.api_versions import handle_api_versions
-from broker.handlers.cluster import handle_describe_cluster, handle_describe_log_dirs
+from broker.handlers.cluster import handle_describe_cluster
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
 from broker.handlers.coordinators import handle_find_coordinator
 from broker.handlers.delete_records import handle_delete_records
@@ -26,6 +26,12 @@ from broker.handlers.groups import (
     handle_sync_group,
 )
 from broker.handlers.list_offsets import handle_list_offsets
+from broker.handlers.log_dirs import (
+    alter_replica_log_dirs_error,
+    handle_alter_replica_log_dirs,
+    handle_describe_log_dirs,
+    replicas_to_move,
+)
 from broker.handlers.metadata import handle_metadata
 from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from broker.handlers.produce import handle_produce
@@ -242,6 +248,13 @@ def client_api_table() -> ApiTable:
                 per_item(DescribeTransactionsResponse, ("transactional_ids", "transaction_states"), "transactional_id"),
             ),
             ApiRow(ApiKey.LIST_TRANSACTIONS, (0, 0), handle_list_transactions, top_level(ListTransactionsResponse)),
+            ApiRow(
+                ApiKey.ALTER_REPLICA_LOG_DIRS,
+                (0, 2),
+                handle_alter_replica_log_dirs,
+                alter_replica_log_dirs_error,
+                partitions_asked=replicas_to_move,
+            ),
             ApiRow(
                 ApiKey.DESCRIBE_LOG_DIRS,
                 (0, 2),

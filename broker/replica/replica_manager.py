@@ -2,8 +2,8 @@
 
 It finds the partition, lets it decide, and sees to it that those who wait hear of it. The work itself is in rooms of
 its own: appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
-partition_offsets.py (ListOffsets), flusher.py (fsync). What is asked of several partitions is answered for each: a
-partition's failure is a value. What is asked of one raises ProtocolError.
+partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). What is asked of
+several partitions is answered for each: a partition's failure is a value. What is asked of one raises ProtocolError.
 
 Source: Kafka's ReplicaManager.
 """
@@ -20,10 +20,12 @@ from broker.replica.deletions import Deletions
 from broker.replica.fetches import Fetches
 from broker.replica.flusher import LogFlusher, Threads
 from broker.replica.hosted_partitions import HostedPartitions
+from broker.replica.log_dir_moves import LogDirMoves
 from broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
 from broker.replica.markers import Markers
 from broker.replica.partition import Partition
 from broker.replica.topic_stats import AllTopicStats
+from broker.replica.verification import TransactionVerification
 from broker.replica.wakeups import Wakeups
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -47,6 +49,7 @@ class ReplicaSettings(NamedTuple):
     fetch_purgatory_purge_interval_requests: int = 1000
     delete_records_purgatory_purge_interval_requests: int = 1
     fetch_max_bytes: int = 57_671_680
+    num_replica_alter_log_dirs_threads: int | None = None
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
@@ -106,6 +109,10 @@ class ReplicaManager:
         self.appends = Appends(self.partitions, self._wakeups, self.flusher)
         self.fetches = Fetches(self.partitions, self._wakeups, background)
         self.deletions = Deletions(self.partitions, self._wakeups)
+        self.log_dir_moves = LogDirMoves(
+            log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
+        )
+        self.verification = TransactionVerification(self.partitions, clock)
         self.append_records = self.appends.append
         self.append_end_transaction_marker = Markers(self.appends, clock, self.leadership_listeners).append
         self.fetch_messages = self.fetches.fetch
@@ -137,6 +144,7 @@ class ReplicaManager:
             self.partitions.offline.add(topic_partition)
             raise
         self.partitions.put(partition)
+        self.log_dir_moves.resume(topic_partition)
         self._wakeups.watermark_moved(partition)
         listener = self.leadership_listeners.get(topic_partition.topic)
         if listener is not None:
@@ -162,6 +170,7 @@ class ReplicaManager:
         if partition is not None:
             partition.resign()
             self.flusher.forget(partition)
+            self.log_dir_moves.forget(topic_partition)
             self.appends.expirations.forget(topic_partition)
             self.deletions.expirations.forget(topic_partition)
             self._wakeups.watermark_moved(partition)
@@ -242,6 +251,9 @@ class ReplicaManager:
             replicas[self.log_manager.directory_of(log)].append(
                 ReplicaDescription(partition.topic_partition, log.size, lag)
             )
+        for move in self.log_manager.moves.under_way():
+            lag = move.log.log_end_offset - move.end_offset
+            replicas[move.directory].append(ReplicaDescription(move.log.topic_partition, move.size, lag, True))
         return [self._describe(path, chosen(found, wanted)) for path, found in replicas.items()]
 
     def _describe(self, path: str, replicas: list[ReplicaDescription]) -> LogDirDescription:

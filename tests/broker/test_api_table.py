@@ -30,6 +30,7 @@ KAFKA_3_0 = {
     "DELETE_RECORDS": (0, 2),
     "INIT_PRODUCER_ID": (0, 4),
     "OFFSET_FOR_LEADER_EPOCH": (0, 4),
+    "ALTER_REPLICA_LOG_DIRS": (0, 2),
     "DESCRIBE_ACLS": (0, 2),
     "CREATE_ACLS": (0, 2),
     "DELETE_ACLS": (0, 2),
