@@ -348,6 +348,7 @@ class Broker:
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
+        self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
         self.socket_server.limits = connection_limits(self.config)
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
