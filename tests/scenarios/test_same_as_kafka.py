@@ -17,6 +17,7 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka import (
+    admin_cases,
     cluster_cases,
     config_cases,
     fetch_cases,
@@ -32,7 +33,7 @@ from tests.spawned_broker import free_port, spawned_broker
 CONTROL = shlex.split(os.environ.get("KAFKA_CONTROL", ""))
 CASES: list[Case] = [
     case
-    for room in (topic_cases, config_cases, produce_cases, fetch_cases, offset_cases, cluster_cases)
+    for room in (topic_cases, config_cases, produce_cases, fetch_cases, offset_cases, cluster_cases, admin_cases)
     for case in room.CASES
 ]
 RUNS = [(number, version) for number, case in enumerate(CASES) for version in case.versions]

@@ -119,6 +119,16 @@ KNOWN = [
         "Kafka looks into a segment that is deleted already but still there, and finds nothing",
     ),
     Known(
+        "kinds_of_elections",
+        r"ELECT_LEADERS\.(ErrorCode|ReplicaElectionResults\[.*\]\.ErrorCode)",
+        "Kafka fails with -1 at a kind of election that is none; INVALID_REQUEST",
+    ),
+    Known(
+        "acls_of_kinds_that_are_none",
+        r"(DESCRIBE|CREATE|DELETE)_ACLS .*",
+        "Kafka ends the connection at an operation or permission 0 (unknown); SECURITY_DISABLED, as for any other",
+    ),
+    Known(
         "how_many_offsets_of_segments",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
         "Kafka fails with -1 where fewer than no offsets are asked for; none are told",
