@@ -100,6 +100,7 @@ def start_transaction_coordinator(broker: Broker) -> TransactionCoordinator:
     )
     settings = RuntimeSettings.for_transactions(broker.config)
     coordinator.runtime = broker.start_coordinator_runtime(settings, coordinator.new_shard)
+    broker.replica_manager.verification.is_open_transaction = coordinator.is_open_transaction
     _start_periodic_work(broker, coordinator)
     return coordinator
 

@@ -17,8 +17,6 @@ from broker.coordinator.transaction.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     ONGOING,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
 )
 from broker.coordinator.transaction.transaction import (
     LARGEST_EPOCH,
@@ -36,13 +34,8 @@ class ProducerIdNeeded(Exception):
     """The rule needs a producer id that nobody has: ask again with one."""
 
 
-ENDED = {
-    (COMPLETE_COMMIT, True): ErrorCode.NONE,
-    (COMPLETE_ABORT, False): ErrorCode.NONE,
-    (PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
-    (PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
-}
-"""EndTxn of what is not open, by state and whether it asks for a commit: a retry. INVALID_TXN_STATE where not here."""
+ENDED_SO = frozenset({(COMPLETE_COMMIT, True), (COMPLETE_ABORT, False)})
+"""State, and whether EndTxn asks for a commit: a retry of what has been done."""
 
 
 def initialize(
@@ -123,13 +116,12 @@ def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     found = _of_producer(transaction, producer)
-    if found.pending is not None:
+    if found.pending is not None or found.state.is_prepared:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if found.state == ONGOING:
         return found.prepare_end(committed, now_ms)
-    code = ENDED.get((found.state, committed), ErrorCode.INVALID_TXN_STATE)
-    if code != ErrorCode.NONE:
-        raise ProtocolError(code)
+    if (found.state, committed) not in ENDED_SO:
+        raise ProtocolError(ErrorCode.INVALID_TXN_STATE)
     return None
 
 
