@@ -250,6 +250,7 @@ class Broker:
             random=self.random,
             start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_groups(config)),
         )
+        self.metadata.on_topic_deleted(self.group_coordinator.topic_deleted)
         self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
@@ -347,7 +348,6 @@ class Broker:
         """Settings that can change while the broker runs, and that nobody asks for anew at each use."""
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
-        self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
         self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
         self.socket_server.limits = connection_limits(self.config)
         if self.log_cleaner is not None:

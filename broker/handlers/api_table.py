@@ -33,7 +33,10 @@ from broker.handlers.log_dirs import (
     replicas_to_move,
 )
 from broker.handlers.metadata import handle_metadata
+from broker.handlers.offset_fetch import handle_offset_fetch, offset_fetch_error
+from broker.handlers.offset_fetch import partitions_asked as offsets_to_fetch
 from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from broker.handlers.offsets import handle_offset_commit, handle_offset_delete, handle_txn_offset_commit
 from broker.handlers.produce import handle_produce
 from broker.handlers.producers import handle_describe_producers
 from broker.handlers.reassignments import (
@@ -76,6 +79,7 @@ from protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsRe
 from protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.messages.log_dirs import DescribeLogDirsResponse
+from protocol.messages.offsets import OffsetCommitResponse, OffsetDeleteResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
 from protocol.messages.reassignments import (
@@ -95,6 +99,7 @@ from protocol.messages.transactions import (
     DescribeTransactionsResponse,
     EndTxnResponse,
     ListTransactionsResponse,
+    TxnOffsetCommitResponse,
 )
 from protocol.schema import Message
 
@@ -164,6 +169,16 @@ def client_api_table() -> ApiTable:
                 metadata_error,
             ),
             ApiRow(
+                ApiKey.OFFSET_COMMIT,
+                (0, 8),
+                handle_offset_commit,
+                per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.OFFSET_FETCH, (0, 8), handle_offset_fetch, offset_fetch_error, partitions_asked=offsets_to_fetch
+            ),
+            ApiRow(
                 ApiKey.FIND_COORDINATOR,
                 (0, 4),
                 handle_find_coordinator,
@@ -191,6 +206,20 @@ def client_api_table() -> ApiTable:
                 (0, 2),
                 handle_delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
+            ),
+            ApiRow(
+                ApiKey.OFFSET_DELETE,
+                (0, 0),
+                handle_offset_delete,
+                top_level(OffsetDeleteResponse),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.TXN_OFFSET_COMMIT,
+                (0, 3),
+                handle_txn_offset_commit,
+                per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(ApiKey.SASL_HANDSHAKE, (0, 1), handle_sasl_handshake, top_level(SaslHandshakeResponse)),
             ApiRow(ApiKey.API_VERSIONS, (0, 3), handle_api_versions, top_level(ApiVersionsResponse)),

@@ -40,6 +40,8 @@ ORDINARY = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
 _NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "partition", "index")

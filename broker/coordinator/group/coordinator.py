@@ -17,6 +17,8 @@ from broker.coordinator.group.group import Group
 from broker.coordinator.group.join import Joining
 from broker.coordinator.group.member import JoinAnswer
 from broker.coordinator.group.membership import GroupWaits, Membership, Syncing
+from broker.coordinator.group.offset_metrics import OffsetMetrics
+from broker.coordinator.group.offset_removal import expire_offsets, remove_offsets_of_topic
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.settings import GroupSettings
 from broker.coordinator.group.shard import GroupShard
@@ -77,6 +79,7 @@ class GroupCoordinator:
             DelayedOperationPurgatory("Heartbeat", timer, clock, completions),
             DelayedOperationPurgatory("Rebalance", timer, clock, completions),
         )
+        self.offset_metrics = OffsetMetrics()
         self._clock = clock
         self._random = random
         self.runtime = start_runtime(self._new_shard)
@@ -190,6 +193,18 @@ class GroupCoordinator:
         """A marker stands in a partition of `__consumer_offsets`."""
         self.runtime.transaction_ended(partition, producer_id, producer_epoch, committed)
 
+    # --- offsets that go ----------------------------------------------------------------------------------------
+
+    def topic_deleted(self, topic: str) -> None:
+        """No group has offsets of it any more."""
+        remove_offsets_of_topic(self.shards(), topic)
+
+    def expire_offsets(self, retention_ms: int) -> Iterator[None]:
+        """Looks at one group per step: offsets whose time is over go, and Empty groups without any."""
+        for expired in expire_offsets(self.shards(), self._clock.wall_ms(), retention_ms):
+            self.offset_metrics.expirations += expired
+            yield
+
     # --- metrics ------------------------------------------------------------------------------------------------
 
     def shards(self) -> list[GroupShard]:
@@ -198,6 +213,11 @@ class GroupCoordinator:
 
     def groups_by_state(self) -> Counter[GroupState]:
         return Counter(group.state for group in self._groups())
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets are committed in all groups."""
+        return sum(shard.offsets.count for shard in self.shards())
 
     @property
     def completed_rebalances(self) -> int:

@@ -96,6 +96,13 @@ class OffsetsOfGroup:
                 merged.setdefault(topic, {}).update(partitions)
         return merged
 
+    def partitions_of(self, topic: str) -> list[int]:
+        """The topic's, waiting ones included."""
+        found = set(self.committed.get(topic, ()))
+        for commits in self.waiting():
+            found.update(commits.get(topic, ()))
+        return sorted(found)
+
 
 class GroupOffsets:
     """See the file's head. `count` is how many offsets count, over all groups."""
@@ -123,6 +130,11 @@ class GroupOffsets:
     def has_offsets(self, group_id: str) -> bool:
         """Whether the group has any, waiting ones included."""
         return group_id in self._groups
+
+    def size_of(self, group_id: str) -> int:
+        """How many partitions the group has an offset of, waiting ones included."""
+        group = self._groups.get(group_id)
+        return 0 if group is None else sum(map(len, group.partitions().values()))
 
     # --- committing ---------------------------------------------------------------------------------------------
 
