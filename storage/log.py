@@ -16,7 +16,6 @@ from bisect import bisect_right
 
 import structlog
 
-from protocol.batch_header import BatchHeader
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
@@ -26,7 +25,7 @@ from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, read_partition_
 from storage.files import Files
 from storage.flushing import FlushJob
 from storage.leader_epochs import LeaderEpochs
-from storage.log_append import LogAppendInfo, Marker
+from storage.log_append import LogAppendInfo
 from storage.log_config import LogConfig
 from storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
 from storage.log_read import FetchData
@@ -220,21 +219,13 @@ class Log:
         """Raises the OSError that stands against appending."""
         if self.failure is not None:
             raise self.failure
-        self.active_segment.cut_torn_tail()
+        self.active_segment.cut_torn_tail(self.log_end_offset)
         self.writable = True
 
     def fail(self, error: OSError) -> None:
         """No more appends until the log is opened again: it is not known what of it is on the disk."""
         self.failure = error
         self.writable = False
-
-    def apply_marker(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
-        """The marker of a transaction is in the log: its producer is free again, an aborted one enters the
-        segment's index.
-        """
-        aborted = self.producer_state.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)
-        if aborted is not None:
-            segment.transaction_index.append(aborted)
 
     def assign_epoch_start_offset(self, leader_epoch: int) -> None:
         """A leader begins its epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""

@@ -126,11 +126,20 @@ class ProducerState:
             return None
         transaction.last_offset = header.base_offset
         self.unreplicated[first_offset] = transaction
-        if not aborted:
-            return None
-        still_open = next(iter(self.ongoing), None)
+        return self._aborted(transaction, header) if aborted else None
+
+    def aborted_by(self, header: BatchHeader) -> AbortedTransaction | None:
+        """What the transaction index must keep if this batch is an ABORT; None where it ends no transaction."""
+        entry = self.producers.get(header.producer_id)
+        transaction = self.ongoing.get(entry.current_transaction_first_offset) if entry is not None else None
+        return self._aborted(transaction, header) if transaction is not None else None
+
+    def _aborted(self, transaction: TransactionMetadata, header: BatchHeader) -> AbortedTransaction:
+        still_open = next((first for first, other in self.ongoing.items() if other is not transaction), None)
         last_stable_offset = header.base_offset + 1 if still_open is None else still_open
-        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
+        return AbortedTransaction(
+            transaction.producer_id, transaction.first_offset, header.base_offset, last_stable_offset
+        )
 
     @property
     def first_unstable_offset(self) -> int | None:

@@ -156,9 +156,12 @@ class LogSegment:
         if len(recent) >= 2 * _RECENT_BATCHES:
             del recent[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
 
-    def cut_torn_tail(self) -> None:
-        """Removes from the file what a failed append may have left behind the last whole batch."""
+    def cut_torn_tail(self, end_offset: int) -> None:
+        """Removes from the files what a failed append may have left behind the last whole batch, which ends at
+        `end_offset`.
+        """
         self.file.truncate(self.size)
+        self.transaction_index.truncate_to(end_offset)
 
     def age_for_roll(self, now_ms: int, timestamp: int) -> int:
         """How long the segment has waited: by the records' times where they have any, else by the clock."""
