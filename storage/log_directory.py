@@ -1,6 +1,7 @@
 """One directory of log.dirs: its lock, its checkpoints, the partition folders in it."""
 
 import os
+from threading import Lock
 
 import structlog
 
@@ -33,7 +34,9 @@ class LogDirectory:
     """`path` without a slash at its end. `clean`: the last shutdown was; known after `begin_load`."""
 
     __slots__ = (
+        "_checkpoint_numbers",
         "_checkpointed",
+        "_checkpointing",
         "_files",
         "_lock",
         "clean",
@@ -58,6 +61,8 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        self._checkpoint_numbers: dict[str, int] = {}
+        self._checkpointing = Lock()
 
     def open(self) -> None:
         """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked,
@@ -138,11 +143,16 @@ class LogDirectory:
             name for name in self._files.list_directory(self.path) if self._files.is_directory(f"{self.path}/{name}")
         ]
 
-    def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replaces a checkpoint unless it says just that already. Raises OSError."""
-        if self._checkpointed.get(name) != offsets:
-            write_offsets(self._files, f"{self.path}/{name}", offsets)
-            self._checkpointed[name] = offsets
+    def checkpoint(self, name: str, offsets: dict[TopicPartition, int], number: int) -> None:
+        """Replaces a checkpoint unless it says just that already, or is a later one. Raises OSError.
+
+        In any thread, and in several at once; `number` grows with every look at the logs.
+        """
+        with self._checkpointing:
+            if number > self._checkpoint_numbers.get(name, -1) and self._checkpointed.get(name) != offsets:
+                write_offsets(self._files, f"{self.path}/{name}", offsets)
+                self._checkpointed[name] = offsets
+                self._checkpoint_numbers[name] = number
 
     def mark_clean(self) -> None:
         self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_SHUTDOWN_CONTENT)

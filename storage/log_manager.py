@@ -84,6 +84,7 @@ class LogManager:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._cache = cache if cache is not None else SegmentCache()
         self._removals: list[tuple[int, str]] = []
+        self._checkpoints_taken = 0
         self.moves = LogMoves(self)
 
     # ---- starting
@@ -316,14 +317,10 @@ class LogManager:
         """A folder that nothing refers to any more; who reads it may finish."""
         self._removals.append((self.clock.now_ms() + delay_ms, path))
 
-    def checkpoint_after_move(self, directory: str) -> None:
-        """A log has come into the directory: its name there, and where it is to be recovered from, are durable."""
-        self._sync_directory(directory)
-        try:
-            for name in _CHECKPOINTED:
-                self.take_checkpoint(name)()
-        except OSError as error:
-            _log.error("checkpoint_not_written", directory=directory, reason=str(error))
+    def checkpoint_all(self) -> None:
+        """Before and after a log changes its directory. Raises OSError."""
+        for name in _CHECKPOINTED:
+            self.take_checkpoint(name)()
 
     def _sync_directory(self, directory: str) -> None:
         try:
@@ -380,10 +377,12 @@ class LogManager:
         return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
 
     def take_checkpoint(self, name: str) -> Callable[[], None]:
-        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a function that
-        writes it, in any thread. It raises OSError, and does nothing where the file says just that.
+        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a
+        function that writes it, in any thread. It raises OSError, and does nothing where the file says just that.
         """
         offset_of = _CHECKPOINTED[name]
+        self._checkpoints_taken += 1
+        number = self._checkpoints_taken
         offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self.directories}
         for topic_partition, log in self.logs.items():
             offset = offset_of(log)
@@ -396,7 +395,7 @@ class LogManager:
 
         def write() -> None:
             for path, entries in offsets.items():
-                self.directories[path].checkpoint(name, entries)
+                self.directories[path].checkpoint(name, entries, number)
 
         return write
 

@@ -4,7 +4,7 @@ directories).
 Life of a move: `begin` makes the future folder, LogMove fills it, `finish` puts it in the log's place. The swap is
 crash-safe by its order, each step durable before the next:
 
-    1. the future folder holds all that the log holds (LogMove.copy_rest);
+    1. the future folder holds all that the log holds (LogMove.copy_rest), the target's checkpoints name the log;
     2. the log's old folder is renamed to `-delete`;
     3. the future folder is renamed to the partition's name.
 
@@ -25,6 +25,7 @@ from storage.log_move import LogMove
 from storage.log_names import deleted_folder, future_folder, parse_future_folder
 
 if TYPE_CHECKING:
+    from storage.log import Log
     from storage.log_directory import LogDirectory
     from storage.log_manager import LogManager
 
@@ -106,6 +107,7 @@ class LogMoves:
         doomed = f"{source_directory}/{deleted_folder(log.topic_partition, manager.unique())}"
         if files.exists(target):
             raise FileExistsError(17, "a folder that is not this partition's has its name", target)
+        manager.checkpoint_all()  # those of the target know of the log before its folder is there
         files.rename(source, doomed)
         try:
             files.sync_directory(source_directory)
@@ -116,9 +118,17 @@ class LogMoves:
         log.relocate(target)
         del self._under_way[log.topic_partition]
         manager.remove_later(doomed, log.config.file_delete_delay_ms)
-        manager.checkpoint_after_move(move.directory)
+        self._make_durable(log, move.directory)
         _log.info("log_moved", partition=str(log.topic_partition), source=source_directory, target=move.directory)
         return True
+
+    def _make_durable(self, log: Log, directory: str) -> None:
+        """After the swap, which stands whatever happens here: at worst a crash finds it to be finished once more."""
+        try:
+            self._files.sync_directory(directory)
+            self._manager.checkpoint_all()
+        except OSError as error:
+            _log.error("move_not_durable", partition=str(log.topic_partition), directory=directory, reason=str(error))
 
     # ---- the start
 
