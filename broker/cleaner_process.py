@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class CleanerProcess:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def clean(self, job: CleanJob) -> AsyncIterator[Progress | CleanDone]:
+    async def clean(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
         """What the process tells of its work. Whoever stops listening (`aclose`) stops the work.
 
         Raises UncleanableLog, OSError, and ProcessLookupError when the process has ended before its work did.

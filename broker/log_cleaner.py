@@ -11,7 +11,7 @@ files only; segments change places here, on the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,7 +121,9 @@ class LogCleaner:
     def _begin(self, to_clean: LogToClean) -> Clean | None:
         config = self._config
         cleaners = max(config["log.cleaner.threads"], 1)
-        map_bytes = int(config["log.cleaner.dedupe.buffer.size"] * config["log.cleaner.io.buffer.load.factor"]) // cleaners
+        map_bytes = (
+            int(config["log.cleaner.dedupe.buffer.size"] * config["log.cleaner.io.buffer.load.factor"]) // cleaners
+        )
         chunk_bytes = max(config["log.cleaner.io.buffer.size"] // cleaners // 2, 1)
         if self._is_small(to_clean):
             chunk_bytes = min(chunk_bytes, SLICE_BYTES)
@@ -148,7 +150,7 @@ class LogCleaner:
                     await self._pace(step)
         return None
 
-    async def _on_the_loop(self, job: CleanJob) -> AsyncIterator[Progress | CleanDone]:
+    async def _on_the_loop(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
         steps = clean_steps(self._files, job)
         try:
             while True:

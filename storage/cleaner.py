@@ -225,7 +225,7 @@ class _Source:
 
     def __init__(self, files: Files, job: CleanJob, segment: SourceSegment) -> None:
         self._size = segment.size
-        self._chunk = job.chunk_bytes
+        self._chunk = max(job.chunk_bytes, _SMALLEST)
         self._path = f"{job.directory}/{offset_file_name(segment.base_offset, LOG_SUFFIX)}"
         self._file: File = files.open(self._path)
         self.consumed = 0

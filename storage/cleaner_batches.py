@@ -101,7 +101,7 @@ class BatchFilter:
         elif header.attributes & TRANSACTIONAL_MASK and self._transactions.data_batch(header):
             kept = self._without_records(header)
         else:
-            kept = self._data_batch(data, position, header)
+            kept = self.of_records(data, position, header, self._latest_offset)
         return kept
 
     def _control_batch(self, data: bytes, position: int, header: BatchHeader) -> bytes | None:
@@ -109,44 +109,36 @@ class BatchFilter:
         horizon = header.delete_horizon_ms
         if header.record_count == 0 or (may_go and horizon is not None and horizon <= self._job.now_ms):
             return self._without_records(header)
-        self._stats.messages_written += header.record_count
         if not may_go or horizon is not None:
+            self._stats.messages_written += header.record_count
             return data
-        body = self._body(data, position, header)
-        kept, runs, first, most, _, _ = select_records(
-            body, 0, header.record_count, header.base_offset, _NOTHING_KNOWN, {}, True
-        )
-        if kept == MALFORMED:
-            raise UncleanableLog(f"the control batch at offset {header.base_offset} is malformed")
-        return self._made_anew(header, body, kept, runs, first, most, needs_horizon=True)
+        return self.of_records(data, position, header, _NOTHING_KNOWN, wants_horizon=True)
 
-    def _data_batch(self, data: bytes, position: int, header: BatchHeader) -> bytes | None:
+    def of_records(
+        self, data: bytes, position: int, header: BatchHeader, latest_offset: int, *, wants_horizon: bool = False
+    ) -> bytes | None:
+        """`filtered`, by the records alone; `wants_horizon`: whether or not there are tombstones."""
         attributes = header.attributes
         count = header.record_count
         if attributes & COMPRESSION_MASK:
-            body, start = self._body(data, position, header), 0
+            body = batch_body(data, position, header, self._job.max_decompressed_bytes)
         else:
-            end = position + header.batch_length + LOG_OVERHEAD
-            body, start = data[position + BATCH_OVERHEAD : end], 0
+            body = data[position + BATCH_OVERHEAD : position + header.batch_length + LOG_OVERHEAD]
         has_horizon = attributes & DELETE_HORIZON_MASK != 0
         tombstones_stay = not has_horizon or self._job.now_ms < header.base_timestamp
-        kept, runs, first, most, tombstones, without_key = select_records(
-            body, start, count, header.base_offset, self._latest_offset, self._latest, tombstones_stay
+        kept, runs, first, least, most, tombstones, without_key = select_records(
+            body, 0, count, header.base_offset, latest_offset, self._latest, tombstones_stay
         )
         if kept == MALFORMED:
             raise UncleanableLog(f"the records of the batch at offset {header.base_offset} are malformed")
-        if kept == 0:
-            self._stats.invalid_messages_read += without_key
-            return self._without_records(header)
         self._stats.messages_written += kept
-        needs_horizon = tombstones > 0 and not has_horizon
+        self._stats.invalid_messages_read += without_key
+        if kept == 0:
+            return self._without_records(header)
+        needs_horizon = (tombstones > 0 or wants_horizon) and not has_horizon
         if kept == count and not needs_horizon:
             return data
-        self._stats.invalid_messages_read += without_key
-        return self._made_anew(header, body, kept, runs, first, most, needs_horizon=needs_horizon)
-
-    def _body(self, data: bytes, position: int, header: BatchHeader) -> bytes:
-        return batch_body(data, position, header, self._job.max_decompressed_bytes)
+        return self._made_anew(header, body, kept, runs, (first, least, most), needs_horizon=needs_horizon)
 
     def _made_anew(
         self,
@@ -154,17 +146,19 @@ class BatchFilter:
         body: bytes,
         kept: int,
         runs: list[int],
-        first: int,
-        most: int,
+        deltas: tuple[int, int, int],
         *,
         needs_horizon: bool,
     ) -> bytes:
         """(C) and (D). Times are taken from the first record that stays, as Kafka's builder does, or from the
-        horizon.
+        horizon; where they are millions of years apart they stay as they are.
+
+        `deltas`: of time, of the first record that stays, the smallest, the largest.
         """
+        first, least, most = deltas
         attributes = header.attributes
         base = header.base_timestamp
-        is_sane = -_SANE_TIME < base < _SANE_TIME and -_SANE_TIME < first and most < _SANE_TIME
+        is_sane = -_SANE_TIME < base < _SANE_TIME and least > -_SANE_TIME and most < _SANE_TIME
         if attributes & TIMESTAMP_TYPE_MASK:
             max_timestamp = header.max_timestamp
             reference = max_timestamp

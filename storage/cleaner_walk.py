@@ -80,14 +80,14 @@ def select_records(
     latest_offset: int,
     latest: dict[bytes, int],
     tombstones: bool,
-) -> tuple[int, list[int], int, int, int, int]:
+) -> tuple[int, list[int], int, int, int, int, int]:
     """Which of `count` records in `data[start:]` stay in a compacted log.
 
     A record stays when it lies behind `latest_offset`, up to which `latest` knows the keys, or when it is the last
     one of its key and has a value or `tombstones` stay.
 
     Returns (records that stay or MALFORMED, where they lie as start, end, start, end ..., the timestamp delta of the
-    first and the largest of those that stay, tombstones that stay, records without a key that go).
+    first, the smallest and the largest of those that stay, tombstones that stay, records without a key that go).
     """
     return _select_records(data, start, count, base_offset, latest_offset, latest, tombstones)
 
@@ -100,7 +100,7 @@ def _select_records(  # noqa: C901
     latest_offset: i64,
     latest: dict[bytes, int],
     tombstones: bool,
-) -> tuple[int, list[int], int, int, int, int]:
+) -> tuple[int, list[int], int, int, int, int, int]:
     runs: list[int] = []
     end: i64 = len(data)
     position: i64 = start
@@ -108,6 +108,7 @@ def _select_records(  # noqa: C901
     index: i64 = 0
     kept: i64 = 0
     first: i64 = 0
+    least: i64 = 0
     most: i64 = 0
     kept_tombstones: i64 = 0
     without_key: i64 = 0
@@ -124,27 +125,27 @@ def _select_records(  # noqa: C901
         else:
             long = _varint(data, position, end)
             if long == 0:
-                return MALFORMED, runs, 0, 0, 0, 0
+                return MALFORMED, runs, 0, 0, 0, 0, 0
             raw = long >> 3
             position += long & 7
         record_end: i64 = position + (raw >> 1)
         if raw & 1 != 0 or record_end > end:
-            return MALFORMED, runs, 0, 0, 0, 0
+            return MALFORMED, runs, 0, 0, 0, 0, 0
         position += 1
         size = _varlong_size(data, position, record_end)
         if size < 0:
-            return MALFORMED, runs, 0, 0, 0, 0
+            return MALFORMED, runs, 0, 0, 0, 0, 0
         delta = _varlong(data, position, size)
         position += size
         long = _varint(data, position, record_end)
         if long == 0:
-            return MALFORMED, runs, 0, 0, 0, 0
+            return MALFORMED, runs, 0, 0, 0, 0, 0
         raw = long >> 3
         position += long & 7
         offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
         long = _varint(data, position, record_end)
         if long == 0:
-            return MALFORMED, runs, 0, 0, 0, 0
+            return MALFORMED, runs, 0, 0, 0, 0, 0
         raw = long >> 3
         position += long & 7
         keep = offset > latest_offset
@@ -154,7 +155,7 @@ def _select_records(  # noqa: C901
         else:
             size = raw >> 1
             if position + size > record_end:
-                return MALFORMED, runs, 0, 0, 0, 0
+                return MALFORMED, runs, 0, 0, 0, 0, 0
             if not keep:
                 if size < LONG_KEY:
                     found = latest.get(data[position : position + size])
@@ -169,7 +170,7 @@ def _select_records(  # noqa: C901
         if keep:
             long = _varint(data, position, record_end)
             if long == 0:
-                return MALFORMED, runs, 0, 0, 0, 0
+                return MALFORMED, runs, 0, 0, 0, 0, 0
             if (long >> 3) & 1 != 0:
                 if tombstones or offset > latest_offset:
                     kept_tombstones += 1
@@ -178,9 +179,12 @@ def _select_records(  # noqa: C901
         if keep:
             if kept == 0:
                 first = delta
+                least = delta
                 most = delta
             elif delta > most:
                 most = delta
+            elif delta < least:
+                least = delta
             kept += 1
             if run_start < 0:
                 run_start = record_start
@@ -193,7 +197,7 @@ def _select_records(  # noqa: C901
     if run_start >= 0:
         runs.append(int(run_start))
         runs.append(int(position))
-    return int(kept), runs, int(first), int(most), int(kept_tombstones), int(without_key)
+    return int(kept), runs, int(first), int(least), int(most), int(kept_tombstones), int(without_key)
 
 
 def move_timestamps(data: bytes, runs: list[int], shift: int, fixed: bool) -> bytes:

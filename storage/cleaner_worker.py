@@ -2,8 +2,8 @@
 lines of JSON over its standard input and output.
 
     it is told                    it answers
-    a CleanJob, an array          ["progress", bytes] and ["group", base offset, [replaced ...], changed], as often as it
-                                  takes, then ["done", end offset, stats]; or ["failed", kind, text] with the kind
+    a CleanJob, an array          ["progress", bytes] and ["group", base offset, [replaced ...], changed], as often as
+                                  it takes, then ["done", end offset, stats]; or ["failed", kind, text] with the kind
                                   "disk" or "uncleanable"; or ["stopped"]
     "go" or "stop"                after each progress and group it waits for one of them
 
