@@ -20,7 +20,7 @@ from broker.coordinator.log_walk import Damage, LogWalk, WalkedBatch
 from broker.coordinator.record import CoordinatorRecord
 from broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import MalformedMessage, ProtocolError
-from protocol.records import Record, read_records
+from protocol.records import MAX_DECOMPRESSED_BYTES, Record, read_records
 from storage.log_append import read_marker
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ MOST_LINES = 20
 log = structlog.get_logger("coordinator")
 
 
+CurrentLog = Callable[[], "Log | None"]
+"""A partition's log; another one when it has moved to another directory, None when the partition is gone."""
+
+
 class Loader:
     """`on_loaded` is called when everything in a partition's log has been replayed, unless it was lost meanwhile."""
 
@@ -46,15 +50,16 @@ class Loader:
         self._clock = clock
         self._background = background
         self._on_loaded = on_loaded
-        self._waiting: list[tuple[LedPartition, Log, int]] = []
+        self._waiting: list[tuple[PartitionLoading, int]] = []
         self._is_running = False
 
-    def add(self, led: LedPartition, partition_log: Log) -> None:
+    def add(self, led: LedPartition, current_log: CurrentLog) -> None:
         """Has the partition loaded: at once where its log is empty."""
-        if partition_log.log_start_offset == partition_log.log_end_offset:
+        loading = PartitionLoading(led, current_log)
+        if loading.is_empty:
             self._on_loaded(led)
             return
-        self._waiting.append((led, partition_log, self._clock.now_ms()))
+        self._waiting.append((loading, self._clock.now_ms()))
         if not self._is_running:
             self._is_running = True
             self._background.spawn(self._run(), "loading of coordinators")
@@ -62,16 +67,15 @@ class Loader:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                shortest = min(range(len(self._waiting)), key=lambda slot: self._waiting[slot][1].size)
-                led, partition_log, since_ms = self._waiting.pop(shortest)
-                await self._load(led, partition_log, since_ms)
+                smallest = min(range(len(self._waiting)), key=lambda slot: self._waiting[slot][0].size)
+                await self._load(*self._waiting.pop(smallest))
         finally:
             self._is_running = False
 
-    async def _load(self, led: LedPartition, partition_log: Log, since_ms: int) -> None:
+    async def _load(self, loading: PartitionLoading, since_ms: int) -> None:
+        led = loading.led
         if not led.is_current():
             return
-        loading = PartitionLoading(led, partition_log)
         try:
             await loading.run(self._buffer_bytes, self._background)
         except Exception:
@@ -85,20 +89,31 @@ class Loader:
 class PartitionLoading:
     """One partition's load, and what it has met."""
 
-    def __init__(self, led: LedPartition, partition_log: Log) -> None:
-        self._led = led
-        self._log = partition_log
+    def __init__(self, led: LedPartition, current_log: CurrentLog) -> None:
+        self.led = led
+        self._current_log = current_log
         self._slice = RECORDS_PER_SLICE
         self.records = 0
         self.faults = 0
 
+    @property
+    def is_empty(self) -> bool:
+        partition_log = self._current_log()
+        return partition_log is None or partition_log.log_start_offset == partition_log.log_end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        partition_log = self._current_log()
+        return 0 if partition_log is None else partition_log.size
+
     async def run(self, buffer_bytes: int, background: Background) -> None:
         """Ends early when the partition is lost."""
-        walk = LogWalk(self._log, buffer_bytes, background.run_in_thread, self._damaged)
-        while self._led.is_current() and await walk.read():
+        walk = LogWalk(self._current_log, buffer_bytes, background.run_in_thread, self._damaged)
+        while self.led.is_current() and await walk.read():
             for batch in walk.batches():
                 await self._replay(batch)
-                if not self._led.is_current():
+                if not self.led.is_current():
                     return
             await asyncio.sleep(0)
 
@@ -108,7 +123,7 @@ class PartitionLoading:
             if header.is_control:
                 self._end_transaction(batch)
                 return
-            records = read_records(data, start, header, max_decompressed_bytes=self._log.max_decompressed_bytes)
+            records = read_records(data, start, header, max_decompressed_bytes=self._largest_batch())
         except Exception as error:
             self._fault("a batch of the internal topic cannot be read", header.base_offset, error)
             return
@@ -121,14 +136,18 @@ class PartitionLoading:
             if self._slice <= 0:
                 self._slice = RECORDS_PER_SLICE
                 await asyncio.sleep(0)
-                if not self._led.is_current():
+                if not self.led.is_current():
                     return
+
+    def _largest_batch(self) -> int:
+        partition_log = self._current_log()
+        return MAX_DECOMPRESSED_BYTES if partition_log is None else partition_log.max_decompressed_bytes
 
     def _replay_record(self, record: Record, producer_id: int, producer_epoch: int) -> None:
         try:
             if record.key is None:
                 raise MalformedMessage("the record has no key")
-            self._led.shard.replay(
+            self.led.shard.replay(
                 CoordinatorRecord(record.key, record.value),
                 offset=record.offset,
                 timestamp_ms=record.timestamp,
@@ -143,13 +162,13 @@ class PartitionLoading:
         header = batch.header
         marker = read_marker(batch.data, batch.start, header)
         if marker is not None:
-            self._led.shard.replay_end_transaction(header.producer_id, header.producer_epoch, not marker.aborted)
+            self.led.shard.replay_end_transaction(header.producer_id, header.producer_epoch, not marker.aborted)
 
     def _damaged(self, damage: Damage) -> None:
         if self._counts():
             log.error(
                 "bytes of the internal topic cannot be read",
-                partition=str(self._led.topic_partition),
+                partition=str(self.led.topic_partition),
                 segment=damage.segment,
                 position=damage.position,
                 bytes=damage.size,
@@ -161,7 +180,7 @@ class PartitionLoading:
         if self._counts():
             log.error(
                 event,
-                partition=str(self._led.topic_partition),
+                partition=str(self.led.topic_partition),
                 offset=offset,
                 reason=str(error) if isinstance(error, (ProtocolError, ValueError)) else repr(error),
                 consequence="it is passed over; the rest loads",
@@ -177,8 +196,8 @@ class PartitionLoading:
         tell = log.error if self.faults else log.info
         tell(
             "coordinator loaded",
-            partition=str(self._led.topic_partition),
-            leader_epoch=self._led.leader_epoch,
+            partition=str(self.led.topic_partition),
+            leader_epoch=self.led.leader_epoch,
             records=self.records,
             passed_over=self.faults,
             duration_ms=duration_ms,

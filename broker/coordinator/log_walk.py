@@ -7,8 +7,8 @@ B. A batch whose length or magic is none: up to the next place in the offset ind
    of its segment.
 C. Bytes that the disk does not give: the rest of the segment.
 
-Segments may be replaced (by the cleaner) or deleted between two reads: the walk finds its place again by offset. A
-read that the page cache cannot answer is done in a thread.
+Segments may be replaced (by the cleaner) or deleted between two reads, and the log may move to another directory: the
+walk finds its place again by offset. A read that the page cache cannot answer is done in a thread.
 """
 
 from __future__ import annotations
@@ -61,17 +61,22 @@ class _Unreadable(Exception):
 
 class LogWalk:
     """Call `read` until it says False, and go through `batches` after each. At most `buffer_bytes` are held, or one
-    batch where that is larger.
+    batch where that is larger. `current_log` is asked before each read; None ends the walk.
     """
 
     def __init__(
-        self, log: Log, buffer_bytes: int, run_in_thread: RunInThread, on_damage: Callable[[Damage], object]
+        self,
+        current_log: Callable[[], Log | None],
+        buffer_bytes: int,
+        run_in_thread: RunInThread,
+        on_damage: Callable[[Damage], object],
     ) -> None:
-        self._log = log
+        self._current_log = current_log
+        self._log = log = current_log()
         self._buffer_bytes = buffer_bytes
         self._run_in_thread = run_in_thread
         self._on_damage = on_damage
-        self.next_offset = log.log_start_offset
+        self.next_offset = 0 if log is None else log.log_start_offset
         """Everything below has been walked."""
         self._pass_below = self.next_offset
         self._segment: LogSegment | None = None
@@ -130,8 +135,11 @@ class LogWalk:
 
     def _place(self) -> LogSegment | None:
         """The segment to read on in, `_position` in it; None at the log's end."""
-        log, segment = self._log, self._segment
-        if segment is None or not self._is_in_log(segment):
+        log, segment = self._current_log(), self._segment
+        self._log = log
+        if log is None:
+            return None
+        if segment is None or not _is_in_log(log, segment):
             slot = max(bisect_right(log.base_offsets, self.next_offset) - 1, 0)
             segment = log.segments[slot]
             self._position, self._pass_below = 0, self.next_offset
@@ -145,11 +153,6 @@ class LogWalk:
         self._segment = log.use(segment)
         return segment
 
-    def _is_in_log(self, segment: LogSegment) -> bool:
-        log = self._log
-        slot = bisect_left(log.base_offsets, segment.base_offset)
-        return slot < len(log.segments) and log.segments[slot] is segment
-
     def _checked(self, segment: LogSegment, data: Buffer, start: int) -> BatchHeader:
         header = read_batch_header(data, start)
         if not check_crc(data, start, header):
@@ -160,7 +163,8 @@ class LogWalk:
 
     def _may_follow(self, segment: LogSegment, header: BatchHeader) -> bool:
         first = max(segment.base_offset, self.next_offset if self._pass_below <= self.next_offset else 0)
-        return first <= header.base_offset <= header.last_offset < self._log.log_end_offset
+        end = first if self._log is None else self._log.log_end_offset
+        return first <= header.base_offset <= header.last_offset < end
 
     # Damage
 
@@ -193,6 +197,11 @@ class LogWalk:
             return self._may_follow(segment, read_batch_header(data))
         except (OSError, ProtocolError, _Unreadable):
             return False
+
+
+def _is_in_log(log: Log, segment: LogSegment) -> bool:
+    slot = bisect_left(log.base_offsets, segment.base_offset)
+    return slot < len(log.segments) and log.segments[slot] is segment
 
 
 def _size_at(data: Buffer, start: int, room: int) -> int:

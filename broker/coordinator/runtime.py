@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.replica.append_result import PartitionAppendResult
     from broker.replica.replica_manager import ReplicaManager
+    from storage.log import Log
 
 log = structlog.get_logger("coordinator")
 
@@ -187,7 +188,11 @@ class CoordinatorRuntime:
         led = LedPartition(key, leader_epoch, self._new_shard(partition, leader_epoch))
         self._led[partition] = led
         self._by_shard[id(led.shard)] = led
-        self._loader.add(led, self._replica_manager.partition(key).log)
+        self._loader.add(led, lambda: self._log_of(key))
+
+    def _log_of(self, key: TopicPartition) -> Log | None:
+        partition = self._replica_manager.partitions.get(key)
+        return None if partition is None else partition.log
 
     def resigned(self, partition: int) -> None:
         """Unloads the partition's shard, if there is one."""
