@@ -116,14 +116,16 @@ class Commits(Row):
 
 
 class Transactions(Row):
-    """200 transactions a second of 10 records over four partitions, by four of Kafka's Java producers."""
+    """200 transactions a second of 10 records over four partitions, by ten of Kafka's Java producers.
+
+    Latencies count from when a transaction was due: a broker that cannot keep up is seen to fall behind."""
 
     name = "transactions"
     metrics = (
         Metric("200 transactions/s: latency p50", "us", LESS),
         Metric("200 transactions/s: latency p99", "us", LESS),
     )
-    partitions, per_second, producers = 4, 200, 4
+    partitions, per_second, producers = 4, 200, 10
 
     def __init__(self, transactions: int) -> None:
         self.transactions = transactions
@@ -138,8 +140,6 @@ class Transactions(Row):
         )
         used = meter.used()
         wire.delete_topic(contestant.port, topic)
-        if done["seconds"] > 1.1 * self.transactions / self.per_second:
-            raise RuntimeError(f"{self.per_second} transactions/s were too many: {done}")
         return {
             metric.name: Reading(value, used, 0, self.transactions)
             for metric, value in zip(self.metrics, (done["p50_us"], done["p99_us"]), strict=True)

@@ -18,6 +18,10 @@ from tests.clients import program_clients
 from tests.spawned_broker import spawned_broker
 
 
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+"""Groups do not wait for more members before they begin: tests would take longer, and see less happen."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientBroker:
     bootstrap: str
@@ -33,7 +37,7 @@ def client_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientBr
         yield ClientBroker(bootstrap, Path(data_dir), None)
         return
     data_dir = tmp_path_factory.mktemp("clients") / "data"
-    with spawned_broker(data_dir, with_metrics=True) as broker:
+    with spawned_broker(data_dir, SETTINGS, with_metrics=True) as broker:
         yield ClientBroker(broker.bootstrap, data_dir, broker.metrics_url)
 
 

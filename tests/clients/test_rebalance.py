@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients.conftest import ClientBroker
 from tests.clients.members.crew import Crew, Member, Programs
-from tests.clients.members.watch import Watch, Work, until
+from tests.clients.members.watch import Seen, Watch, Work, until
 
 NewTopicName = Callable[[int], str]
 PARTITIONS = 8
@@ -123,3 +123,45 @@ def test_members_of_mixed_kinds_share_all_records_while_they_join_leave_stall_an
         seen = len(stalled.records)
         watch.until_stable(len(kinds) - 1)
         until(lambda: len(stalled.records), lambda count: count > seen, "work of the one who stalled")
+
+
+def test_a_static_member_that_comes_back_gets_its_partitions_again_and_the_others_notice_nothing(crew: Crew) -> None:
+    kinds = CREWS["range"]
+    with work_for(crew) as watch:
+        members = {kind: crew.start(kind, instance=f"static-{kind}") for kind in kinds}
+        assigned = watch.until_stable(len(kinds)).assigned
+        assert set(assigned) == {f"static-{kind}" for kind in kinds}
+        for gone in (("java", "franz-go", "confluent"), ("kafka-python", "aiokafka")):
+            until_all_work(list(members.values()))
+            others = [member for kind, member in members.items() if kind not in gone]
+            noticed = [list(member.events) for member in others]
+            for kind in gone:
+                members[kind].kill()
+            members |= {kind: crew.start(kind, instance=f"static-{kind}") for kind in gone}
+            until_all_work(list(members.values()))
+            assert watch.look() == Seen("STABLE", assigned)
+            assert [member.events for member in others] == noticed
+
+
+def until_all_work(members: list[Member]) -> None:
+    seen = [len(member.records) for member in members]
+    until(
+        lambda: [len(member.records) for member in members],
+        lambda now: all(n > before for n, before in zip(now, seen, strict=True)),
+        "work of all",
+    )
+
+
+@pytest.mark.parametrize("kind", ["confluent", "kafka-python"])
+def test_of_two_members_with_one_instance_id_the_older_is_fenced(crew: Crew, kind: str) -> None:
+    with work_for(crew) as watch:
+        older = crew.start(kind, instance="the-one")
+        before = watch.until_stable(1).assigned
+        until_all_work([older])
+        younger = crew.start(kind, instance="the-one")
+        until(older.process.poll, lambda status: status is not None, "end of the older")
+        assert older.process.returncode == 3
+        assert "FENCED_INSTANCE_ID" in " ".join(older.events).upper(), older.events
+        older.killed = True  # what it did after it was fenced is not committed
+        until_all_work([younger])
+        assert watch.look().assigned == before

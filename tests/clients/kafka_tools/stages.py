@@ -33,7 +33,7 @@ class Stage:
     def run(self) -> None:
         try:
             self.script.run()
-        except BaseException as failure:  # noqa: BLE001 - told by each step that is missing
+        except BaseException as failure:
             self.failure = failure
 
     def told(self, sentence: str) -> str:
