@@ -1,5 +1,7 @@
 """Loading a partition's shard: in slices, past whatever is damaged, whatever happens meanwhile."""
 
+import json
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +16,11 @@ from broker.coordinator.record import CoordinatorRecord
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.records import Record, build_batch
 from protocol.topic_partition import TopicPartition
+from storage.recovery import open_log
 from storage.segment import LogSegment
 from tests.broker.coordinator.workplace import PARTITION, TOPIC, Notes, Workplace, overwrite, workplace
 
+VECTORS = Path(__file__).parents[2] / "vectors"
 LENGTH = 8
 MAGIC = 16
 BODY = 61
@@ -211,6 +215,30 @@ def test_segments_that_are_replaced_while_loading_are_loaded_once(tmp_path: Path
         assert place.shard.values == written
 
 
+def test_a_log_that_moves_to_another_directory_while_loading_is_loaded_once(tmp_path: Path) -> None:
+    with workplace(tmp_path / "here", load_buffer_bytes=500) as place:
+        partition = place.lead(segment_bytes=2000)
+        written = numbered(place, 100)
+        place.runtime.stop()
+        place.runtime = place.new_runtime()
+        place.runtime.start()
+        for _ in range(10):
+            place.tasks.turn()
+        here, there = partition.log, tmp_path / "there" / str(PARTITION)
+        here.flush()
+        shutil.copytree(here.directory, there)
+        partition.log = open_log(place.disk, str(there), PARTITION, here.config, place.clock)
+        here.close_files()
+        shutil.rmtree(here.directory)
+        assert 0 < len(place.shard.offsets) < 100
+        with capture_logs() as lines:
+            place.tasks.run()
+        assert place.shard.offsets == list(range(100))
+        assert place.shard.values == written
+        assert [line for line in lines if line["log_level"] == "error"] == []
+        partition.log.close_files()
+
+
 def test_the_load_begins_at_the_logs_start(place: Workplace) -> None:
     place.lead(cleanup_policy="compact,delete", segment_bytes=2000)
     written = numbered(place, 100)
@@ -366,3 +394,19 @@ def test_a_control_batch_that_nobody_can_read_decides_nothing(place: Workplace) 
     assert place.manager.appends.append_as_coordinator(PARTITION, control).error == 0
     shard, errors = reload(place)
     assert (shard.events, list(shard.pending), errors) == (["loaded"], [5], [])
+
+
+@pytest.mark.parametrize("name", ["magic0_none", "magic0_gzip", "magic1_none", "magic1_lz4"])
+def test_batches_of_old_message_formats_are_passed_over(tmp_path: Path, name: str) -> None:
+    """As the directory of an old Kafka has them, newer ones behind them."""
+    vectors = map(json.loads, (VECTORS / "records" / "batches.jsonl").read_text().splitlines())
+    old = bytes.fromhex(next(vector["hex"] for vector in vectors if vector["name"] == name))  # offsets 0 to 5
+    new = build_batch([Record(6, 0, b"a", b"v"), Record(7, 0, b"b", b"v")], base_offset=6)
+    folder = tmp_path / str(PARTITION)
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(old + new)
+    with workplace(tmp_path) as place, capture_logs() as lines:
+        place.lead()
+        place.tasks.run()
+        assert set(place.shard.values) == {b"a", b"b"}
+    assert sum("bytes of the internal topic" in line["event"] for line in lines) >= 1
