@@ -24,7 +24,6 @@ from broker.coordinator.transaction.transaction import (
     ProducerIdAndEpoch,
     Transaction,
     Transit,
-    is_exhausted,
 )
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -51,48 +50,38 @@ def initialize(
     None: a transaction is open, and must be fenced and aborted first (CONCURRENT_TRANSACTIONS then). Raises
     CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ProducerIdNeeded.
     """
-    if transaction.pending is not None:
+    if transaction.pending is not None or transaction.state.is_prepared:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if expected is not None and not _may_go_on(transaction, expected):
+    is_retry = _is_retry(transaction, expected)
+    if not is_retry and not _may_go_on(transaction, expected):
         raise _fenced(transaction, expected)
-    if transaction.state.is_prepared:
-        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.state == ONGOING:
-        if expected is not None and expected.producer_epoch not in _known_epochs(transaction):
+        if is_retry:
             raise _fenced(transaction, expected)
         return None
-    if transaction.is_exhausted and (expected is None or expected.producer_epoch == transaction.producer_epoch):
-        if new_producer_id is None:
-            raise ProducerIdNeeded
-        last_epoch = NO_PRODUCER_EPOCH if expected is None else transaction.producer_epoch
-        return transaction.prepare_producer_id(new_producer_id, last_epoch, timeout_ms, now_ms)
-    epoch, last_epoch = _next_epoch(transaction, expected)
-    return transaction.prepare_epoch(epoch, last_epoch, timeout_ms, now_ms)
+    if is_retry:
+        last_epoch = transaction.last_producer_epoch
+        return transaction.prepare_epoch(transaction.producer_epoch, last_epoch, timeout_ms, now_ms)
+    last_epoch = NO_PRODUCER_EPOCH if expected is None else transaction.producer_epoch
+    if not transaction.is_exhausted:
+        return transaction.prepare_epoch(transaction.producer_epoch + 1, last_epoch, timeout_ms, now_ms)
+    if new_producer_id is None:
+        raise ProducerIdNeeded
+    return transaction.prepare_producer_id(new_producer_id, last_epoch, timeout_ms, now_ms)
 
 
-def _may_go_on(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """The id is just made; or it is the producer's; or it was, and the answer that gave the new one was lost."""
-    return (
-        transaction.producer_epoch == NO_PRODUCER_EPOCH
-        or expected.producer_id == transaction.producer_id
-        or (expected.producer_id == transaction.last_producer_id and is_exhausted(expected.producer_epoch))
-    )
+def _may_go_on(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> bool:
+    """A new producer always may; one that goes on if it is the id's, or the id has none yet."""
+    if expected is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
+        return True
+    return expected == (transaction.producer_id, transaction.producer_epoch)
 
 
-def _known_epochs(transaction: Transaction) -> tuple[int, int]:
-    return transaction.producer_epoch, transaction.last_producer_epoch
-
-
-def _next_epoch(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
-    """The epoch to give out, and the one before it if a retry may name it."""
-    current = transaction.producer_epoch
-    if expected is None:
-        return current + 1, NO_PRODUCER_EPOCH
-    if expected.producer_epoch == transaction.last_producer_epoch != NO_PRODUCER_EPOCH:
-        return current, transaction.last_producer_epoch
-    if current == NO_PRODUCER_EPOCH or (expected.producer_epoch == current and not transaction.is_exhausted):
-        return current + 1, current
-    raise _fenced(transaction, expected)
+def _is_retry(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> bool:
+    """Whether the producer went on before, and its answer was lost. No other has come since: that forgets the last."""
+    if expected is None or transaction.last_producer_epoch == NO_PRODUCER_EPOCH:
+        return False
+    return expected == (transaction.last_producer_id, transaction.last_producer_epoch)
 
 
 def add_partitions(
@@ -144,7 +133,8 @@ def _of_producer(transaction: Transaction | None, producer: ProducerIdAndEpoch) 
     return transaction
 
 
-def _fenced(transaction: Transaction, producer: ProducerIdAndEpoch) -> ProtocolError:
+def _fenced(transaction: Transaction, producer: ProducerIdAndEpoch | None) -> ProtocolError:
+    assert producer is not None
     text = (
         f"{transaction} belongs to producer {transaction.producer_id} with epoch {transaction.producer_epoch}, not to "
         f"{producer.producer_id} with epoch {producer.producer_epoch}"

@@ -121,6 +121,7 @@ class Transaction:
         """InitProducerId when the epochs of the old id are used up: a new one, with epoch 0."""
         transit = self._transit(EMPTY, now_ms)._replace(
             producer_id=producer_id,
+            last_producer_id=self.producer_id,
             producer_epoch=0,
             last_producer_epoch=last_epoch,
             timeout_ms=timeout_ms,
@@ -165,7 +166,7 @@ class Transaction:
         return Transit(
             state,
             self.producer_id,
-            self.producer_id,
+            self.last_producer_id,
             self.producer_epoch,
             self.last_producer_epoch,
             self.timeout_ms,
