@@ -3,7 +3,7 @@
 Groups and partitions of which nobody has committed anything are answered with offset -1 and no error. With
 require_stable (KIP-447) a partition for which a commit waits is answered with UNSTABLE_OFFSET_COMMIT.
 
-Version 0 read its offsets from ZooKeeper. As a Kafka without ZooKeeper does, it is refused with UNSUPPORTED_VERSION.
+Version 0 reads other offsets, see zookeeper_offsets.py; where there are none it answers UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: Kafka's `KafkaApis.handleOffsetFetchRequest`, `GroupMetadataManager.getOffsets`.
 """
@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from broker.coordinator.group.offsets import OffsetsOfGroup
-from broker.handlers.request_context import RequestContext
+from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from broker.handlers.answered_later import answered_later
+from broker.handlers.request_context import PendingResponse, RequestContext
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
 
 VERSION_OF_ZOOKEEPER = 0
 FIRST_VERSION_WITH_ERROR = 2
@@ -36,10 +39,10 @@ OF_ONE_GROUP = Shape(OffsetFetchResponse.OffsetFetchResponseTopic, OffsetFetchRe
 OF_GROUPS = Shape(OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponsePartitions)
 
 
-def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Answers at once."""
+def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | PendingResponse:
+    """Answers at once, but for version 0."""
     if context.api_version == VERSION_OF_ZOOKEEPER:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "Offsets are not kept in ZooKeeper")
+        return answered_later(_from_zookeeper(request, context), context)
     if context.api_version < FIRST_VERSION_WITH_GROUPS:
         return _one_group(request, context)
     answers = []
@@ -61,6 +64,29 @@ def _one_group(request: OffsetFetchRequest, context: RequestContext) -> OffsetFe
             raise
         return OffsetFetchResponse(error_code=error.code)
     return OffsetFetchResponse(topics=topics)
+
+
+async def _from_zookeeper(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    store = ZooKeeperOffsets(context.broker.metadata_store)
+    contains = context.broker.metadata.contains
+
+    async def answer(topic: str, index: int) -> Any:
+        offset = None
+        if contains(TopicPartition(topic, index)):
+            try:
+                offset = await store.committed(request.group_id, topic, index)
+            except ProtocolError as error:
+                return _answer(OF_ONE_GROUP, index, error.code)
+        if offset is None:
+            return _answer(OF_ONE_GROUP, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OF_ONE_GROUP.partition(partition_index=index, committed_offset=offset, metadata="")
+
+    return OffsetFetchResponse(
+        topics=[
+            OF_ONE_GROUP.topic(name=topic, partitions=[await answer(topic, index) for index in indexes])
+            for topic, indexes in _asked(request.topics or ()).items()
+        ]
+    )
 
 
 def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Message:

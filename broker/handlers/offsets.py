@@ -3,8 +3,7 @@
 A partition that does not exist, or whose text is too long, is answered for itself; the others are committed. What the
 group's membership or its coordinator has against the request is answered for all partitions that exist.
 
-Version 0 of OffsetCommit kept its offsets in ZooKeeper. As a Kafka without ZooKeeper does, it is refused with
-UNSUPPORTED_VERSION.
+Version 0 of OffsetCommit keeps its offsets elsewhere, see zookeeper_offsets.py.
 
 Source: Kafka's `KafkaApis` (handleOffsetCommitRequest, handleTxnOffsetCommitRequest, handleOffsetDeleteRequest).
 """
@@ -22,6 +21,8 @@ from broker.coordinator.group.offset_commits import (
 )
 from broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
 from broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
+from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from broker.handlers.answered_later import answered_later
 from broker.handlers.request_context import PendingResponse, RequestContext
 from broker.metadata_cache import GROUP_TOPIC
 from protocol.errors import ErrorCode, ProtocolError
@@ -95,8 +96,8 @@ def handle_offset_commit(
         )
 
     asked = _ask(request.topics, context, OffsetCommitResponse, offset_of)
-    if asked.answers and context.api_version == VERSION_OF_ZOOKEEPER:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "Offsets are not kept in ZooKeeper")
+    if context.api_version == VERSION_OF_ZOOKEEPER:
+        return answered_later(_commit_to_zookeeper(request.group_id, asked, context), context)
     who = Committer(
         request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     )
@@ -106,6 +107,21 @@ def handle_offset_commit(
         commit_offsets(shard, who, asked.commits, done)
 
     return _carry_out(asked, act, lambda: OffsetCommitResponse(topics=asked.topics), context)
+
+
+async def _commit_to_zookeeper(group_id: str, asked: Asked, context: RequestContext) -> OffsetCommitResponse:
+    """One after the other; each is answered for itself."""
+    store = ZooKeeperOffsets(context.broker.metadata_store)
+    for topic in asked.topics:
+        commits = asked.commits.get(topic.name, {})
+        for answer in topic.partitions:
+            if answer.error_code == ErrorCode.NONE:
+                committed = commits[answer.partition_index]
+                try:
+                    await store.commit(group_id, topic.name, answer.partition_index, committed.offset)
+                except ProtocolError as error:
+                    answer.error_code = error.code
+    return OffsetCommitResponse(topics=asked.topics)
 
 
 # --- TxnOffsetCommit ------------------------------------------------------------------------------------------------
@@ -180,7 +196,8 @@ def _ask(topics: list[Any], context: RequestContext, response_class: Any, offset
             known = asked.commits.setdefault(topic.name, commits)
             if known is not commits:
                 known.update(commits)
-        asked.topics.append(topic_class(name=topic.name, partitions=answers))
+        if answers:
+            asked.topics.append(topic_class(name=topic.name, partitions=answers))
     return asked
 
 
@@ -247,7 +264,8 @@ def handle_offset_delete(
                 answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 removable.setdefault(topic.name, {})[index] = None
-        response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        if answers:
+            response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
     if not removable:
         return response
     pending = PendingResponse()

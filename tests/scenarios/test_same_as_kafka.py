@@ -19,11 +19,13 @@ from protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka import (
     admin_cases,
     cluster_cases,
+    committed_offset_cases,
     config_cases,
     fetch_cases,
     offset_cases,
     produce_cases,
     topic_cases,
+    transactional_log_cases,
 )
 from tests.scenarios.same_as_kafka.case import Case, differences_of
 from tests.scenarios.same_as_kafka.known import KNOWN, Known
@@ -33,7 +35,17 @@ from tests.spawned_broker import free_port, spawned_broker
 CONTROL = shlex.split(os.environ.get("KAFKA_CONTROL", ""))
 CASES: list[Case] = [
     case
-    for room in (topic_cases, config_cases, produce_cases, fetch_cases, offset_cases, cluster_cases, admin_cases)
+    for room in (
+        topic_cases,
+        config_cases,
+        produce_cases,
+        fetch_cases,
+        offset_cases,
+        cluster_cases,
+        admin_cases,
+        committed_offset_cases,
+        transactional_log_cases,
+    )
     for case in room.CASES
 ]
 RUNS = [(number, version) for number, case in enumerate(CASES) for version in case.versions]

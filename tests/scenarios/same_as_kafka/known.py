@@ -119,6 +119,11 @@ KNOWN = [
         "Kafka looks into a segment that is deleted already but still there, and finds nothing",
     ),
     Known(
+        "markers_of_coordinators_of_other_epochs",
+        r"WRITE_TXN_MARKERS of epochs 9, -1\..*",
+        "Kafka fails with -1 for all of a marker without a producer epoch; it is older than any: INVALID_PRODUCER_EPOCH",
+    ),
+    Known(
         "kinds_of_elections",
         r"ELECT_LEADERS\.(ErrorCode|ReplicaElectionResults\[.*\]\.ErrorCode)",
         "Kafka fails with -1 at a kind of election that is none; INVALID_REQUEST",
@@ -132,5 +137,15 @@ KNOWN = [
         "how_many_offsets_of_segments",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
         "Kafka fails with -1 where fewer than no offsets are asked for; none are told",
+    ),
+    Known(
+        "offsets_are_fetched",
+        r"OFFSET_FETCH\.Topics\[.*\]\.Partitions\[.\]\.ErrorCode",
+        "Kafka fails with -1 at a group without a name in version 0; INVALID_GROUP_ID",
+    ),
+    Known(
+        "offsets_of_several_groups_are_fetched",
+        r"OFFSET_FETCH\.(silent|ThrottleTimeMs|Groups)",
+        "Kafka never answers an OffsetFetch that names no group",
     ),
 ]
