@@ -26,7 +26,7 @@ from protocol.topic_partition import TopicPartition
 from timer import Clock
 
 if TYPE_CHECKING:
-    from storage.producer_state import ProducerState
+    from storage.log import Log
 
 IsOpenTransaction = Callable[[str, int, int, TopicPartition], ErrorCode]
 """(transactional id, producer id, producer epoch, partition): NONE, or why the batch is none of an open one."""
@@ -99,7 +99,7 @@ class TransactionVerification:
                 partition.log.producer_state.refused.note(header, self._clock.wall_ms())
             return _told(error)
         if partition is not None:
-            return _out_of_order(partition.log.producer_state, header)
+            return _out_of_order(partition.log, header)
         return None
 
 
@@ -113,12 +113,14 @@ def _told(error: ErrorCode) -> PartitionAppendResult:
     return PartitionAppendResult(code, error_message=message)
 
 
-def _out_of_order(state: ProducerState, header: BatchHeader) -> PartitionAppendResult | None:
+def _out_of_order(log: Log, header: BatchHeader) -> PartitionAppendResult | None:
     """(C)."""
+    state = log.producer_state
     earliest = state.refused.earliest_sequence(header)
     if earliest is None or header.base_sequence <= earliest or header.producer_id in state.producers:
         return None
     return PartitionAppendResult(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        log_start_offset=log.log_start_offset,
         error_message=f"the batch begins with sequence {header.base_sequence}, but {earliest} was refused before",
     )
