@@ -83,6 +83,20 @@ class LogCleaner:
         """Cleaners that should be there and are not."""
         return sum(task.done() for task in self._tasks[: self._config["log.cleaner.threads"]])
 
+    @property
+    def recopy_percent(self) -> int:
+        read = sum(last.stats.bytes_read for last in self.last.values())
+        written = sum(last.stats.bytes_written for last in self.last.values())
+        return 100 * written // max(read, 1)
+
+    @property
+    def max_buffer_utilization_percent(self) -> int:
+        return int(100 * max((last.stats.buffer_utilization for last in self.last.values()), default=0))
+
+    @property
+    def max_clean_time_secs(self) -> int:
+        return int(max((last.seconds for last in self.last.values()), default=0))
+
     async def _run(self, number: int) -> None:
         while number < self._config["log.cleaner.threads"]:
             await self.clean_all(number)

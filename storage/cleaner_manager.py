@@ -55,6 +55,10 @@ class CleanerManager:
         self.max_delay_ms = 0
         self.delayed = 0
 
+    @property
+    def ms_since_last_run(self) -> int:
+        return self._clock.wall_ms() - self.last_run_ms
+
     def filthiest(self) -> LogToClean | None:
         """The log with the largest share of dirty bytes, of those that are due."""
         now_ms = self.last_run_ms = self._clock.wall_ms()
