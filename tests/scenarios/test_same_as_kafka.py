@@ -25,6 +25,7 @@ from tests.scenarios.same_as_kafka import (
     offset_cases,
     produce_cases,
     topic_cases,
+    transaction_cases,
     transactional_log_cases,
 )
 from tests.scenarios.same_as_kafka.case import Case, differences_of
@@ -45,6 +46,7 @@ CASES: list[Case] = [
         admin_cases,
         committed_offset_cases,
         transactional_log_cases,
+        transaction_cases,
     )
     for case in room.CASES
 ]
@@ -57,6 +59,7 @@ SETTINGS = {
     "num.partitions": "1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",

@@ -148,4 +148,14 @@ KNOWN = [
         r"OFFSET_FETCH\.(silent|ThrottleTimeMs|Groups)",
         "Kafka never answers an OffsetFetch that names no group",
     ),
+    Known(
+        "a_zombie_that_goes_on_while_its_successor_has_a_transaction_open",
+        r"(INIT_PRODUCER_ID of the zombie|END_TXN of the successor)\.ErrorCode",
+        "Kafka aborts the successor's transaction before it fences the zombie; only the zombie is fenced",
+    ),
+    Known(
+        "descriptions_of_an_id_whose_next_producer_has_begun",
+        r"DESCRIBE_TRANSACTIONS\[0\]\.TransactionStartTimeMs",
+        "Kafka tells when the last producer's transaction began, until it loads anew; -1, as its log says",
+    ),
 ]
