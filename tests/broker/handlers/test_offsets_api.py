@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: what lasts, what expires, what goes wrong."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: what lasts, expires, goes wrong."""
 
 from __future__ import annotations
 
