@@ -14,14 +14,13 @@ import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.java_programs import build_java_programs
 from tests.clients.members.watch import Watch, until
-from tests.clients.transactions import CopierProcess, ends, number, read_committed
+from tests.clients.transactions import CopierProcess, Numbers, ends, read_committed
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
 ROUNDS = 24 if os.environ.get("ODRADEK_SOAK") == "1" else 4
 PARTITIONS = 4
-PER_ROUND = 6_000
+PER_SECOND = 2_000
 SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
@@ -67,12 +66,14 @@ def broker(tmp_path: Path) -> Iterator[KilledBroker]:
 
 
 @pytest.fixture(params=["confluent", "java"])
-def copier(request: pytest.FixtureRequest, broker: KilledBroker, tmp_path: Path) -> Iterator[CopierProcess]:
+def copier(
+    request: pytest.FixtureRequest, broker: KilledBroker, java_programs: list[str], tmp_path: Path
+) -> Iterator[CopierProcess]:
     """Copies `in-KIND` to `out-KIND`. It starts later."""
     kind = request.param
     name = f"{kind}-{random.randrange(1 << 40)}"
     if kind == "java":
-        program = [*build_java_programs(tmp_path / "java"), "odradek.Copier"]
+        program = [*java_programs, "odradek.Copier"]
     else:
         program = [sys.executable, "-m", "tests.clients.copiers.confluent_copier"]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -94,10 +95,8 @@ def test_a_copier_that_is_killed_with_its_broker_again_and_again_copies_each_rec
     source_topic, target_topic, group = copier.command[-4:-1]
     chance = random.Random(3)
     copier.start()
+    numbers = Numbers(broker.bootstrap, source_topic, PARTITIONS, PER_SECOND)
     for round_number in range(ROUNDS):
-        numbers = range(round_number * PER_ROUND, (round_number + 1) * PER_ROUND)
-        writer = threading.Thread(target=number, args=(broker.bootstrap, source_topic, PARTITIONS, numbers))
-        writer.start()
         copier.until_it_works()
         threading.Event().wait(chance.random() / 2)
         if round_number % 4 != 1:
@@ -106,13 +105,14 @@ def test_a_copier_that_is_killed_with_its_broker_again_and_again_copies_each_rec
             broker.kill()
         if round_number % 4 != 1:
             copier.start()
-        writer.join(120)
+    copier.until_it_works()
+    count = numbers.finish()
     watch = Watch(broker.bootstrap, group, source_topic, PARTITIONS)
     watch.until_all_is_committed()
     until(lambda: lag(broker.bootstrap, target_topic), lambda lags: not any(lags.values()), "transactions that end")
     read = read_committed(broker.bootstrap, target_topic, PARTITIONS)
     for partition in range(PARTITIONS):
-        wanted = [f"copy of {value}" for value in range(partition, ROUNDS * PER_ROUND, PARTITIONS)]
+        wanted = [f"copy of {value}" for value in range(partition, count, PARTITIONS)]
         assert read[partition] == wanted, first_difference(read[partition], wanted)
     copier.kill()
     broker.stop()

@@ -61,22 +61,39 @@ class CopierProcess:
         self.reader.join(20)
 
 
-def number(bootstrap: str, topic: str, partitions: int, numbers: range) -> None:
-    """Writes the numbers, each to the partition that is its remainder."""
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-    )
-    failures: list[object] = []
+class Numbers:
+    """Writes 0, 1, 2, ... at about `per_second` until told to stop, each to the partition that is its remainder."""
 
-    def delivered(error: object, _: object) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int) -> None:
+        self.topic, self.partitions, self.at_once = topic, partitions, per_second // 50
+        self.failures: list[object] = []
+        self.count = 0
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="numbers")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.02):
+            for _ in range(self.at_once):
+                value, partition = b"%d" % self.count, self.count % self.partitions
+                self._producer.produce(self.topic, value, partition=partition, on_delivery=self._delivered)
+                self.count += 1
+            self._producer.poll(0)
+
+    def _delivered(self, error: object, _: object) -> None:
         if error is not None:
-            failures.append(error)
+            self.failures.append(error)
 
-    for value in numbers:
-        producer.produce(topic, b"%d" % value, partition=value % partitions, on_delivery=delivered)
-        producer.poll(0)
-    assert producer.flush(120) == 0
-    assert not failures, failures[:3]
+    def finish(self) -> int:
+        """How many there are, when all are acknowledged."""
+        self._stop.set()
+        self._thread.join(30)
+        assert self._producer.flush(120) == 0
+        assert not self.failures, self.failures[:3]
+        return self.count
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:

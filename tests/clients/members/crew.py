@@ -33,6 +33,7 @@ class Programs:
     """How to start the kinds that are not Python's."""
 
     java_tools: list[str]
+    java: list[str]
     franz_go: Path
 
 
@@ -70,18 +71,19 @@ class Member:
     def leave(self) -> None:
         """SIGTERM: it commits, closes, and (unless it is static) leaves the group."""
         os.killpg(self.process.pid, signal.SIGTERM)
-        self._ended()
+        self.ended()
         assert self.process.returncode in (0, 130, 143), (self.kind, self.process.returncode, self.events[-20:])
 
     def kill(self) -> None:
         self.killed = True
         os.killpg(self.process.pid, signal.SIGKILL)
-        self._ended()
+        self.ended()
 
-    def _ended(self) -> None:
+    def ended(self) -> None:
+        """Waits for its end, and for all that it said."""
         self.process.wait(30)
-        assert self.reader is not None
-        self.reader.join(30)
+        if self.reader is not None:
+            self.reader.join(30)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -120,8 +122,10 @@ class Crew:
     def _command(self, kind: str, instance: str | None) -> Sequence[str]:
         where = [self.bootstrap, self.group, self.topic, self.strategy]
         as_whom = ["--instance", instance] if instance else []
-        if kind == "java":
+        if kind == "console":
             return self._console_consumer(instance)
+        if kind == "java":
+            return [*self.programs.java, "odradek.Member", *where, *as_whom]
         if kind == "franz-go":
             return [str(self.programs.franz_go), "member", *where, *as_whom]
         return [sys.executable, "-m", PYTHON_KINDS[kind], *where, *as_whom]
@@ -150,7 +154,8 @@ class Crew:
     def end(self) -> None:
         for member in self.all:
             if member.process.poll() is None:
-                member.kill()
+                os.killpg(member.process.pid, signal.SIGKILL)
+            member.ended()
 
     def processed(self) -> Counter[Position]:
         return Counter(position for member in self.all for position in member.records)

@@ -12,6 +12,10 @@ import confluent_kafka
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from protocol.compiler import decode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.scenarios.raw_client import RawClient, request_payload
+
 GIVE_UP_S = 60
 T = TypeVar("T")
 NOT_YET = (
@@ -87,6 +91,18 @@ def until(look: Callable[[], T], is_good: Callable[[T], bool], wanted: str) -> T
             return seen
         assert time.monotonic() < give_up, f"no {wanted} for {GIVE_UP_S} s, but {seen}"
         time.sleep(0.1)
+
+
+def until_coordinators(bootstrap: str) -> None:
+    """Has the broker make its internal topics, and waits for them: librdkafka gives up on that after two retries."""
+    with RawClient(bootstrap) as client:
+        for key_type in range(2):
+            until(lambda kind=key_type: _find(client, kind), lambda error: error == 0, "coordinator")  # type: ignore[misc]
+
+
+def _find(client: RawClient, key_type: int) -> int:
+    answer = client.call(request_payload(FindCoordinatorRequest(key="any", key_type=key_type), 2))
+    return decode(FindCoordinatorResponse, 2, answer, 4).error_code
 
 
 class Work:
