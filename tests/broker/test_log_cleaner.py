@@ -85,9 +85,7 @@ def is_clean(log: Log) -> Callable[[], bool]:
 
 
 @PROCESS_OR_LOOP
-async def test_a_compacted_topic_is_cleaned_and_reads_go_on(
-    small_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_compacted_topic_is_cleaned_and_reads_go_on(small_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", small_bytes)
     async with broker_with_topic(log_segment_delete_delay_ms=0) as (broker, log):
         put(broker, 0, 400)
@@ -315,3 +313,60 @@ async def test_cleaners_share_the_throttle_and_come_and_go_with_the_setting() ->
         await until(lambda: len([t for t in asyncio.all_tasks() if t.get_name().startswith("log cleaner")]) == 1)
         put(broker, 0, 200)
         await until(is_clean(log))
+
+
+# What the broker's settings do
+
+
+async def test_without_the_cleaner_nothing_is_cleaned() -> None:
+    async with broker_with_topic(log_cleaner_enable=False) as (broker, log):
+        put(broker, 0, 100)
+        await asyncio.sleep(0.1)
+        assert (broker.log_cleaner, log.cleaned_offset) == (None, None)
+
+
+async def test_the_cleaners_rest_for_the_backoff() -> None:
+    async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
+        assert broker.log_cleaner is not None
+        await until(lambda: broker.log_cleaner is not None and broker.log_cleaner.dead == 0)
+        await asyncio.sleep(0.05)
+        looked = broker.log_cleaner.manager.last_run_ms
+        put(broker, 0, 100)
+        await asyncio.sleep(0.2)
+        assert (broker.log_cleaner.manager.last_run_ms, log.cleaned_offset) == (looked, None)
+
+
+async def test_no_cleaner_gets_beyond_the_bytes_per_second() -> None:
+    async with broker_with_topic(log_cleaner_io_max_bytes_per_second=1) as (broker, log):
+        put(broker, 0, 100)
+        assert broker.log_cleaner is not None
+        manager = broker.log_cleaner.manager
+        await until(lambda: manager.in_progress)
+        await asyncio.sleep(0.2)
+        assert (PARTITION in manager.in_progress, log.cleaned_offset) == (True, None)
+
+
+async def test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_cleaners_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
+    settings = {
+        "log.cleaner.dedupe.buffer.size": "8000000",
+        "log.cleaner.io.buffer.load.factor": "0.5",
+        "log.cleaner.io.buffer.size": "400000",
+        "log.cleaner.threads": "2",
+    }
+    async with in_process_broker({**QUICK, **settings}) as broker:
+        await create(broker)
+        assert broker.log_cleaner is not None
+        jobs = []
+        begin = broker.log_cleaner.manager.begin
+
+        def begun(*arguments: Any) -> Any:
+            jobs.append(arguments[1:])
+            return begin(*arguments)
+
+        monkeypatch.setattr(broker.log_cleaner.manager, "begin", begun)
+        put(broker, 0, 100)
+        await until(lambda: jobs)
+        assert jobs[0] == (2_000_000, 100_000)

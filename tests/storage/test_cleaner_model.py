@@ -48,11 +48,13 @@ class Transaction:
 
 def reference_clean(model: list[Batch], first_dirty: int, end: int, touched: int, now: int) -> None:
     """`touched`: where the segments end that the clean went through."""
-    latest: dict[bytes | None, int] = {}
-    for entry in model:
-        for offset, key, _ in entry.records:
-            if not entry.aborted and first_dirty <= offset < end:
-                latest[key] = offset
+    latest = {
+        key: offset
+        for entry in model
+        if not entry.aborted
+        for offset, key, _ in entry.records
+        if first_dirty <= offset < end
+    }
     for entry in model:
         if entry.aborted:
             entry.records = [record for record in entry.records if record[0] >= touched]
