@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.coordinator.transaction.state import TransactionState
 from broker.metrics import error_name
 from broker.replica.topic_stats import TopicStats
 
@@ -128,6 +129,13 @@ def uncleanable(value: Callable[[LogCleaner, Sequence[Log]], float]) -> Reader:
         return [((path,), value(cleaner, logs)) for path, logs in cleaner.manager.uncleanable().items()]
 
     return read
+
+
+def transactional_ids(broker: Broker) -> list[Row]:
+    found = Counter(dict.fromkeys(TransactionState, 0))
+    for shard in broker.transaction_coordinator.shards():
+        found.update(transaction.state for transaction in list(shard.transactions.values()))
+    return [((state.label,), count) for state, count in found.items()]
 
 
 _TOPIC, _TOPIC_PARTITION, _NONE = ("topic",), ("topic", "partition"), ()
@@ -257,6 +265,18 @@ FAMILIES = (
     Family("kafka_server_group_coordinator_metrics_offset_deletion", COUNTER,
            "Committed offsets deleted on request.",
            _NONE, single(lambda b: b.group_coordinator.offset_metrics.deletions)),
+    Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", GAUGE,
+           "Transaction markers for partitions that nobody leads.",
+           _NONE, single(lambda b: b.transaction_coordinator.markers.of_unknown_destination)),
+    Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize", GAUGE,
+           "Transactions whose completion is to be appended once more.",
+           _NONE, single(lambda b: b.transaction_coordinator.completions_to_retry)),
+    Family("odradek_transactions_being_completed", GAUGE,
+           "Transactions whose markers are being written.",
+           _NONE, single(lambda b: b.transaction_coordinator.markers.pending)),
+    Family("odradek_transactional_ids", GAUGE,
+           "Transactional ids that this broker coordinates.",
+           ("state",), transactional_ids),
     Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE,
            "Topics.",
            _NONE, single(lambda b: b.metadata.topic_count)),

@@ -141,8 +141,8 @@ class Markers:
         """Markers that wait for somebody to lead their partition, or for a way to them."""
         return sum(
             not self._way_to(topic_partition)
-            for completion in self._pending.values()
-            for topic_partition in completion.retries
+            for completion in list(self._pending.values())
+            for topic_partition in list(completion.retries)
         )
 
     def write(self, completion: Completion) -> None:
