@@ -38,17 +38,21 @@ class DelayedHeartbeat(DelayedOperation):
         self.is_satisfied = True
 
     def run(self) -> None:
-        left_ms = self.left_ms
-        if left_ms < self.timer.wheel.tick_ms:  # a task may run up to a tick early
+        if self.is_over:
             super().run()
         else:
-            self.delay_ms = left_ms
+            self.delay_ms = self.left_ms
             self.timer.add(self)
 
     @property
     def left_ms(self) -> int:
-        """How long the session still lasts; 0 or less when it is over."""
+        """How long the session still lasts."""
         return self.deadline_ms - self.timer.clock.now_ms()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended, as exactly as the wheel can tell: a task may run up to a tick early."""
+        return self.left_ms < self.timer.wheel.tick_ms
 
     def try_complete(self) -> bool:
         return self.is_satisfied and self.force_complete()

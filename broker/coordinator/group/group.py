@@ -25,6 +25,8 @@ from timer import Clock
 
 CONSUMER = "consumer"
 """The protocol type of consumers: what their members say can be read here."""
+LONGEST_TOLD = 300
+"""Of names that come from clients the log tells so many characters."""
 _VERSION_BYTES = 2
 
 log = structlog.get_logger("broker.coordinator.group")
@@ -83,10 +85,10 @@ class Group:
             raise IllegalTransition(self.group_id, self.state, state)
         log.info(
             "group state changed",
-            group=self.group_id,
+            group=self.group_id[:LONGEST_TOLD],
             old=self.state.value,
             new=state.value,
-            reason=reason,
+            reason=reason[:LONGEST_TOLD],
             generation=self.generation_id,
             members=len(self._members),
         )

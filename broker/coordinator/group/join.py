@@ -30,9 +30,8 @@ from broker.coordinator.group.settings import GroupSettings
 from broker.coordinator.group.state import GroupState
 from protocol.errors import ErrorCode, ProtocolError
 
-LONGEST_ID_BYTES = 32767
-"""What a string of the protocol holds."""
-_UUID_CHARACTERS = 36
+LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
+"""What a string of the protocol holds, with a UUID behind it."""
 
 
 class Joining(NamedTuple):
@@ -122,9 +121,9 @@ class Joins:
 
     def _new_member_id(self, prefix: str) -> str:
         """PREFIX-UUID, as Kafka makes it; of a prefix that would make it too long, the beginning."""
-        longest = LONGEST_ID_BYTES - _UUID_CHARACTERS - 1
-        if len(prefix) * 3 > longest:
-            prefix = prefix.encode(errors="replace")[:longest].decode(errors="ignore")
+        encoded = prefix.encode(errors="replace")
+        if len(encoded) > LONGEST_PREFIX_BYTES:
+            prefix = encoded[:LONGEST_PREFIX_BYTES].decode(errors="ignore")
         return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
     def _add(self, group: Group, member_id: str, joining: Joining) -> None:

@@ -85,7 +85,7 @@ class Sessions:
             return
         if member.waits_for_the_group:
             return
-        if heartbeat is not None and heartbeat.left_ms > 0:  # heard of after the timer had found the time over
+        if heartbeat is not None and not heartbeat.is_over:  # heard of after the timer had found the time over
             self.extend(group, member, heartbeat.left_ms)
             return
         self._on_missed(group, member)
