@@ -128,16 +128,17 @@ class GroupRoom:
     # --- time ---------------------------------------------------------------------------------------------------
 
     def settled(self) -> None:
-        """What the running handler has left to do is done."""
+        """What the running handler has left to do, and what is due, is done."""
+        self.timer.advance_clock()
         while not self.completions.is_empty:
             self.completions.drain()
+            self.timer.advance_clock()
 
     def advance(self, ms: int) -> None:
         """Lets time pass, stopping wherever something is due."""
         end_ms = self.clock.now_ms() + ms
         while (due_ms := self.timer.next_expiration_ms) is not None and due_ms <= end_ms:
             self.clock.advance(max(due_ms - self.clock.now_ms(), 0))
-            self.timer.advance_clock()
             self.settled()
         self.clock.advance(end_ms - self.clock.now_ms())
 
@@ -236,7 +237,7 @@ class GroupRoom:
     def stable(self, count: int = 1, **joining: Any) -> list[str]:
         """A Stable group of so many members, the leader first. Each is assigned its own number."""
         asked = [self.join(**joining) for _ in range(count)]
-        self.advance(self.settings.initial_rebalance_delay_ms)
+        self.advance(2 * self.settings.initial_rebalance_delay_ms)
         answered = [each for each in asked if each.is_answered]
         if len(answered) < count:  # the first began a generation of its own
             for each in answered:
