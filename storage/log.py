@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 import uuid
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import structlog
 
@@ -409,12 +410,17 @@ class Log:
         """
         return retention.delete_records_before(self, offset)
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes the segments that retention no longer keeps; `now_ms` is the wall clock. Returns how many.
+    def retention_steps(self, now_ms: int) -> Iterator[int]:
+        """Deletes the segments that retention no longer keeps, some at a time; `now_ms` is the wall clock. Yields how
+        many went after each step, in between the log may change.
 
         Their files are renamed and wait in `removals` for file.delete.delay.ms. Raises KAFKA_STORAGE_ERROR.
         """
-        return retention.apply_retention(self, now_ms)
+        return retention.retention_steps(self, now_ms)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """All of `retention_steps` at once; returns how many segments went."""
+        return sum(self.retention_steps(now_ms))
 
     def truncate_to(self, offset: int) -> bool:
         """Cuts the log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR. See LogManager.truncate."""
@@ -438,7 +444,7 @@ class Log:
         self.directory = directory
         self.generation += 1
         self.removals.clear()
-        self.directory_changed = False
+        self.directory_changed = True
         self.snapshots.relocate(directory)
         self.leader_epochs.path = f"{directory}/{LEADER_EPOCH}"
         for segment in self.segments:

@@ -4,7 +4,7 @@ Life: `open` (locks, whose directories they are), `claim` (they are this broker'
 `get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What
 takes long is handed out:
 
-* `load_steps`, `retention_steps`: iterators that do a bounded piece of work per step;
+* `load_steps`: an iterator that does a bounded piece of work per step;
 * `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
 
 A partition's folder that `known` does not answer for is named in the log and left alone.
@@ -362,14 +362,6 @@ class LogManager:
             if log.removals:
                 due += take_due(log.removals, now_ms, everything)
         return Removal(self.files, due) if due else None
-
-    def retention_steps(self) -> Iterator[int]:
-        """Applies every log's retention, one log a step; yields how many segments went."""
-        for log in list(self.logs.values()):
-            try:
-                yield log.apply_retention(self.clock.wall_ms())
-            except ProtocolError:  # named in the log already
-                yield 0
 
     def expire_producers(self) -> int:
         """Forgets producers that have been silent for producer.id.expiration.ms; returns how many."""

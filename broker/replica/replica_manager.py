@@ -195,17 +195,25 @@ class ReplicaManager:
     # What changes without a request
 
     def retention_steps(self) -> Iterator[int]:
-        """Applies every log's retention, one log a step; yields how many segments went. Those who were told of another
-        log start offset hear of the new one."""
+        """Applies every log's retention, a bounded piece of work a step; yields how many segments went. Those who were
+        told of another log start offset hear of the new one."""
+        now_ms = self._clock.wall_ms()
         for partition in self.partitions:
-            log = partition.log
-            old_start = log.log_start_offset
             try:
-                deleted = log.apply_retention(self._clock.wall_ms())
+                yield from self._retention_of(partition, now_ms)
             except ProtocolError:  # the log has said so
-                deleted = 0
+                yield 0
+
+    def _retention_of(self, partition: Partition, now_ms: int) -> Iterator[int]:
+        log = partition.log
+        steps = log.retention_steps(now_ms)
+        while self.partitions.get(partition.topic_partition) is partition:
+            old_start = log.log_start_offset
+            deleted = next(steps, None)
             if log.log_start_offset != old_start:
                 self._wakeups.watermark_moved(partition)
+            if deleted is None:
+                return
             yield deleted
 
     def _flushed(self, partition: Partition) -> None:
