@@ -20,6 +20,7 @@ COMPILED = (
     "protocol/record_rules.py",
     "protocol/leader_assignment.py",
     "protocol/record_validation.py",
+    "storage/cleaner_walk.py",
     "storage/segment.py",
     "storage/log_config.py",
     "storage/log_append.py",

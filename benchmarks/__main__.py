@@ -20,6 +20,7 @@ from subprocess import SubprocessError
 
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, ApacheKafka, Contestant
+from benchmarks.coordinator_rows import Commits, Members, Transactions
 from benchmarks.java_tools import Unavailable
 from benchmarks.measurement import Reading, Result, Row
 from benchmarks.purgatory_row import Purgatory
@@ -48,6 +49,9 @@ def all_rows(scale: float) -> list[Row]:
         Memory(),
         ParkedFetches(),
         Purgatory(some(1_000_000)),
+        Members(),
+        Commits(some(100_000)),
+        Transactions(some(6_000)),
     ]
 
 

@@ -17,6 +17,8 @@ from benchmarks.processes import free_port, listener_of
 from benchmarks.wire import until_metadata
 
 STOP_TIMEOUT_S = 60
+SAME_AS_KAFKAS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
+"""What $KAFKA_CONTROL sets beside addresses and replication: groups do not wait for more members before they begin."""
 
 
 class Contestant(ABC):
@@ -73,6 +75,7 @@ class Odradek(Contestant):
 
     def _launch(self) -> None:
         command = [sys.executable, "-m", "broker", "--port", str(self.port), "--data-dir", str(self.directory / "data")]
+        command += [part for setting in SAME_AS_KAFKAS for part in ("--set", setting)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -57,9 +57,9 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int, setting
     return Produced(int(found[1]), float(found[2]), float(found[3]), float(found[4]))
 
 
-def probe(*arguments: str, when_measuring: Callable[[], None]) -> dict[str, Any]:
-    """Run the probe; `when_measuring` is called when its warming up is over. Returns its last line."""
-    command = ["java", "-Xms512m", "-Xmx512m", "-cp", class_path(), "odradek.Probe", *arguments]
+def probe(*arguments: str, when_measuring: Callable[[], None], program: str = "Probe") -> dict[str, Any]:
+    """Run one of the probes; `when_measuring` is called when its warming up is over. Returns its last line."""
+    command = ["java", "-Xms512m", "-Xmx512m", "-cp", class_path(), f"odradek.{program}", *arguments]
     result: dict[str, Any] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -76,10 +76,9 @@ def probe(*arguments: str, when_measuring: Callable[[], None]) -> dict[str, Any]
 
 
 def class_path() -> str:
-    """Builds the probe the first time. Raises Unavailable without Maven."""
-    classes = BUILD / "classes" / "odradek" / "Probe.class"
-    source = POM.parent / "src" / "main" / "java" / "odradek" / "Probe.java"
-    if not classes.exists() or classes.stat().st_mtime < source.stat().st_mtime:
+    """Builds the probes where they are not up to date. Raises Unavailable without Maven."""
+    sources = (POM.parent / "src" / "main" / "java" / "odradek").glob("*.java")
+    if not all(_is_built(source) for source in sources):
         if shutil.which("mvn") is None or shutil.which("java") is None:
             raise Unavailable("the Java probe needs java and mvn (a JDK and Maven)")
         libraries = f"-DoutputDirectory={BUILD / 'libs'}"
@@ -88,3 +87,8 @@ def class_path() -> str:
         if done.returncode:
             raise Unavailable(f"the Java probe cannot be built: {done.stdout[-500:]}")
     return f"{BUILD / 'classes'}:{BUILD / 'libs'}/*"
+
+
+def _is_built(source: Path) -> bool:
+    built = BUILD / "classes" / "odradek" / f"{source.stem}.class"
+    return built.exists() and built.stat().st_mtime >= source.stat().st_mtime

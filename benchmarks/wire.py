@@ -75,17 +75,20 @@ def until_metadata(port: int, give_up_s: float = 60) -> None:
     raise TimeoutError(f"no Metadata from port {port} within {give_up_s} s")
 
 
-def create_topic(port: int, name: str) -> None:
-    """One partition; its files go soon after it is deleted. Returns when it has a leader."""
+def create_topic(port: int, name: str, partitions: int = 1) -> None:
+    """Its files go soon after it is deleted. Returns when it has a leader."""
     settings = [CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="1000")]
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=settings)
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, configs=settings
+    )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
     answer = call(port, request, CreateTopicsResponse, CREATE_TOPICS_VERSION)
     error = answer.topics[0].error_code
     if error:
         raise RuntimeError(f"creating {name}: {ErrorCode.of(error).name}")
     for _ in range(1000):
-        if metadata(port, [name]).topics[0].error_code == ErrorCode.NONE:
+        described = metadata(port, [name]).topics[0]
+        if described.error_code == ErrorCode.NONE and all(p.leader_id >= 0 for p in described.partitions):
             return
         time.sleep(0.01)
     raise TimeoutError(f"{name} has no leader")

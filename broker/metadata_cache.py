@@ -18,7 +18,9 @@ from protocol.topic_partition import TopicPartition
 
 ZERO_UUID = uuid.UUID(int=0)
 NO_LEADER = -1
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
@@ -45,7 +47,10 @@ class BrokerInfo(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """One partition: `replicas` and `isr` are broker ids, `leader` is one of them or NO_LEADER."""
+    """One partition: `replicas` and `isr` are broker ids, `leader` is one of them or NO_LEADER.
+
+    While it is being reassigned `replicas` includes those that come (`adding`) and those that go (`removing`).
+    """
 
     partition: int
     leader: int
@@ -54,6 +59,8 @@ class PartitionState(NamedTuple):
     isr: tuple[int, ...]
     controller_epoch: int = 0
     partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 class TopicMetadata(NamedTuple):

@@ -23,6 +23,8 @@ from protocol.schema import Message
 FINE_TIMES = 16
 """Times below this many ms have a bucket each; above, every doubling has this many."""
 TIME_BUCKETS = FINE_TIMES * 28
+ERROR_FIELDS = ("ErrorCode", "PartitionErrorCode")
+"""What error codes are called in responses."""
 
 ErrorFinder = Callable[[Any, dict[int, int]], bool]
 """Counts the errors in a response; True if there was one."""
@@ -94,7 +96,7 @@ def bucket_time_ms(bucket: int) -> int:
 
 
 def error_finder(response: type[Message]) -> ErrorFinder:
-    """A function that looks into every `error_code` of a response, through its arrays, and counts those that are not 0.
+    """A function that looks into every error code of a response, through its arrays, and counts those that are not 0.
 
     It is made of straight loops, since it runs for every answer.
     """
@@ -113,7 +115,7 @@ def _look_into(structure: type[Message], name: str, depth: int, lines: list[str]
     before = len(lines)
     for field in structure.__schema__.fields:
         value = f"{name}.{field.attribute}"
-        if field.name == "ErrorCode":
+        if field.name in ERROR_FIELDS:
             lines += [
                 f"{indentation}if {value}:",
                 f"{indentation}    errors[{value}] = errors.get({value}, 0) + 1",

@@ -14,13 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.coordinator.transaction.state import TransactionState
 from broker.metrics import error_name
 from broker.replica.topic_stats import TopicStats
 
 if TYPE_CHECKING:
+    from broker.log_cleaner import LogCleaner
     from broker.replica.partition import Partition
     from broker.server import Broker
     from purgatory import DelayedOperationPurgatory
+    from storage.log import Log
 
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 Row = tuple[Sequence[str], float]
@@ -111,6 +114,30 @@ def under_replicated(broker: Broker) -> float:
     return sum(len(partition.in_sync) < len(partition.replicas) for partition in led)
 
 
+def cleaning(value: Callable[[LogCleaner], float]) -> Reader:
+    """One row; 0 where no logs are cleaned."""
+    return lambda broker: [((), value(broker.log_cleaner) if broker.log_cleaner is not None else 0)]
+
+
+def uncleanable(value: Callable[[LogCleaner, Sequence[Log]], float]) -> Reader:
+    """A row for each log directory."""
+
+    def read(broker: Broker) -> list[Row]:
+        cleaner = broker.log_cleaner
+        if cleaner is None:
+            return []
+        return [((path,), value(cleaner, logs)) for path, logs in cleaner.manager.uncleanable().items()]
+
+    return read
+
+
+def transactional_ids(broker: Broker) -> list[Row]:
+    found = Counter(dict.fromkeys(TransactionState, 0))
+    for shard in broker.transaction_coordinator.shards():
+        found.update(transaction.state for transaction in list(shard.transactions.values()))
+    return [((state.label,), count) for state, count in found.items()]
+
+
 _TOPIC, _TOPIC_PARTITION, _NONE = ("topic",), ("topic", "partition"), ()
 
 # fmt: off
@@ -178,6 +205,33 @@ FAMILIES = (
     Family("kafka_log_log_logendoffset", GAUGE,
            "The offset that the next record gets.",
            _TOPIC_PARTITION, by_partition(lambda p: p.log.log_end_offset)),
+    Family("kafka_log_logcleaner_cleaner_recopy_percent", GAUGE,
+           "Bytes that the last cleans wrote, of those that they read.",
+           _NONE, cleaning(lambda c: c.recopy_percent)),
+    Family("kafka_log_logcleaner_max_buffer_utilization_percent", GAUGE,
+           "How full the fullest table of keys was in a last clean.",
+           _NONE, cleaning(lambda c: c.max_buffer_utilization_percent)),
+    Family("kafka_log_logcleaner_max_clean_time_secs", GAUGE,
+           "The longest of the last cleans.",
+           _NONE, cleaning(lambda c: c.max_clean_time_secs)),
+    Family("kafka_log_logcleaner_max_compaction_delay_secs", GAUGE,
+           "The longest that a log has been due by max.compaction.lag.ms.",
+           _NONE, cleaning(lambda c: c.manager.max_delay_ms // 1000)),
+    Family("kafka_log_logcleaner_deadthreadcount", GAUGE,
+           "Cleaners that have ended and should not have.",
+           _NONE, cleaning(lambda c: c.dead)),
+    Family("kafka_log_logcleanermanager_max_dirty_percent", GAUGE,
+           "The dirty share of the dirtiest log.",
+           _NONE, cleaning(lambda c: int(100 * c.manager.dirtiest_ratio))),
+    Family("kafka_log_logcleanermanager_time_since_last_run_ms", GAUGE,
+           "Since a log to clean was looked for.",
+           _NONE, cleaning(lambda c: c.manager.ms_since_last_run)),
+    Family("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE,
+           "Partitions whose log could not be cleaned.",
+           ("logDirectory",), uncleanable(lambda c, logs: len(logs))),
+    Family("kafka_log_logcleanermanager_uncleanable_bytes", GAUGE,
+           "What there would be to clean in them.",
+           ("logDirectory",), uncleanable(lambda c, logs: sum(map(c.manager.uncleanable_bytes, logs)))),
     Family("kafka_server_replicamanager_partitioncount", GAUGE,
            "Partitions on this broker.",
            _NONE, single(lambda b: len(b.replica_manager.partitions))),
@@ -199,6 +253,30 @@ FAMILIES = (
     Family("kafka_server_fetchsessioncache_incrementalfetchsessionevictions", COUNTER,
            "Fetch sessions that had to make room.",
            _NONE, single(lambda b: b.fetch_sessions.evictions)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
+           "Offsets that groups have committed.",
+           _NONE, single(lambda b: b.group_coordinator.offset_count)),
+    Family("kafka_server_group_coordinator_metrics_offset_commit", COUNTER,
+           "Offsets committed.",
+           _NONE, single(lambda b: b.group_coordinator.offset_metrics.commits)),
+    Family("kafka_server_group_coordinator_metrics_offset_expiration", COUNTER,
+           "Committed offsets that have expired.",
+           _NONE, single(lambda b: b.group_coordinator.offset_metrics.expirations)),
+    Family("kafka_server_group_coordinator_metrics_offset_deletion", COUNTER,
+           "Committed offsets deleted on request.",
+           _NONE, single(lambda b: b.group_coordinator.offset_metrics.deletions)),
+    Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", GAUGE,
+           "Transaction markers for partitions that nobody leads.",
+           _NONE, single(lambda b: b.transaction_coordinator.markers.of_unknown_destination)),
+    Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize", GAUGE,
+           "Transactions whose completion is to be appended once more.",
+           _NONE, single(lambda b: b.transaction_coordinator.completions_to_retry)),
+    Family("odradek_transactions_being_completed", GAUGE,
+           "Transactions whose markers are being written.",
+           _NONE, single(lambda b: b.transaction_coordinator.markers.pending)),
+    Family("odradek_transactional_ids", GAUGE,
+           "Transactional ids that this broker coordinates.",
+           ("state",), transactional_ids),
     Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE,
            "Topics.",
            _NONE, single(lambda b: b.metadata.topic_count)),

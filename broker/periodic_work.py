@@ -9,6 +9,7 @@
 | ... log start offsets | log.flush.start.offset.checkpoint.interval.ms |
 | ... high watermarks | replica.high.watermark.checkpoint.interval.ms |
 | forget silent producers | producer.id.expiration.check.interval.ms |
+| forget offsets of groups that are over | offsets.retention.check.interval.ms |
 
 Walks over all logs give others their turn after each log; what waits for the disk runs in threads.
 """
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SWEEP_INTERVAL_MS = 500
 HOUSEKEEPING_INTERVAL_MS = 1000
+MINUTE_MS = 60_000
+GROUPS_PER_TURN = 100
 
 CHECKPOINTS = {
     "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT,
@@ -53,6 +56,7 @@ class PeriodicWork:
         every(HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments")
         every(config["log.retention.check.interval.ms"], self.apply_retention, "retention")
         every(config["producer.id.expiration.check.interval.ms"], logs.expire_producers, "expiry of producers")
+        every(config["offsets.retention.check.interval.ms"], self.expire_offsets, "expiry of offsets")
         for setting, name in CHECKPOINTS.items():
             every(max(config[setting], 1), partial(self.write_checkpoint, name), name)
 
@@ -72,6 +76,13 @@ class PeriodicWork:
         """Deletes segments that are too old or too many."""
         for _ in self._broker.replica_manager.retention_steps():
             await asyncio.sleep(0)
+
+    async def expire_offsets(self) -> None:
+        """Forgets committed offsets whose time is over, and groups that have neither members nor offsets."""
+        retention_ms = self._broker.config["offsets.retention.minutes"] * MINUTE_MS
+        for step, _ in enumerate(self._broker.group_coordinator.expire_offsets(retention_ms)):
+            if step % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     async def write_checkpoint(self, name: str) -> None:
         """Writes one of the checkpoint files of every log directory, where it has changed."""

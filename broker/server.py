@@ -13,6 +13,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -25,6 +26,13 @@ from broker.controller.controller import Controller
 from broker.controller.embedded_store import EmbeddedMetadataStore
 from broker.controller.metadata_store import MetadataStore, MetadataStoreError
 from broker.controller.start_up import ClusterIdMismatch
+from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.group.settings import GroupSettings
+from broker.coordinator.internal_topics import InternalTopics
+from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinator.shard import Shard
+from broker.coordinator.transaction.build import start_transaction_coordinator
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.producer_ids import ProducerIds
 from broker.handlers.api_table import client_api_table
 from broker.handlers.dispatcher import Dispatcher
@@ -35,6 +43,7 @@ from broker.network.endpoint import Endpoint
 from broker.network.socket_server import LISTEN_BACKLOG, BindError, ConnectionLimits, SocketServer
 from broker.periodic_work import PeriodicWork
 from broker.replica.fetch_session_cache import FetchSessionCache
+from broker.replica.log_dir_moves import copy_rate
 from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from broker.start_error import StartError
 from protocol.topic_partition import TopicPartition
@@ -47,6 +56,7 @@ from storage.meta_properties import MetaPropertiesError, generated_broker_id
 from timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
 if TYPE_CHECKING:
+    from broker.log_cleaner import LogCleaner
     from broker.metrics_server import MetricsServer
 
 CLOSE_GRACE_MS = 3000
@@ -90,7 +100,10 @@ class Broker:
     metadata_store: MetadataStore
     replica_manager: ReplicaManager
     controller: Controller
+    internal_topics: InternalTopics
+    group_coordinator: GroupCoordinator
     producer_ids: ProducerIds
+    transaction_coordinator: TransactionCoordinator
     fetch_sessions: FetchSessionCache
     socket_server: SocketServer
     completions: CompletionQueue
@@ -120,7 +133,9 @@ class Broker:
         self.endpoints: list[Endpoint] = []
         self.state = BrokerState.NOT_RUNNING
         self.metrics_server: MetricsServer | None = None
+        self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
+        self.coordinator_runtimes: list[CoordinatorRuntime] = []
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         """What has been started, as what ends it."""
 
@@ -213,6 +228,7 @@ class Broker:
             background=self.background,
             is_known=self.metadata.contains,
         )
+        self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)
         self.metadata_store = EmbeddedMetadataStore(
             config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
         )
@@ -225,6 +241,16 @@ class Broker:
             source=self.random,
             spawn=self.background.spawn,
         )
+        self.internal_topics = InternalTopics(self.controller, self.metadata, config, self.background.spawn)
+        self.group_coordinator = GroupCoordinator(
+            GroupSettings.from_config(config),
+            clock=self.clock,
+            timer=self.timer,
+            completions=self.completions,
+            random=self.random,
+            start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_groups(config)),
+        )
+        self.metadata.on_topic_deleted(self.group_coordinator.topic_deleted)
         self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
@@ -237,6 +263,22 @@ class Broker:
             complaints=self.complaints,
         )
         self._undo.append(self.background.stop)
+
+    def start_coordinator_runtime(
+        self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]
+    ) -> CoordinatorRuntime:
+        """A runtime for the topic of `settings`, which this broker stops; `new_shard(partition, leader_epoch)`."""
+        runtime = CoordinatorRuntime(
+            settings,
+            new_shard=new_shard,
+            partition_count=lambda: self.internal_topics.partition_count(settings.topic),
+            replica_manager=self.replica_manager,
+            clock=self.clock,
+            background=self.background,
+        )
+        self.coordinator_runtimes.append(runtime)
+        runtime.start()
+        return runtime
 
     async def _read_metadata(self) -> None:
         try:
@@ -272,8 +314,10 @@ class Broker:
         self.reaper.start()
         self._undo.append(self.reaper.stop)
         await self.controller.start(self._registration())
+        self.transaction_coordinator = start_transaction_coordinator(self)
         PeriodicWork(self).start()
         await self.socket_server.start()
+        self._start_log_cleaner()
         log.info(
             "broker started",
             broker_id=self.broker_id,
@@ -282,6 +326,13 @@ class Broker:
             topics=self.metadata.topic_count,
             partitions=self.metadata.partition_count,
         )
+
+    def _start_log_cleaner(self) -> None:
+        if self.config["log.cleaner.enable"]:
+            from broker.log_cleaner import LogCleaner
+
+            self.log_cleaner = LogCleaner(self.log_manager, self.config, self.background, self.clock, self.files)
+            self.log_cleaner.start()
 
     def _registration(self) -> BrokerInfo:
         endpoints = {
@@ -297,7 +348,10 @@ class Broker:
         """Settings that can change while the broker runs, and that nobody asks for anew at each use."""
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
+        self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
         self.socket_server.limits = connection_limits(self.config)
+        if self.log_cleaner is not None:
+            self.log_cleaner.settings_changed()
 
     def _log_config(self, topic: str) -> LogConfig:
         return self.config.log_config(self.metadata.topic_config(topic))
@@ -312,6 +366,9 @@ class Broker:
 
     async def _close_connections(self) -> None:
         await self.socket_server.stop_accepting()
+        for runtime in self.coordinator_runtimes:
+            runtime.stop()
+        self.group_coordinator.stop()
         self.replica_manager.shutdown()
         while not self.completions.is_empty:
             self.completions.drain()

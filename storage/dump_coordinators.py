@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from protocol.compiler import decode
+from protocol.compiler import decode, versioned_version
 from protocol.documents import to_document
 from protocol.errors import MalformedMessage
 from protocol.messages import consumer_group_records as consumers
@@ -46,6 +46,8 @@ _TRANSACTION_STATES = (
     "Dead",
     "PrepareEpochFence",
 )
+_EMPTY = 0
+"""What an Empty transaction has of partitions does not count."""
 _DELETED = "<DELETE>"
 
 
@@ -60,13 +62,13 @@ def _utf8(value: bytes | None) -> str | None:
 
 def offsets_texts(record: Record) -> Texts:
     """Groups and their offsets, as JSON."""
-    if record.key is None or len(record.key) < 2:
-        return f"Error at offset {record.offset}, skipping. The record has no key.", None
-    kind = int.from_bytes(record.key[:2], "big", signed=True)
-    if kind not in _GROUP_RECORDS:
-        return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
-    key_class, value_class = _GROUP_RECORDS[kind]
     try:
+        if record.key is None:
+            raise MalformedMessage("the record has no key")
+        kind = versioned_version(record.key)
+        if kind not in _GROUP_RECORDS:
+            return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
+        key_class, value_class = _GROUP_RECORDS[kind]
         _, key = _read(key_class, record.key)
         key_text = _json({"type": str(kind), "data": key})
         if record.value is None:
@@ -86,7 +88,7 @@ def transaction_texts(record: Record) -> Texts:
     try:
         if record.key is None:
             raise MalformedMessage("the record has no key")
-        kind = int.from_bytes(record.key[:2], "big", signed=True)
+        kind = versioned_version(record.key)
         if kind != 0:
             return f"unknown::version={kind}", None
         _, key = _read(TransactionLogKey, record.key)
@@ -97,11 +99,8 @@ def transaction_texts(record: Record) -> Texts:
     except MalformedMessage as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
     state = value["transactionStatus"]
-    partitions = sorted(
-        f"{topic['topic']}-{partition}"
-        for topic in value["transactionPartitions"] or []
-        for partition in topic["partitionIds"]
-    )
+    topics = [] if state == _EMPTY else value["transactionPartitions"] or []
+    partitions = sorted(f"{topic['topic']}-{partition}" for topic in topics for partition in topic["partitionIds"])
     return key_text, (
         f"producerId:{value['producerId']},producerEpoch:{value['producerEpoch']},"
         f"state={_TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else state},"
@@ -113,18 +112,20 @@ def transaction_texts(record: Record) -> Texts:
 
 def _read(cls: type[Message], data: bytes) -> tuple[int, dict[str, Any]]:
     """(version, document with camel-case names). Raises MalformedMessage, also for a version that is not known."""
-    if len(data) < 2:
-        raise MalformedMessage(f"{len(data)} bytes are too few for a version")
-    version = int.from_bytes(data[:2], "big", signed=True)
+    version = versioned_version(data)
     try:
         message = decode(cls, version, data, 2)
     except MalformedMessage:
         raise
     except ValueError as error:  # a version that the codec does not know
         raise MalformedMessage(str(error)) from error
+    return version, _document(message, version)
+
+
+def _document(message: Message, version: int) -> dict[str, Any]:
     document = _camel_case(to_document(message, version))
     assert isinstance(document, dict)
-    return version, document
+    return document
 
 
 def _camel_case(value: object) -> Any:
@@ -136,9 +137,15 @@ def _camel_case(value: object) -> Any:
 
 
 def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
-    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is."""
+    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is.
+
+    Versions that are newer than ours only add fields at the end: they are read as our newest.
+    """
     try:
-        _, member[name] = _read(cls, base64.b64decode(member[name]))
+        data = base64.b64decode(member[name])
+        known = cls.__schema__.versions
+        version = min(max(versioned_version(data), known.lowest), known.highest)
+        member[name] = _document(decode(cls, version, data, 2), version)
     except (MalformedMessage, TypeError):
         pass
 

@@ -25,11 +25,22 @@ _log = structlog.get_logger(__name__)
 class FlushJob:
     """Handles of its own on the files to sync. `run` once, in any thread; then Log.finish_flush on the loop."""
 
-    __slots__ = ("_directory", "_files", "_log_files", "_snapshots", "end_offset", "error", "generation", "sealed")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_log_files",
+        "_snapshots",
+        "end_offset",
+        "error",
+        "generation",
+        "origin",
+        "sealed",
+    )
 
     def __init__(self, log: Log, end_offset: int, files: list[File], sealed: list[LogSegment]) -> None:
         self.end_offset = end_offset
         self.generation = log.generation
+        self.origin = log.directory
         self.sealed = sealed
         self.error: OSError | None = None
         self._log_files = log.files
@@ -85,6 +96,8 @@ def finish_flush(log: Log, job: FlushJob) -> None:
     """Notes that the job has run. Raises KAFKA_STORAGE_ERROR when it failed: what the disk then holds is not known
     any more, so the log takes no further appends until it is opened again.
     """
+    if job.origin != log.directory:
+        return  # moved meanwhile: what was synced, or could not be, is not the log's any more
     if job.error is not None:
         _log.error("flush_failed", partition=str(log.topic_partition), directory=log.directory, reason=str(job.error))
         log.fail(job.error)

@@ -37,7 +37,7 @@ def _finish_swaps(files: Files, directory: str, swaps: list[str]) -> None:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             base = _offset(name)
             first = base if first is None else min(first, base)
-            end = max(end, _next_offset(files, f"{directory}/{name}", base))
+            end = max(end, base + 1, _next_offset(files, f"{directory}/{name}", base))
     if first is not None:
         for name in files.list_directory(directory):
             offset = offset_of_file(name)

@@ -13,10 +13,10 @@ from __future__ import annotations
 import random
 import uuid
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import structlog
 
-from protocol.batch_header import BatchHeader
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
@@ -26,7 +26,7 @@ from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, read_partition_
 from storage.files import Files
 from storage.flushing import FlushJob
 from storage.leader_epochs import LeaderEpochs
-from storage.log_append import LogAppendInfo, Marker
+from storage.log_append import LogAppendInfo
 from storage.log_config import LogConfig
 from storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
 from storage.log_read import FetchData
@@ -53,7 +53,9 @@ class Log:
         "_high_watermark_metadata",
         "_unstable_metadata",
         "base_offsets",
+        "being_cleaned",
         "cache",
+        "cleaned_offset",
         "clock",
         "closed",
         "config",
@@ -118,6 +120,8 @@ class Log:
         self.last_flush_ms = clock.now_ms()
         self.removals: list[tuple[int, str]] = []  # (due by the monotonic clock, path)
         self.generation = 0
+        self.cleaned_offset: int | None = None  # everything below has been through the cleaner
+        self.being_cleaned = False
         self.writable = True
         self.closed = False  # after `close` everything is on the disk, indexes too
         self.failure: OSError | None = None
@@ -216,21 +220,13 @@ class Log:
         """Raises the OSError that stands against appending."""
         if self.failure is not None:
             raise self.failure
-        self.active_segment.cut_torn_tail()
+        self.active_segment.cut_torn_tail(self.log_end_offset)
         self.writable = True
 
     def fail(self, error: OSError) -> None:
         """No more appends until the log is opened again: it is not known what of it is on the disk."""
         self.failure = error
         self.writable = False
-
-    def apply_marker(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
-        """The marker of a transaction is in the log: its producer is free again, an aborted one enters the
-        segment's index.
-        """
-        aborted = self.producer_state.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)
-        if aborted is not None:
-            segment.transaction_index.append(aborted)
 
     def assign_epoch_start_offset(self, leader_epoch: int) -> None:
         """A leader begins its epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""
@@ -414,12 +410,17 @@ class Log:
         """
         return retention.delete_records_before(self, offset)
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes the segments that retention no longer keeps; `now_ms` is the wall clock. Returns how many.
+    def retention_steps(self, now_ms: int) -> Iterator[int]:
+        """Deletes the segments that retention no longer keeps, some at a time; `now_ms` is the wall clock. Yields how
+        many went after each step, in between the log may change.
 
         Their files are renamed and wait in `removals` for file.delete.delay.ms. Raises KAFKA_STORAGE_ERROR.
         """
-        return retention.apply_retention(self, now_ms)
+        return retention.retention_steps(self, now_ms)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """All of `retention_steps` at once; returns how many segments went."""
+        return sum(self.retention_steps(now_ms))
 
     def truncate_to(self, offset: int) -> bool:
         """Cuts the log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR. See LogManager.truncate."""
@@ -437,6 +438,17 @@ class Log:
         self.config = config
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
+
+    def relocate(self, directory: str) -> None:
+        """The log's files, as they are, are in another folder now. A flush that is under way does not count."""
+        self.directory = directory
+        self.generation += 1
+        self.removals.clear()
+        self.directory_changed = True
+        self.snapshots.relocate(directory)
+        self.leader_epochs.path = f"{directory}/{LEADER_EPOCH}"
+        for segment in self.segments:
+            segment.relocate(directory)
 
     def close(self) -> None:
         """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the

@@ -24,6 +24,7 @@ from storage.producer_state_entry import BatchMetadata
 
 if TYPE_CHECKING:
     from storage.log import Log
+    from storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
 
@@ -141,7 +142,7 @@ def append_as_leader(
             log.producer_state.check_data_batch(header)
         else:
             log.producer_state.check_data_batch(header, sequences=False)
-    rolled = _write(log, batch, now_ms, leader_epoch)
+    rolled = _write(log, batch, now_ms, leader_epoch, marker)
     if header.producer_id >= 0:
         _note_producer(log, header, marker)
     log.producer_state.map_end_offset = end_offset = header.base_offset + header.last_offset_delta + 1
@@ -185,7 +186,7 @@ def _duplicate_info(log: Log, batch: ValidatedBatch, stored: BatchMetadata) -> L
     )
 
 
-def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int) -> bool:
+def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int, marker: Marker | None) -> bool:
     """Puts the batch at the end of the log; returns whether a new segment was begun for it."""
     header = batch.header
     last_offset = header.base_offset + header.last_offset_delta
@@ -200,6 +201,8 @@ def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int) -> b
             previous = segment
             segment = log.roll()
             rolled = segment is not previous
+        if marker is not None:
+            _index_aborted(log, segment, header, marker)
         segment.append(
             batch.parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset
         )
@@ -219,8 +222,17 @@ def storage_error(log: Log, event: str, error: OSError) -> ProtocolError:
     return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
+def _index_aborted(log: Log, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
+    """An aborted transaction enters its index before its marker is written: a marker without its entry would show
+    aborted records to consumers. An entry whose marker could not be written is cut off with the torn tail.
+    """
+    aborted = log.producer_state.aborted_by(header) if marker.aborted else None
+    if aborted is not None:
+        segment.transaction_index.append(aborted)
+
+
 def _note_producer(log: Log, header: BatchHeader, marker: Marker | None) -> None:
     if not header.is_control:
         log.producer_state.apply_data_batch(header)
     elif marker is not None:
-        log.apply_marker(log.active_segment, header, marker)
+        log.producer_state.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)

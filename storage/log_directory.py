@@ -1,6 +1,7 @@
 """One directory of log.dirs: its lock, its checkpoints, the partition folders in it."""
 
 import os
+from threading import Lock
 
 import structlog
 
@@ -8,6 +9,7 @@ from protocol.topic_partition import TopicPartition
 from storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEAN_SHUTDOWN_CONTENT,
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -16,7 +18,7 @@ from storage.checkpoint import (
     write_offsets,
 )
 from storage.files import DirectoryLock, Files
-from storage.log_names import is_deleted_folder, parse_folder
+from storage.log_names import is_deleted_folder, parse_folder, parse_future_folder
 from storage.meta_properties import MetaProperties, read_meta_properties
 
 _log = structlog.get_logger(__name__)
@@ -32,10 +34,13 @@ class LogDirectory:
     """`path` without a slash at its end. `clean`: the last shutdown was; known after `begin_load`."""
 
     __slots__ = (
+        "_checkpoint_numbers",
         "_checkpointed",
+        "_checkpointing",
         "_files",
         "_lock",
         "clean",
+        "cleaner_offsets",
         "high_watermarks",
         "log_start_offsets",
         "meta",
@@ -54,7 +59,10 @@ class LogDirectory:
         self.recovery_points_known = False
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        self._checkpoint_numbers: dict[str, int] = {}
+        self._checkpointing = Lock()
 
     def open(self) -> None:
         """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked,
@@ -97,6 +105,7 @@ class LogDirectory:
         self.recovery_points_known = self._files.exists(checkpoint) and self._files.size(checkpoint) > 0
         self.log_start_offsets = self._read(LOG_START_OFFSET)
         self.high_watermarks = self._read(HIGH_WATERMARK)
+        self.cleaner_offsets = self._read(CLEANER_OFFSET)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -115,11 +124,15 @@ class LogDirectory:
             partition = parse_folder(name)
             if partition is not None:
                 found.append(partition)
-            elif not is_deleted_folder(name) and "-" in name:
+            elif not is_deleted_folder(name) and parse_future_folder(name) is None and "-" in name:
                 _log.warning(
                     "folder_left_alone", directory=self.path, folder=name, reason="it is named like no partition"
                 )
         return found
+
+    def futures(self) -> list[str]:
+        """The names of the folders of logs that were moving here."""
+        return [name for name in self._folders() if parse_future_folder(name) is not None]
 
     def deleted(self) -> list[str]:
         """Folders that were waiting for their removal."""
@@ -130,11 +143,16 @@ class LogDirectory:
             name for name in self._files.list_directory(self.path) if self._files.is_directory(f"{self.path}/{name}")
         ]
 
-    def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replaces a checkpoint unless it says just that already. Raises OSError."""
-        if self._checkpointed.get(name) != offsets:
-            write_offsets(self._files, f"{self.path}/{name}", offsets)
-            self._checkpointed[name] = offsets
+    def checkpoint(self, name: str, offsets: dict[TopicPartition, int], number: int) -> None:
+        """Replaces a checkpoint unless it says just that already, or is a later one. Raises OSError.
+
+        In any thread, and in several at once; `number` grows with every look at the logs.
+        """
+        with self._checkpointing:
+            if number > self._checkpoint_numbers.get(name, -1) and self._checkpointed.get(name) != offsets:
+                write_offsets(self._files, f"{self.path}/{name}", offsets)
+                self._checkpointed[name] = offsets
+                self._checkpoint_numbers[name] = number
 
     def mark_clean(self) -> None:
         self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_SHUTDOWN_CONTENT)

@@ -4,7 +4,7 @@ Life: `open` (locks, whose directories they are), `claim` (they are this broker'
 `get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What
 takes long is handed out:
 
-* `load_steps`, `retention_steps`: iterators that do a bounded piece of work per step;
+* `load_steps`: an iterator that does a bounded piece of work per step;
 * `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
 
 A partition's folder that `known` does not answer for is named in the log and left alone.
@@ -19,6 +19,7 @@ import structlog
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
 from storage.checkpoint import (
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     PARTITION_METADATA,
@@ -31,6 +32,7 @@ from storage.flushing import FlushJob
 from storage.log import Log
 from storage.log_config import LONG_MAX, LogConfig
 from storage.log_directory import LogDirectory
+from storage.log_moves import LogMoves
 from storage.log_names import deleted_folder
 from storage.meta_properties import (
     check_meta_properties,
@@ -82,6 +84,8 @@ class LogManager:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._cache = cache if cache is not None else SegmentCache()
         self._removals: list[tuple[int, str]] = []
+        self._checkpoints_taken = 0
+        self.moves = LogMoves(self)
 
     # ---- starting
 
@@ -134,9 +138,10 @@ class LogManager:
         """
         for directory in self.directories.values():
             directory.begin_load()
-            self._removals += [
-                (self.clock.now_ms() + self.default_config.file_delete_delay_ms, path) for path in directory.deleted()
-            ]
+            for path in directory.deleted():
+                self.remove_later(path, self.default_config.file_delete_delay_ms)
+        self.moves.put_in_order(list(self.directories.values()))
+        for directory in self.directories.values():
             partitions = directory.partitions()
             if partitions and not directory.clean:
                 _log.info("recovering_directory", directory=directory.path, partitions=len(partitions))
@@ -163,13 +168,13 @@ class LogManager:
         return False
 
     def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Steps[None]:
-        self.logs[topic_partition] = yield from open_log_steps(
+        log = yield from open_log_steps(
             self.files,
             f"{directory.path}/{topic_partition}",
             topic_partition,
             config,
             self.clock,
-            clean=directory.clean,
+            clean=directory.clean and topic_partition not in self.moves.completed,
             recovery_point=directory.recovery_points.get(topic_partition, 0),
             log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
             high_watermark=directory.high_watermarks.get(topic_partition, 0),
@@ -179,6 +184,8 @@ class LogManager:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             max_decompressed_bytes=self._max_decompressed_bytes,
         )
+        log.cleaned_offset = directory.cleaner_offsets.get(topic_partition)
+        self.logs[topic_partition] = log
 
     # ---- logs
 
@@ -206,7 +213,8 @@ class LogManager:
         return log
 
     def _create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
-        directory = self._emptiest()
+        preferred = self.moves.take_preference(topic_partition)
+        directory = self._emptiest() if preferred is None else self.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
         if self.files.exists(folder):
             raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
@@ -237,15 +245,16 @@ class LogManager:
         folder = f"{directory}/{topic_partition}"
         if not self.files.exists(folder):
             return
-        target = f"{directory}/{deleted_folder(topic_partition, self._unique())}"
+        target = f"{directory}/{deleted_folder(topic_partition, self.unique())}"
         try:
             self.files.rename(folder, target)
         except OSError as error:
             _log.error("unfinished_folder_stays", folder=folder, reason=str(error))
             return
-        self._removals.append((self.clock.now_ms(), target))
+        self.remove_later(target, 0)
 
-    def _unique(self) -> uuid.UUID:
+    def unique(self) -> uuid.UUID:
+        """What makes the name of a folder the only one."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def _emptiest(self) -> LogDirectory:
@@ -271,6 +280,9 @@ class LogManager:
             log.recovery_point = offset
             try:
                 self.checkpoint_recovery_points()
+                if log.cleaned_offset is not None and log.cleaned_offset > offset:
+                    log.cleaned_offset = offset
+                    self.take_checkpoint(CLEANER_OFFSET)()
             except OSError as error:
                 raise ProtocolError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be cut: {error}"
@@ -286,8 +298,9 @@ class LogManager:
         log = self.logs.get(topic_partition)
         if log is None:
             return
+        self.moves.abandon(topic_partition)
         directory = self.directory_of(log)
-        target = f"{directory}/{deleted_folder(topic_partition, self._unique())}"
+        target = f"{directory}/{deleted_folder(topic_partition, self.unique())}"
         try:
             self.files.rename(log.directory, target)
         except OSError as error:
@@ -297,8 +310,17 @@ class LogManager:
             ) from error
         del self.logs[topic_partition]
         log.close_files()
-        self._removals.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
+        self.remove_later(target, log.config.file_delete_delay_ms)
         self._sync_directory(directory)
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """A folder that nothing refers to any more; who reads it may finish."""
+        self._removals.append((self.clock.now_ms() + delay_ms, path))
+
+    def checkpoint_all(self) -> None:
+        """Before and after a log changes its directory. Raises OSError."""
+        for name in _CHECKPOINTED:
+            self.take_checkpoint(name)()
 
     def _sync_directory(self, directory: str) -> None:
         try:
@@ -341,33 +363,31 @@ class LogManager:
                 due += take_due(log.removals, now_ms, everything)
         return Removal(self.files, due) if due else None
 
-    def retention_steps(self) -> Iterator[int]:
-        """Applies every log's retention, one log a step; yields how many segments went."""
-        for log in list(self.logs.values()):
-            try:
-                yield log.apply_retention(self.clock.wall_ms())
-            except ProtocolError:  # named in the log already
-                yield 0
-
     def expire_producers(self) -> int:
         """Forgets producers that have been silent for producer.id.expiration.ms; returns how many."""
         now_ms = self.clock.wall_ms()
         return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
 
     def take_checkpoint(self, name: str) -> Callable[[], None]:
-        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK or LOG_START_OFFSET) is to say now, as a function that
-        writes it, in any thread. It raises OSError, and does nothing where the file says just that.
+        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a
+        function that writes it, in any thread. It raises OSError, and does nothing where the file says just that.
         """
         offset_of = _CHECKPOINTED[name]
+        self._checkpoints_taken += 1
+        number = self._checkpoints_taken
         offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self.directories}
         for topic_partition, log in self.logs.items():
             offset = offset_of(log)
             if offset is not None:
                 offsets[self.directory_of(log)][topic_partition] = offset
+        for move in self.moves.under_way():
+            offset = move.synced_offset if name == RECOVERY_POINT else offset_of(move.log)
+            if offset is not None:
+                offsets[move.directory][move.log.topic_partition] = offset
 
         def write() -> None:
             for path, entries in offsets.items():
-                self.directories[path].checkpoint(name, entries)
+                self.directories[path].checkpoint(name, entries, number)
 
         return write
 
@@ -428,6 +448,7 @@ _CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
     RECOVERY_POINT: lambda log: log.safe_recovery_point,
     HIGH_WATERMARK: lambda log: log.high_watermark,
     LOG_START_OFFSET: _moved_start,
+    CLEANER_OFFSET: lambda log: log.cleaned_offset,
 }
 
 

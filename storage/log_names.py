@@ -17,6 +17,7 @@ SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 DELETE_FOLDER_SUFFIX = "-delete"
+FUTURE_FOLDER_SUFFIX = "-future"
 _LONGEST_NAME = 255
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -45,6 +46,24 @@ def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
     """`topic-partition.<unique>-delete`, with the topic shortened where the name would grow too long."""
     tail = f"-{partition.partition}.{unique.hex}{DELETE_FOLDER_SUFFIX}"
     return partition.topic[: _LONGEST_NAME - len(tail)] + tail
+
+
+def future_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """`topic-partition.<unique>-future`: what a log's folder is called in the directory that it moves to."""
+    return f"{partition}.{unique.hex}{FUTURE_FOLDER_SUFFIX}"
+
+
+def has_room_for_a_future(partition: TopicPartition) -> bool:
+    """Whether the name of such a folder is not too long; unlike that of a deleted one it is not shortened."""
+    return len(future_folder(partition, uuid.UUID(int=0))) <= _LONGEST_NAME
+
+
+def parse_future_folder(name: str) -> TopicPartition | None:
+    """The partition whose future replica the folder holds; None for any other name."""
+    if not name.endswith(FUTURE_FOLDER_SUFFIX):
+        return None
+    head, _, unique = name.removesuffix(FUTURE_FOLDER_SUFFIX).rpartition(".")
+    return parse_folder(head) if re.fullmatch(r"[0-9a-f]{32}", unique) else None
 
 
 def is_deleted_folder(name: str) -> bool:

@@ -27,6 +27,11 @@ class ProducerSnapshots:
     def path(self, offset: int) -> str:
         return f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
 
+    def relocate(self, directory: str) -> None:
+        """The files are in another folder now."""
+        self.unsynced = [f"{directory}/{path.rpartition('/')[2]}" for path in self.unsynced]
+        self.directory = directory
+
     def scan(self) -> None:
         names = self._files.list_directory(self.directory)
         offsets = [offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]

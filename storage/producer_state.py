@@ -14,6 +14,7 @@ passed the marker. The first offset of either kind bounds what read_committed co
 from protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from protocol.errors import ErrorCode, ProtocolError
 from storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from storage.refused_batches import RefusedBatches
 from storage.transaction_index import AbortedTransaction
 
 PRODUCER_ID_EXPIRATION_MS = 86400000
@@ -33,7 +34,7 @@ class TransactionMetadata:
 class ProducerState:
     """All producers; `map_end_offset` is the offset up to which their batches are counted in."""
 
-    __slots__ = ("expiration_ms", "map_end_offset", "ongoing", "producers", "unreplicated")
+    __slots__ = ("expiration_ms", "map_end_offset", "ongoing", "producers", "refused", "unreplicated")
 
     def __init__(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
@@ -41,12 +42,18 @@ class ProducerState:
         self.producers: dict[int, ProducerStateEntry] = {}
         self.ongoing: dict[int, TransactionMetadata] = {}  # by first offset, ascending
         self.unreplicated: dict[int, TransactionMetadata] = {}
+        self.refused = RefusedBatches()
 
     # ---- a leader's questions
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         entry = self.producers.get(header.producer_id)
         return entry.find_duplicate(header) if entry is not None else None
+
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        """Whether a transaction of the producer waits for its marker here."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.current_transaction_first_offset >= 0
 
     def check_data_batch(self, header: BatchHeader, *, sequences: bool = True) -> None:
         """Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
@@ -119,11 +126,20 @@ class ProducerState:
             return None
         transaction.last_offset = header.base_offset
         self.unreplicated[first_offset] = transaction
-        if not aborted:
-            return None
-        still_open = next(iter(self.ongoing), None)
+        return self._aborted(transaction, header) if aborted else None
+
+    def aborted_by(self, header: BatchHeader) -> AbortedTransaction | None:
+        """What the transaction index must keep if this batch is an ABORT; None where it ends no transaction."""
+        entry = self.producers.get(header.producer_id)
+        transaction = self.ongoing.get(entry.current_transaction_first_offset) if entry is not None else None
+        return self._aborted(transaction, header) if transaction is not None else None
+
+    def _aborted(self, transaction: TransactionMetadata, header: BatchHeader) -> AbortedTransaction:
+        still_open = next((first for first, other in self.ongoing.items() if other is not transaction), None)
         last_stable_offset = header.base_offset + 1 if still_open is None else still_open
-        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
+        return AbortedTransaction(
+            transaction.producer_id, transaction.first_offset, header.base_offset, last_stable_offset
+        )
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -163,6 +179,7 @@ class ProducerState:
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
+        self.refused.remove_expired(now_ms, self.expiration_ms)
         return len(expired)
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:

@@ -6,7 +6,7 @@ Segments go from the front, whole, and only below the high watermark. A deleted 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
+
+SEGMENTS_PER_STEP = 32
+"""How many segments of a log go before others have their turn: their files are renamed, which takes a while."""
 
 
 def delete_records_before(log: Log, offset: int) -> int:
@@ -51,25 +54,38 @@ def advance_log_start_offset(log: Log, offset: int, reason: str) -> None:
         _log.warning("leader_epochs_not_written", partition=str(log.topic_partition), reason=str(error))
 
 
-def apply_retention(log: Log, now_ms: int) -> int:
-    """See Log.apply_retention."""
+def retention_steps(log: Log, now_ms: int) -> Iterator[int]:
+    """See Log.retention_steps. Each step looks at the log as it is then."""
+    while True:
+        deleted = _retention_step(log, now_ms)
+        yield deleted
+        if deleted < SEGMENTS_PER_STEP:
+            return
+
+
+def _retention_step(log: Log, now_ms: int) -> int:
+    if log.being_cleaned:
+        return 0
     config = log.config
     try:
         deleted = _delete_while(
-            log, lambda segment, next_base: next_base is not None and next_base <= log.log_start_offset, "start"
+            log,
+            lambda segment, next_base: next_base is not None and next_base <= log.log_start_offset,
+            "start",
+            SEGMENTS_PER_STEP,
         )
         if config.delete:
-            deleted += _delete_by_size(log, config.retention_bytes)
-            deleted += _delete_by_time(log, config.retention_ms, now_ms)
+            deleted += _delete_by_size(log, config.retention_bytes, SEGMENTS_PER_STEP - deleted)
+            deleted += _delete_by_time(log, config.retention_ms, now_ms, SEGMENTS_PER_STEP - deleted)
     except OSError as error:
         raise log_append.storage_error(log, "retention_failed", error) from error
     return deleted
 
 
-def _delete_by_size(log: Log, retention_bytes: int) -> int:
-    surplus = log.size - retention_bytes
-    if retention_bytes < 0 or surplus < 0:
+def _delete_by_size(log: Log, retention_bytes: int, at_most: int) -> int:
+    if retention_bytes < 0:
         return 0
+    surplus = log.size - retention_bytes
 
     def too_much(segment: LogSegment, next_base: int | None) -> bool:
         nonlocal surplus
@@ -78,21 +94,25 @@ def _delete_by_size(log: Log, retention_bytes: int) -> int:
         surplus -= segment.size
         return True
 
-    return _delete_while(log, too_much, "size")
+    return _delete_while(log, too_much, "size", at_most)
 
 
-def _delete_by_time(log: Log, retention_ms: int, now_ms: int) -> int:
+def _delete_by_time(log: Log, retention_ms: int, now_ms: int, at_most: int) -> int:
     if retention_ms < 0:
         return 0
-    return _delete_while(log, lambda segment, _: now_ms - log.use(segment).largest_timestamp > retention_ms, "time")
+
+    def too_old(segment: LogSegment, next_base: int | None) -> bool:
+        return now_ms - log.use(segment).largest_timestamp > retention_ms
+
+    return _delete_while(log, too_old, "time", at_most)
 
 
-def _delete_while(log: Log, wanted: Callable[[LogSegment, int | None], bool], reason: str) -> int:
-    """Deletes from the front while `wanted(segment, next segment's base offset)` and everything lies below the high
-    watermark.
+def _delete_while(log: Log, wanted: Callable[[LogSegment, int | None], bool], reason: str, at_most: int) -> int:
+    """Deletes from the front, up to so many, while `wanted(segment, next segment's base offset)` and everything lies
+    below the high watermark. What an open transaction has there goes too: its records then begin where the log does.
     """
     doomed = []
-    for slot, segment in enumerate(log.segments):
+    for slot, segment in enumerate(log.segments[:at_most]):
         is_last = slot + 1 == len(log.segments)
         next_base = None if is_last else log.base_offsets[slot + 1]
         end = log.log_end_offset if next_base is None else next_base
@@ -137,6 +157,8 @@ def truncate_to(log: Log, offset: int) -> bool:
         return False
     log.generation += 1
     log.recovery_point = min(log.recovery_point, offset)
+    if log.cleaned_offset is not None:
+        log.cleaned_offset = min(log.cleaned_offset, offset)
     if offset < log.base_offsets[0]:
         _start_over(log, offset)
         return True

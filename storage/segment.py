@@ -156,9 +156,12 @@ class LogSegment:
         if len(recent) >= 2 * _RECENT_BATCHES:
             del recent[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
 
-    def cut_torn_tail(self) -> None:
-        """Removes from the file what a failed append may have left behind the last whole batch."""
+    def cut_torn_tail(self, end_offset: int) -> None:
+        """Removes from the files what a failed append may have left behind the last whole batch, which ends at
+        `end_offset`.
+        """
         self.file.truncate(self.size)
+        self.transaction_index.truncate_to(end_offset)
 
     def age_for_roll(self, now_ms: int, timestamp: int) -> int:
         """How long the segment has waited: by the records' times where they have any, else by the clock."""
@@ -372,6 +375,14 @@ class LogSegment:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def relocate(self, directory: str) -> None:
+        """The files, as they are, are in another folder now; they are opened there when they are needed."""
+        self.close_files()
+        self.directory = directory
+        self.offset_index.path = self.path(INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def close(self) -> None:
         """Writes what the indexes are missing and closes everything. Raises OSError after closing all the same."""

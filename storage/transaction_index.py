@@ -88,8 +88,8 @@ class TransactionIndex:
         entries = self.entries()
         keep = sum(1 for entry in entries if entry.last_offset < offset)
         if keep < len(entries):
-            del entries[keep:]
             self._open().truncate(keep * ENTRY_SIZE)
+            del entries[keep:]
 
     def reset(self) -> None:
         self._entries = []

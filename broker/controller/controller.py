@@ -29,6 +29,7 @@ from broker.controller import znodes
 from broker.controller.kafka_uuid import random_uuid, uuid_text
 from broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
 from broker.controller.metadata_store import Create, EntryExists, MetadataStore, Operation, Set, StoreUnavailable
+from broker.controller.replica_changes import ReplicaChanges
 from broker.controller.start_up import StartUp
 from broker.controller.state import (
     NewPartitions,
@@ -82,6 +83,7 @@ class Controller:
         self._spawn = spawn
         self._changing = asyncio.Lock()
         self._deleting: dict[str, TopicMetadata | None] = {}
+        self.replica_changes = ReplicaChanges(store, cache, self._local, self._changing, self._deleting)
         self._planner = Planner(
             cache,
             source,
@@ -126,6 +128,7 @@ class Controller:
             await self._remove_topic(name)
         for name in self._cache.topic_names():
             await self._local.open_topic(name)
+        await self.replica_changes.resume()
 
     async def register(self, broker: BrokerInfo) -> None:
         """Says where this broker is to be reached; again when its addresses have changed."""

@@ -87,15 +87,17 @@ class StartUp:
 
     async def _topic(self, name: str) -> TopicMetadata:
         entry = await self._store.get(znodes.topic_path(name))
-        topic_id, replicas = znodes.parse_topic(name, entry.data)
-        if topic_id is None:
+        assignment = znodes.parse_topic(name, entry.data)
+        if assignment.topic_id is None:
             raise StoreDamaged(
                 znodes.topic_path(name), "has no topic id: this release does not read metadata of Kafka before 2.8"
             )
-        partitions = {
-            partition: await self._partition(name, partition, brokers) for partition, brokers in replicas.items()
-        }
-        return TopicMetadata(name, topic_id, partitions)
+        partitions = {}
+        for partition, brokers in assignment.replicas.items():
+            state = await self._partition(name, partition, brokers)
+            adding, removing = (those.get(partition, ()) for those in (assignment.adding, assignment.removing))
+            partitions[partition] = state._replace(adding=adding, removing=removing)
+        return TopicMetadata(name, assignment.topic_id, partitions)
 
     async def _partition(self, topic: str, partition: int, replicas: tuple[int, ...]) -> PartitionState:
         path = znodes.state_path(topic, partition)

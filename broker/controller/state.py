@@ -227,10 +227,9 @@ def new_topic(
 
 def topic_creation_operations(topic: TopicMetadata, config: Mapping[str, str]) -> list[Operation]:
     """Stores a new topic: settings, assignment, and every partition's state."""
-    replicas = {partition: state.replicas for partition, state in topic.partitions.items()}
     operations: list[Operation] = [
         Create(znodes.topic_config_path(topic.name), znodes.encode_config(config)),
-        Create(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, replicas)),
+        Create(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, topic.partitions.values())),
         Create(znodes.partitions_path(topic.name)),
     ]
     operations.extend(partition_creation_operations(topic.name, topic.partitions.values()))
@@ -248,8 +247,8 @@ def partition_creation_operations(topic: str, states: Collection[PartitionState]
 
 def partition_addition_operations(topic: TopicMetadata, added: Mapping[int, PartitionState]) -> list[Operation]:
     """Stores a topic with more partitions."""
-    replicas = {partition: state.replicas for partition, state in (*topic.partitions.items(), *added.items())}
-    assignment = Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, replicas))
+    states = (*topic.partitions.values(), *added.values())
+    assignment = Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, states))
     return [assignment, *partition_creation_operations(topic.name, added.values())]
 
 

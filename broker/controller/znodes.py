@@ -11,6 +11,8 @@
     /config/topics/T            {"version":1,"config":{NAME:VALUE}}
     /config/brokers/N           likewise; N is <default> for the cluster-wide ones
     /admin/delete_topics/T      no data: the topic is being deleted
+    /admin/reassign_partitions  {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[N]}]}: wishes,
+                                until they are fulfilled
     /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
 
 Parsing raises StoreDamaged, naming the path, for anything else. Source: Kafka's `ZkData.scala`.
@@ -20,12 +22,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from broker.controller.kafka_uuid import parse_uuid, uuid_text
 from broker.controller.metadata_store import StoreDamaged
 from broker.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -35,6 +38,7 @@ CLUSTER_ID = "/cluster/id"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -63,11 +67,19 @@ PERSISTENT_PATHS = (
 """What Kafka makes at every start where it is missing; parents first."""
 
 
+Replicas = Mapping[int, tuple[int, ...]]
+"""Broker ids by partition number."""
+
+
 class TopicAssignment(NamedTuple):
-    """What a topic's own entry says: its id and the replicas of each partition."""
+    """What a topic's own entry says: its id, the replicas of each partition, and those of them that come and go (only
+    partitions that are being reassigned).
+    """
 
     topic_id: uuid.UUID | None
-    replicas: Mapping[int, tuple[int, ...]]
+    replicas: Replicas
+    adding: Replicas
+    removing: Replicas
 
 
 def broker_path(broker_id: int) -> str:
@@ -166,15 +178,15 @@ def parse_cluster_id(data: bytes | None) -> str:
     return _parse(CLUSTER_ID, data, lambda value: str(value["id"]))
 
 
-def encode_topic(topic_id: uuid.UUID, replicas: Mapping[int, Sequence[int]]) -> bytes:
+def encode_topic(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> bytes:
     """A topic's entry."""
-    partitions = {str(partition): list(brokers) for partition, brokers in replicas.items()}
+    states = list(partitions)
     return _encode(
         {
-            "partitions": partitions,
+            "partitions": {str(state.partition): list(state.replicas) for state in states},
             "topic_id": uuid_text(topic_id),
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {str(state.partition): list(state.adding) for state in states if state.adding},
+            "removing_replicas": {str(state.partition): list(state.removing) for state in states if state.removing},
             "version": 3,
         }
     )
@@ -185,12 +197,39 @@ def parse_topic(topic: str, data: bytes | None) -> TopicAssignment:
 
     def read(value: Any) -> TopicAssignment:
         text = value.get("topic_id")
-        replicas = {int(partition): tuple(map(int, ids)) for partition, ids in value["partitions"].items()}
-        if sorted(replicas) != list(range(len(replicas))):
+        replicas = _replicas(value["partitions"])
+        if list(replicas) != list(range(len(replicas))):
             raise ValueError("partitions have gaps")
-        return TopicAssignment(None if text is None else parse_uuid(text), dict(sorted(replicas.items())))
+        adding, removing = (_replicas(value.get(name, {})) for name in ("adding_replicas", "removing_replicas"))
+        return TopicAssignment(None if text is None else parse_uuid(text), replicas, adding, removing)
 
     return _parse(topic_path(topic), data, read)
+
+
+def _replicas(value: Any) -> dict[int, tuple[int, ...]]:
+    found = {int(partition): tuple(map(int, brokers)) for partition, brokers in value.items()}
+    return dict(sorted(found.items()))
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """The wishes that are left: the replicas that each partition shall have."""
+    partitions = [
+        {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
+        for key, replicas in targets.items()
+    ]
+    return _encode({"version": 1, "partitions": partitions})
+
+
+def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Wishes as `encode_reassignments` and Kafka's tools of before 2.4 write them."""
+
+    def read(value: Any) -> dict[TopicPartition, tuple[int, ...]]:
+        return {
+            TopicPartition(str(wish["topic"]), int(wish["partition"])): tuple(map(int, wish["replicas"]))
+            for wish in value["partitions"]
+        }
+
+    return _parse(REASSIGN_PARTITIONS, data, read)
 
 
 def encode_state(state: PartitionState) -> bytes:

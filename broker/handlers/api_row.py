@@ -12,8 +12,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from broker.handlers.answered_later import answered_later
 from broker.handlers.error_responses import ErrorResponse
-from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.handlers.request_context import RequestContext
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.registry import request_class, response_class
@@ -99,18 +100,4 @@ class ApiTable:
 def _as_task(handler: Handler) -> Handler:
     """A handler that waits (for the metadata store) runs as a task and answers when it ends, whoever is still there."""
 
-    def handle(request: Any, context: RequestContext) -> PendingResponse:
-        pending = PendingResponse()
-
-        async def run() -> None:
-            try:
-                response = await handler(request, context)
-            except Exception as error:
-                pending.fail(error)
-            else:
-                pending.complete(response)
-
-        context.broker.background.spawn(run(), f"{context.api_key} of {context.connection_id}")
-        return pending
-
-    return handle
+    return lambda request, context: answered_later(handler(request, context), context)

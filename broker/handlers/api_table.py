@@ -8,19 +8,41 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
 from broker.handlers.api_row import ApiRow, ApiTable
 from broker.handlers.api_versions import handle_api_versions
-from broker.handlers.cluster import handle_describe_cluster, handle_describe_log_dirs
+from broker.handlers.cluster import handle_describe_cluster
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
-from broker.handlers.coordinators import handle_find_coordinator, handle_init_producer_id
+from broker.handlers.coordinators import handle_find_coordinator
 from broker.handlers.delete_records import handle_delete_records
+from broker.handlers.elections import handle_elect_leaders
 from broker.handlers.error_responses import find_coordinator_error, metadata_error, per_item, per_partition, top_level
 from broker.handlers.fetch import handle_fetch
+from broker.handlers.group_admin import handle_delete_groups, handle_describe_groups, handle_list_groups
+from broker.handlers.groups import (
+    handle_heartbeat,
+    handle_join_group,
+    handle_leave_group,
+    handle_sync_group,
+)
 from broker.handlers.list_offsets import handle_list_offsets
+from broker.handlers.log_dirs import (
+    alter_replica_log_dirs_error,
+    handle_alter_replica_log_dirs,
+    handle_describe_log_dirs,
+    replicas_to_move,
+)
 from broker.handlers.metadata import handle_metadata
+from broker.handlers.offset_fetch import handle_offset_fetch, offset_fetch_error
+from broker.handlers.offset_fetch import partitions_asked as offsets_to_fetch
 from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from broker.handlers.offsets import handle_offset_commit, handle_offset_delete, handle_txn_offset_commit
 from broker.handlers.produce import handle_produce
 from broker.handlers.producers import handle_describe_producers
+from broker.handlers.reassignments import (
+    handle_alter_partition_reassignments,
+    handle_list_partition_reassignments,
+)
 from broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from broker.handlers.topics import (
     handle_create_partitions,
@@ -29,8 +51,21 @@ from broker.handlers.topics import (
     partitions_to_add,
     partitions_to_create,
 )
+from broker.handlers.transactions import (
+    add_partitions_error,
+    handle_add_offsets_to_txn,
+    handle_add_partitions_to_txn,
+    handle_describe_transactions,
+    handle_end_txn,
+    handle_init_producer_id,
+    handle_list_transactions,
+    handle_write_txn_markers,
+    partitions_of_markers,
+    write_txn_markers_error,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.cluster import DescribeClusterResponse
 from protocol.messages.configs import (
@@ -40,16 +75,31 @@ from protocol.messages.configs import (
 )
 from protocol.messages.delete_records import DeleteRecordsResponse
 from protocol.messages.fetch import FetchResponse
+from protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.messages.log_dirs import DescribeLogDirsResponse
+from protocol.messages.offsets import OffsetCommitResponse, OffsetDeleteResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+)
 from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from protocol.messages.topics import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+)
+from protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
+    ListTransactionsResponse,
+    TxnOffsetCommitResponse,
 )
 from protocol.schema import Message
 
@@ -119,10 +169,57 @@ def client_api_table() -> ApiTable:
                 metadata_error,
             ),
             ApiRow(
+                ApiKey.OFFSET_COMMIT,
+                (0, 8),
+                handle_offset_commit,
+                per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.OFFSET_FETCH, (0, 8), handle_offset_fetch, offset_fetch_error, partitions_asked=offsets_to_fetch
+            ),
+            ApiRow(
                 ApiKey.FIND_COORDINATOR,
                 (0, 4),
                 handle_find_coordinator,
                 find_coordinator_error,
+            ),
+            ApiRow(
+                ApiKey.JOIN_GROUP,
+                (0, 9),
+                handle_join_group,
+                top_level(JoinGroupResponse, protocol_name=""),
+                advertised=(0, 7),
+            ),
+            ApiRow(ApiKey.HEARTBEAT, (0, 4), handle_heartbeat, top_level(HeartbeatResponse)),
+            ApiRow(ApiKey.LEAVE_GROUP, (0, 5), handle_leave_group, top_level(LeaveGroupResponse), advertised=(0, 4)),
+            ApiRow(ApiKey.SYNC_GROUP, (0, 5), handle_sync_group, top_level(SyncGroupResponse)),
+            ApiRow(
+                ApiKey.DESCRIBE_GROUPS,
+                (0, 5),
+                handle_describe_groups,
+                per_item(DescribeGroupsResponse, "groups", "group_id"),
+            ),
+            ApiRow(ApiKey.LIST_GROUPS, (0, 5), handle_list_groups, top_level(ListGroupsResponse), advertised=(0, 4)),
+            ApiRow(
+                ApiKey.DELETE_GROUPS,
+                (0, 2),
+                handle_delete_groups,
+                per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
+            ),
+            ApiRow(
+                ApiKey.OFFSET_DELETE,
+                (0, 0),
+                handle_offset_delete,
+                top_level(OffsetDeleteResponse),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.TXN_OFFSET_COMMIT,
+                (0, 3),
+                handle_txn_offset_commit,
+                per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(ApiKey.SASL_HANDSHAKE, (0, 1), handle_sasl_handshake, top_level(SaslHandshakeResponse)),
             ApiRow(ApiKey.API_VERSIONS, (0, 3), handle_api_versions, top_level(ApiVersionsResponse)),
@@ -158,6 +255,36 @@ def client_api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
+                ApiKey.ADD_PARTITIONS_TO_TXN,
+                (0, 3),
+                handle_add_partitions_to_txn,
+                add_partitions_error,
+                partitions_asked=_count("v3_and_below_topics", "partitions"),
+            ),
+            ApiRow(ApiKey.ADD_OFFSETS_TO_TXN, (0, 3), handle_add_offsets_to_txn, top_level(AddOffsetsToTxnResponse)),
+            ApiRow(ApiKey.END_TXN, (0, 3), handle_end_txn, top_level(EndTxnResponse)),
+            ApiRow(
+                ApiKey.WRITE_TXN_MARKERS,
+                (0, 1),
+                handle_write_txn_markers,
+                write_txn_markers_error,
+                partitions_asked=partitions_of_markers,
+            ),
+            ApiRow(
+                ApiKey.DESCRIBE_TRANSACTIONS,
+                (0, 0),
+                handle_describe_transactions,
+                per_item(DescribeTransactionsResponse, ("transactional_ids", "transaction_states"), "transactional_id"),
+            ),
+            ApiRow(ApiKey.LIST_TRANSACTIONS, (0, 0), handle_list_transactions, top_level(ListTransactionsResponse)),
+            ApiRow(
+                ApiKey.ALTER_REPLICA_LOG_DIRS,
+                (0, 2),
+                handle_alter_replica_log_dirs,
+                alter_replica_log_dirs_error,
+                partitions_asked=replicas_to_move,
+            ),
+            ApiRow(
                 ApiKey.DESCRIBE_LOG_DIRS,
                 (0, 2),
                 handle_describe_log_dirs,
@@ -165,6 +292,49 @@ def client_api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(ApiKey.SASL_AUTHENTICATE, (0, 2), handle_sasl_authenticate, top_level(SaslAuthenticateResponse)),
+            ApiRow(ApiKey.DESCRIBE_ACLS, (0, 2), handle_describe_acls, top_level(DescribeAclsResponse)),
+            ApiRow(
+                ApiKey.CREATE_ACLS, (0, 2), handle_create_acls, per_item(CreateAclsResponse, ("creations", "results"))
+            ),
+            ApiRow(
+                ApiKey.DELETE_ACLS,
+                (0, 2),
+                handle_delete_acls,
+                per_item(DeleteAclsResponse, ("filters", "filter_results")),
+            ),
+            ApiRow(
+                ApiKey.ELECT_LEADERS,
+                (0, 2),
+                handle_elect_leaders,
+                per_partition(
+                    ElectLeadersResponse,
+                    ("topic_partitions", "replica_election_results"),
+                    "topic",
+                    ("partitions", "partition_result"),
+                    "partition_id",
+                ),
+                partitions_asked=_count("topic_partitions", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                (0, 0),
+                handle_alter_partition_reassignments,
+                per_partition(
+                    AlterPartitionReassignmentsResponse,
+                    ("topics", "responses"),
+                    "name",
+                    "partitions",
+                    "partition_index",
+                ),
+                partitions_asked=_count("topics", "partitions"),
+            ),
+            ApiRow(
+                ApiKey.LIST_PARTITION_REASSIGNMENTS,
+                (0, 0),
+                handle_list_partition_reassignments,
+                top_level(ListPartitionReassignmentsResponse),
+                partitions_asked=_count("topics", "partition_indexes"),
+            ),
             ApiRow(
                 ApiKey.DESCRIBE_CONFIGS,
                 (0, 4),

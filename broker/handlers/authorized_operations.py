@@ -51,3 +51,4 @@ ALL_ON_CLUSTER = bit_field(
     AclOperation.ALTER_CONFIGS,
     AclOperation.IDEMPOTENT_WRITE,
 )
+ALL_ON_GROUP = bit_field(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)

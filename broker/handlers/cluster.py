@@ -1,16 +1,11 @@
-"""DescribeCluster and DescribeLogDirs. Source: Kafka's `AuthHelper.computeDescribeClusterResponse`, `KafkaApis`."""
+"""DescribeCluster. Source: Kafka's `AuthHelper.computeDescribeClusterResponse`."""
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from broker.handlers.authorized_operations import ALL_ON_CLUSTER, NOT_ASKED
 from broker.handlers.request_context import RequestContext
-from broker.replica.log_dirs import LogDirDescription
 from protocol.errors import ErrorCode
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from protocol.topic_partition import TopicPartition
 
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 
@@ -37,35 +32,4 @@ def handle_describe_cluster(request: DescribeClusterRequest, context: RequestCon
         controller_id=metadata.controller_id if is_listed else -1,
         brokers=brokers,
         cluster_authorized_operations=ALL_ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
-    )
-
-
-def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Every log directory with the partitions asked for (null: all)."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
-    described = context.broker.replica_manager.describe_log_dirs(wanted)
-    return DescribeLogDirsResponse(results=[_log_dir(directory) for directory in described])
-
-
-def _log_dir(directory: LogDirDescription) -> DescribeLogDirsResponse.DescribeLogDirsResult:
-    topics = []
-    for name, replicas in groupby(directory.replicas, key=lambda replica: replica.topic_partition.topic):
-        partitions = [
-            DescribeLogDirsResponse.DescribeLogDirsPartition(
-                partition_index=replica.topic_partition.partition,
-                partition_size=replica.size,
-                offset_lag=replica.offset_lag,
-                is_future_key=replica.is_future,
-            )
-            for replica in replicas
-        ]
-        topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name=name, partitions=partitions))
-    return DescribeLogDirsResponse.DescribeLogDirsResult(
-        error_code=directory.error,
-        log_dir=directory.path,
-        topics=topics,
-        total_bytes=directory.total_bytes,
-        usable_bytes=directory.usable_bytes,
     )

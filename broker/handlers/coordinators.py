@@ -1,22 +1,23 @@
-"""FindCoordinator and InitProducerId: who coordinates, and producer ids.
+"""FindCoordinator: who coordinates.
 
-This node coordinates every group and every transaction. Source: Kafka's `KafkaApis`,
-`TransactionCoordinator.handleInitProducerId`.
+The coordinator of a group, or of a transactional id, is the leader of its partition of the internal topic, which is
+created when somebody first asks. Source: Kafka's `KafkaApis.getCoordinator`.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import cast
 
+from broker.coordinator.java_hash import partition_for
 from broker.handlers.request_context import RequestContext
-from protocol.errors import ErrorCode, ProtocolError
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
+from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from protocol.topic_partition import TopicPartition
 
 FIRST_BATCHED_VERSION = 4
 NO_NODE = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 
 
 class CoordinatorType(IntEnum):
@@ -26,8 +27,16 @@ class CoordinatorType(IntEnum):
     TRANSACTION = 1
 
 
+TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANSACTION_TOPIC}
+"""The internal topic whose partitions' leaders coordinate."""
+
+
 def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """This node for groups and transactions; INVALID_REQUEST for other types. From v4 on one answer per key."""
+    """The leader of the key's partition of the internal topic. From v4 on one answer per key.
+
+    COORDINATOR_NOT_AVAILABLE where it has none: not yet, when the topic does not exist, for then this request has it
+    created. INVALID_REQUEST for other types.
+    """
     if context.api_version >= FIRST_BATCHED_VERSION:
         found = [_coordinator(request.key_type, key, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
@@ -43,39 +52,30 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
 
 def _coordinator(key_type: int, key: str, context: RequestContext) -> FindCoordinatorResponse.Coordinator:
     result = FindCoordinatorResponse.Coordinator(key=key, node_id=NO_NODE, host="", port=-1)
-    if key_type not in (CoordinatorType.GROUP, CoordinatorType.TRANSACTION):
+    topic = TOPICS.get(cast(CoordinatorType, key_type))
+    if topic is None:
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"There is no coordinator of type {key_type}"
         return result
-    metadata = context.broker.metadata
-    endpoint = metadata.brokers[metadata.broker_id].endpoint(context.listener.name)
+    broker_id, endpoint = _leader(topic, key, context)
     if endpoint is None:
         result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         result.error_message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message
         return result
-    result.node_id, result.host, result.port = metadata.broker_id, endpoint.host, endpoint.port
+    result.node_id, result.host, result.port = broker_id, endpoint.host, endpoint.port
     return result
 
 
-async def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """A new producer id with epoch 0 for a producer without transactional id.
-
-    With one: INVALID_REQUEST if it is empty, INVALID_TRANSACTION_TIMEOUT, else COORDINATOR_NOT_AVAILABLE as long as
-    no coordinator of transactions runs.
-    """
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id")
-    if request.transactional_id is not None:
-        _refuse_transactional(request.transactional_id, request.transaction_timeout_ms, context)
-    producer_id = await context.broker.producer_ids.next()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def _refuse_transactional(transactional_id: str, timeout_ms: int, context: RequestContext) -> None:
-    if not transactional_id:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
-    if not 0 < timeout_ms <= int(context.broker.config["transaction.max.timeout.ms"]):
-        message = f"A transaction cannot have {timeout_ms} ms"
-        raise ProtocolError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
-    message = "This release coordinates no transactions"
-    raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+def _leader(topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
+    """Who leads the key's partition, and where clients of this listener reach it; None where nobody does."""
+    broker = context.broker
+    internal_topics, metadata = broker.internal_topics, broker.metadata
+    if not internal_topics.exists(topic):
+        internal_topics.create(topic)
+        return NO_NODE, None
+    number = partition_for(key, internal_topics.partition_count(topic))
+    partition = metadata.partition(topic, number)
+    if partition is None or TopicPartition(topic, number) in broker.replica_manager.partitions.offline:
+        return NO_NODE, None
+    leader = metadata.brokers.get(partition.leader)
+    return partition.leader, None if leader is None else leader.endpoint(context.listener.name)

@@ -56,7 +56,7 @@ def per_partition(
 ) -> ErrorResponse:
     """`topics` and `partitions`: the arrays; `topic` and `partition`: name and number in them.
 
-    Partitions may be structures or bare numbers in the request."""
+    Partitions may be structures or bare numbers in the request; topics of null are answered with none."""
     request_topics, response_topics = _pair(topics)
     request_partitions, response_partitions = _pair(partitions)
     request_index, response_index = _pair(partition)
@@ -70,7 +70,7 @@ def per_partition(
     def build(request: Any, code: ErrorCode, message: str | None) -> Message:
         response = _with_error(response_class, code, message)
         answers = []
-        for asked in getattr(request, request_topics):
+        for asked in getattr(request, request_topics) or ():
             answer: Any = topic_class(**{topic: getattr(asked, topic)})
             found = [build_partition(one, code, message) for one in getattr(asked, request_partitions)]
             setattr(answer, response_partitions, found)

@@ -36,6 +36,12 @@ ORDINARY = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
 _NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "partition", "index")
@@ -51,7 +57,7 @@ def _faults(structure: Message, place: str) -> Iterator[str]:
         value = getattr(structure, attribute, None)
         if value is not None:
             place = f"{place}-{value}" if place else str(value)
-    code = getattr(structure, "error_code", 0)
+    code = getattr(structure, "error_code", 0) or getattr(structure, "partition_error_code", 0)
     if code not in ORDINARY:
         reason = getattr(structure, "error_message", None)
         yield f"{place} {error_name(code)}".lstrip() + (f": {reason}" if reason else "")

@@ -4,8 +4,8 @@
         asks for none.
     (B) A topic asked for by name that does not exist is created if both the broker (auto.create.topics.enable) and
         the request (from v4 on) allow it. The answer waits for that and tells of the topic as it then is; Kafka
-        answers LEADER_NOT_AVAILABLE at once, and the client asks again. The two internal topics are not made this
-        way: their coordinators will.
+        answers LEADER_NOT_AVAILABLE at once, and the client asks again. The two internal topics are
+        made this way too, as their coordinators want them.
     (C) Names that cannot be topics answer INVALID_TOPIC_EXCEPTION, others that do not exist
         UNKNOWN_TOPIC_OR_PARTITION.
     (D) A partition whose leader is not alive answers LEADER_NOT_AVAILABLE; one whose leader has no address on this
@@ -78,7 +78,6 @@ def _is_to_be_created(name: str, request: MetadataRequest, context: RequestConte
     broker = context.broker
     return (
         request.allow_auto_topic_creation
-        and name not in INTERNAL_TOPICS
         and broker.metadata.topic(name) is None
         and bool(broker.config["auto.create.topics.enable"])
         and topic_name_fault(name) is None
@@ -89,7 +88,9 @@ async def _create(names: list[str], context: RequestContext) -> dict[str, ErrorC
     """Creates topics with the broker's defaults; the codes of those that could not be created."""
     broker = context.broker
     timeout_ms = int(broker.config["request.timeout.ms"])
-    results = await broker.controller.create_topics([NewTopic(name) for name in names], timeout_ms=timeout_ms)
+    internal_topics = broker.internal_topics
+    wishes = [internal_topics.wish(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
+    results = await broker.controller.create_topics(wishes, timeout_ms=timeout_ms)
     failures: dict[str, ErrorCode] = {}
     for name, result in zip(names, results, strict=True):
         if isinstance(result, ProtocolError):

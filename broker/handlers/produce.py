@@ -30,7 +30,9 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
     """Appends, and answers now (acks 0 and 1) or when the batches are safe (acks all)."""
     entries, refused = _entries(request, context)
-    if request.transactional_id is None and any(map(has_transactional_batch, entries.values())):
+    if request.transactional_id is not None:
+        refused |= _verified(request.transactional_id, entries, context)
+    elif any(map(has_transactional_batch, entries.values())):
         if request.acks == 0:
             raise CloseConnection("a transactional batch came without a transactional id", acks=0)
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -81,6 +83,14 @@ def _entries(request: ProduceRequest, context: RequestContext) -> tuple[dict[Top
     for key in refused:
         entries.pop(key, None)
     return entries, refused
+
+
+def _verified(transactional_id: str, entries: dict[TopicPartition, bytes], context: RequestContext) -> AppendResults:
+    """Takes the batches that belong to no open transaction out of the entries; returns their errors."""
+    refused = context.broker.replica_manager.verification.refused(transactional_id, entries)
+    for key in refused:
+        del entries[key]
+    return refused
 
 
 def _close_if_failed(results: AppendResults) -> None:

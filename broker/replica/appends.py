@@ -17,6 +17,7 @@ from broker.replica.flusher import LogFlusher
 from broker.replica.hosted_partitions import HostedPartitions
 from broker.replica.wakeups import Wakeups
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import UnfitRecords
 from protocol.topic_partition import TopicPartition
 from purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
@@ -75,14 +76,41 @@ class Appends:
             return results
         return self._park(timeout_ms, acks, results, on_response)
 
-    def _append_one(self, key: TopicPartition, records: bytes, acks: int, api_version: int) -> PartitionAppendResult:
+    def append_as_coordinator(
+        self, key: TopicPartition, records: bytes, acks: int = ACKS_ALL, origin: AppendOrigin = AppendOrigin.COORDINATOR
+    ) -> PartitionAppendResult:
+        """One batch of a coordinator of this broker, now. Whether it is safe `await_acks` tells."""
+        return self._append_one(key, records, acks, FIRST_VERSION_WITH_ZSTD, origin)
+
+    def await_acks(
+        self,
+        key: TopicPartition,
+        result: PartitionAppendResult,
+        on_settled: Callable[[ErrorCode], object],
+        timeout_ms: int,
+        acks: int = ACKS_ALL,
+    ) -> None:
+        """Calls `on_settled` once, perhaps at once: NONE when a successful append is as safe as its acks ask for."""
+        if acks != ACKS_ALL and not (acks == 1 and result.flush_required):
+            on_settled(ErrorCode.NONE)
+            return
+        self._park(timeout_ms, acks, {key: result}, lambda results: on_settled(results[key].error))
+
+    def _append_one(
+        self,
+        key: TopicPartition,
+        records: bytes,
+        acks: int,
+        api_version: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> PartitionAppendResult:
         try:
             partition = self._partitions.find(key)
             stats = partition.stats
             stats.produce_requests += 1
             log = partition.log
             old_high_watermark = log.high_watermark
-            info = partition.append_as_leader(records, acks, api_version)
+            info = partition.append_as_leader(records, acks, api_version, origin)
         except ProtocolError as error:
             return self._failed(key, error)
         if not info.duplicate:

@@ -12,7 +12,9 @@ from protocol.topic_partition import TopicPartition
 
 
 class ReplicaDescription(NamedTuple):
-    """One log. `size` in bytes; `offset_lag`: how far its end is behind the high watermark."""
+    """One log. `size` in bytes; `offset_lag`: how far its end is behind the high watermark; that of a future one (its
+    copy in the directory that it moves to), behind the log's end.
+    """
 
     topic_partition: TopicPartition
     size: int

@@ -27,6 +27,7 @@ from uuid import UUID
 from broker.replica.remote_replica import RemoteReplica
 from broker.replica.topic_stats import TopicStats
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.record_validation import AppendOrigin
 from protocol.topic_partition import TopicPartition
 from timer import Clock
 
@@ -172,8 +173,10 @@ class Partition:
 
     # Appends
 
-    def append_as_leader(self, records: bytes, acks: int, api_version: int) -> LogAppendInfo:
-        """Appends one client's batch and moves the high watermark if it may (B, C, D).
+    def append_as_leader(
+        self, records: bytes, acks: int, api_version: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> LogAppendInfo:
+        """Appends one batch, of a client unless said, and moves the high watermark if it may (B, C, D).
 
         Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what the log raises for a bad batch or a full disk.
         """
@@ -182,7 +185,7 @@ class Partition:
         log = self.log
         if acks == -1 and self.remote_replicas and len(self.in_sync) < self.minimum_in_sync:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        info = log.append_as_leader(records, self.leader_epoch, api_version=api_version)
+        info = log.append_as_leader(records, self.leader_epoch, api_version=api_version, origin=origin)
         if info.flush_required:
             self._require_flush()
         self.maybe_increment_high_watermark()

@@ -1,9 +1,9 @@
 """The replica manager: the partitions on this broker, and everything that is asked of them.
 
 It finds the partition, lets it decide, and sees to it that those who wait hear of it. The work itself is in rooms of
-its own: appends.py (Produce), fetches.py (Fetch), deletions.py (DeleteRecords), partition_offsets.py (ListOffsets),
-flusher.py (fsync). What is asked of several partitions is answered for each: a partition's failure is a value. What
-is asked of one raises ProtocolError.
+its own: appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
+partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). What is asked of
+several partitions is answered for each: a partition's failure is a value. What is asked of one raises ProtocolError.
 
 Source: Kafka's ReplicaManager.
 """
@@ -11,7 +11,7 @@ Source: Kafka's ReplicaManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from broker.replica import partition_offsets
@@ -20,9 +20,13 @@ from broker.replica.deletions import Deletions
 from broker.replica.fetches import Fetches
 from broker.replica.flusher import LogFlusher, Threads
 from broker.replica.hosted_partitions import HostedPartitions
+from broker.replica.log_dir_moves import LogDirMoves
 from broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
+from broker.replica.markers import Markers
 from broker.replica.partition import Partition
 from broker.replica.topic_stats import AllTopicStats
+from broker.replica.verification import TransactionVerification
+from broker.replica.verification import TransactionVerification
 from broker.replica.wakeups import Wakeups
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -46,11 +50,25 @@ class ReplicaSettings(NamedTuple):
     fetch_purgatory_purge_interval_requests: int = 1000
     delete_records_purgatory_purge_interval_requests: int = 1
     fetch_max_bytes: int = 57_671_680
+    num_replica_alter_log_dirs_threads: int | None = None
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
         """The values of the settings of these names."""
         return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
+
+
+class LeadershipListener(Protocol):
+    """Hears of the partitions of one topic that this broker leads."""
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition, with that epoch; the log is open and may be read and appended to."""
+
+    def resigned(self, partition: int) -> None:
+        """It leads the partition no more, and the log may be gone. No effect where it did not lead it."""
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A marker was appended to the partition, and the high watermark has passed it."""
 
 
 class ReplicaManager:
@@ -73,6 +91,8 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.partitions: HostedPartitions = HostedPartitions(is_known)
         self.topic_stats = AllTopicStats()
+        self.leadership_listeners: dict[str, LeadershipListener] = {}
+        """By topic: the coordinators of the internal ones."""
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
         )
@@ -89,8 +109,18 @@ class ReplicaManager:
         self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
         self.appends = Appends(self.partitions, self._wakeups, self.flusher)
         self.fetches = Fetches(self.partitions, self._wakeups, background)
+<<<<<<< HEAD
         self.deletions: Deletions = Deletions(self.partitions, self._wakeups)
+=======
+        self.deletions = Deletions(self.partitions, self._wakeups)
+        self.verification = TransactionVerification(self.partitions, clock)
+        self.log_dir_moves = LogDirMoves(
+            log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
+        )
+        self.verification = TransactionVerification(self.partitions, clock)
+>>>>>>> main
         self.append_records = self.appends.append
+        self.append_end_transaction_marker = Markers(self.appends, clock, self.leadership_listeners).append
         self.fetch_messages = self.fetches.fetch
         self.delete_records = self.deletions.delete
         self.partition = self.partitions.find
@@ -120,7 +150,11 @@ class ReplicaManager:
             self.partitions.offline.add(topic_partition)
             raise
         self.partitions.put(partition)
+        self.log_dir_moves.resume(topic_partition)
         self._wakeups.watermark_moved(partition)
+        listener = self.leadership_listeners.get(topic_partition.topic)
+        if listener is not None:
+            listener.elected(topic_partition.partition, leader_epoch)
         return partition
 
     def _open(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
@@ -142,9 +176,13 @@ class ReplicaManager:
         if partition is not None:
             partition.resign()
             self.flusher.forget(partition)
+            self.log_dir_moves.forget(topic_partition)
             self.appends.expirations.forget(topic_partition)
             self.deletions.expirations.forget(topic_partition)
             self._wakeups.watermark_moved(partition)
+            listener = self.leadership_listeners.get(topic_partition.topic)
+            if listener is not None:
+                listener.resigned(topic_partition.partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)
         if delete and self.log_manager.get(topic_partition) is not None:
@@ -161,17 +199,25 @@ class ReplicaManager:
     # What changes without a request
 
     def retention_steps(self) -> Iterator[int]:
-        """Applies every log's retention, one log a step; yields how many segments went. Those who were told of another
-        log start offset hear of the new one."""
+        """Applies every log's retention, a bounded piece of work a step; yields how many segments went. Those who were
+        told of another log start offset hear of the new one."""
+        now_ms = self._clock.wall_ms()
         for partition in self.partitions:
-            log = partition.log
-            old_start = log.log_start_offset
             try:
-                deleted = log.apply_retention(self._clock.wall_ms())
+                yield from self._retention_of(partition, now_ms)
             except ProtocolError:  # the log has said so
-                deleted = 0
+                yield 0
+
+    def _retention_of(self, partition: Partition, now_ms: int) -> Iterator[int]:
+        log = partition.log
+        steps = log.retention_steps(now_ms)
+        while self.partitions.get(partition.topic_partition) is partition:
+            old_start = log.log_start_offset
+            deleted = next(steps, None)
             if log.log_start_offset != old_start:
                 self._wakeups.watermark_moved(partition)
+            if deleted is None:
+                return
             yield deleted
 
     def _flushed(self, partition: Partition) -> None:
@@ -219,6 +265,9 @@ class ReplicaManager:
             replicas[self.log_manager.directory_of(log)].append(
                 ReplicaDescription(partition.topic_partition, log.size, lag)
             )
+        for move in self.log_manager.moves.under_way():
+            lag = move.log.log_end_offset - move.end_offset
+            replicas[move.directory].append(ReplicaDescription(move.log.topic_partition, move.size, lag, True))
         return [self._describe(path, chosen(found, wanted)) for path, found in replicas.items()]
 
     def _describe(self, path: str, replicas: list[ReplicaDescription]) -> LogDirDescription:

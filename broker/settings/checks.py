@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.settings.values import ConfigError
+from protocol.batch_header import Compression
 
 Values = Mapping[str, Any]
+
+CODECS = tuple(int(codec) for codec in Compression)
 
 
 def check_broker_values(values: Values, topic_defaults: Values) -> None:
     """Raises ConfigError for broker settings that contradict each other. `topic_defaults`: what topics take."""
-    for check in (_check_identity, _check_roles, _check_connections, _check_replication):
+    for check in (_check_identity, _check_roles, _check_connections, _check_replication, _check_offsets_topic):
         check(values)
     if not values["log.dirs"]:
         raise ConfigError("log.dirs", "log.dirs and log.dir name no directory")
@@ -93,6 +96,21 @@ def _check_replication(values: Values) -> None:
         threads == 0 or memory // threads > 1024 * 1024,
         "log.cleaner.dedupe.buffer.size",
         f"log.cleaner.dedupe.buffer.size={memory} is not above 1 MiB for each of {threads} cleaner threads",
+    )
+
+
+def _check_offsets_topic(values: Values) -> None:
+    acks, replicas = values["offsets.commit.required.acks"], values["offsets.topic.replication.factor"]
+    _require(
+        -1 <= acks <= replicas,
+        "offsets.commit.required.acks",
+        f"offsets.commit.required.acks={acks} is not between -1 and offsets.topic.replication.factor={replicas}",
+    )
+    codec = values["offsets.topic.compression.codec"]
+    _require(
+        codec in CODECS,
+        "offsets.topic.compression.codec",
+        f"offsets.topic.compression.codec={codec} is none of {', '.join(map(str, CODECS))}",
     )
 
 

@@ -73,6 +73,23 @@ ELSEWHERE = {
     "odradek.max.in.flight.bytes.per.connection": (
         "broker/test_connection.py::test_more_than_the_bounded_bytes_in_flight_is_not_handled"
     ),
+    "log.cleaner.enable": "broker/test_log_cleaner.py::test_without_the_cleaner_nothing_is_cleaned",
+    "log.cleaner.backoff.ms": "broker/test_log_cleaner.py::test_the_cleaners_rest_for_the_backoff",
+    "log.cleaner.io.max.bytes.per.second": (
+        "broker/test_log_cleaner.py::test_no_cleaner_gets_beyond_the_bytes_per_second"
+    ),
+    **dict.fromkeys(
+        (
+            "log.cleaner.dedupe.buffer.size",
+            "log.cleaner.io.buffer.load.factor",
+            "log.cleaner.io.buffer.size",
+        ),
+        "broker/test_log_cleaner.py"
+        "::test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_cleaners_together",
+    ),
+    "log.cleaner.threads": (
+        "broker/test_log_cleaner.py::test_cleaners_share_the_throttle_and_come_and_go_with_the_setting"
+    ),
     "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
 }
 SHOWN_HERE: set[str] = set()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from broker.controller.state import NewTopic
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from broker.testing import in_process_broker
 from protocol.api_keys import ApiKey
 from protocol.compiler import decode
@@ -36,27 +37,13 @@ NOT_COMPARED = {
     "host",
     "port",
 }
-COORDINATORS = "the next release coordinates groups and transactions; until then their APIs are not served"
 OTHERWISE = {
     "api_versions_v4": ("answered", "our highest version is 3, as Kafka 3.0's: the refusal names it (KIP-511)"),
     "produce_null_records_known_topic": ("answered", "INVALID_RECORD instead of silence until the client gives up"),
     "produce_acks_0_null_records_known_topic": ("closed", "the connection ends instead of silence"),
     "create_topics_v1_same_name_twice": ("answered", "once for each time it was asked, as in ZooKeeper mode"),
-    "heartbeat_v0_unknown_group": ("closed", COORDINATORS),
-    "sync_group_v0_unknown_group": ("closed", COORDINATORS),
-    "leave_group_v0_unknown_group": ("closed", COORDINATORS),
-    "join_group_v0_empty_group_id": ("closed", COORDINATORS),
-    "join_group_v0_session_timeout_1": ("closed", COORDINATORS),
-    "join_group_v0_no_protocols": ("closed", COORDINATORS),
-    "join_group_v0_unknown_member": ("closed", COORDINATORS),
-    "offset_fetch_v1_unknown_group": ("closed", COORDINATORS),
-    "offset_commit_v2_unknown_group_simple_consumer": ("closed", COORDINATORS),
-    "offset_commit_v2_unknown_group_generation_1": ("closed", COORDINATORS),
-    "delete_groups_v0_unknown": ("closed", COORDINATORS),
-    "describe_groups_v0_unknown": ("closed", COORDINATORS),
-    "end_txn_v0_unknown": ("closed", COORDINATORS),
-    "add_partitions_to_txn_v0_unknown": ("closed", COORDINATORS),
 }
+COORDINATOR_SETTINGS = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 API_VERSIONS_V0 = bytes.fromhex("0000000b0012000000000007000163")
 
 
@@ -107,8 +94,11 @@ def compared(value: Any) -> Any:
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["name"]))
 async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, str]) -> None:
     frame = bytes.fromhex(vector["send"])
-    async with in_process_broker() as broker:
+    async with in_process_broker(COORDINATOR_SETTINGS) as broker:
         await broker.controller.create_topics([NewTopic("known", 1, 1)], timeout_ms=10_000)
+        if any(part in vector["name"] for part in ("group", "offset_", "txn")):
+            await broker.internal_topics.ensure(GROUP_TOPIC)  # that broker had coordinated before
+            await broker.internal_topics.ensure(TRANSACTION_TOPIC)
         async with connected(broker.bootstrap) as peer:
             outcome, answer = await peer.ask(frame)
             if outcome == "answered":

@@ -23,9 +23,10 @@ from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.topics import CreateTopicsRequest
-from protocol.records import Compression, Record, build_batch, iter_batches
+from protocol.records import BatchHeader, Compression, Record, build_batch, iter_batches
 from protocol.topic_partition import TopicPartition
 from storage.log import Log
+from storage.segment import LogSegment
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 HOUR_MS = 3_600_000
@@ -37,6 +38,7 @@ NEXT_SEGMENT = (STATIC, CREATED)
 """What a segment takes at its beginning does not change for the one that is open."""
 NOTHING = ""
 QUICK = {"log.retention.check.interval.ms": "20"}
+CLEANED = {"log.cleanup.policy": "compact", "log.segment.bytes": "1000", "log.cleaner.backoff.ms": "20"}
 
 
 def now_ms() -> int:
@@ -123,6 +125,35 @@ async def deleted_files_stay(api: Api) -> bool:
     assert await the_oldest_go(api)
     await asyncio.sleep(1.3)  # longer than the pause between two looks at what is to be removed
     return files_of(api, ".deleted") != []
+
+
+async def is_cleaned(api: Api) -> bool:
+    """Whether the cleaner takes up the log within some rounds."""
+    log = await produced(api, 4)
+    log.flush()
+    manager = api.broker.log_cleaner.manager
+    for _ in range(4):
+        looked = manager.last_run_ms
+        await until(lambda looked=looked: manager.last_run_ms > looked)  # type: ignore[misc]
+    return log.cleaned_offset is not None
+
+
+async def tombstones_stay_long(api: Api) -> bool:
+    """Whether the horizon that the cleaner gives a tombstone is far away."""
+    records = build_batch([Record(0, now_ms(), b"k", None)])
+    log = await produced(api, 2)
+    log.append_as_leader(records, 0)
+    log.update_high_watermark(log.log_end_offset)
+    await produced(api, 2, key=b"other")
+    log.flush()
+    await until(lambda: log.cleaned_offset is not None and log.cleaned_offset > 2)
+    batches = [header for segment in log.segments for header in headers_in(log.use(segment))]
+    (horizon,) = [header.delete_horizon_ms for header in batches if header.has_delete_horizon]
+    return horizon > now_ms() + HOUR_MS
+
+
+def headers_in(segment: LogSegment) -> list[BatchHeader]:
+    return [header for _, header in iter_batches(bytes(segment.file.read(0, segment.size)))]
 
 
 def refusal_of(size: int = 10, **how: Any) -> Callable[[Api], Awaitable[ErrorCode]]:
@@ -212,6 +243,9 @@ CASES = [
     Case(
         "max.compaction.lag.ms", "5000", segments_of_two_ten_seconds_apart, beside={"log.cleanup.policy": "compact"}
     ),
+    Case("min.cleanable.dirty.ratio", "1", is_cleaned, False, True, beside=CLEANED),
+    Case("min.compaction.lag.ms", str(HOUR_MS), is_cleaned, False, True, beside=CLEANED),
+    Case("delete.retention.ms", "1000", tombstones_stay_long, False, True, beside=CLEANED),
     Case("segment.index.bytes", "24", segments_of_five, ways=NEXT_SEGMENT, beside={"log.index.interval.bytes": "0"}),
     Case("index.interval.bytes", "10", index_entries_of_five_small_batches),
     Case("retention.ms", str(HOUR_MS), the_oldest_go, beside=OLD),

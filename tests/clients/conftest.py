@@ -15,7 +15,11 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.clients import program_clients
+from tests.clients.members.watch import until_coordinators
 from tests.spawned_broker import spawned_broker
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+"""Groups do not wait for more members before they begin: tests would take longer, and see less happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,12 @@ def client_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientBr
     against = os.environ.get("ODRADEK_CLIENTS_AGAINST")
     if against:
         bootstrap, data_dir = against.split("=", 1)
+        until_coordinators(bootstrap)
         yield ClientBroker(bootstrap, Path(data_dir), None)
         return
     data_dir = tmp_path_factory.mktemp("clients") / "data"
-    with spawned_broker(data_dir, with_metrics=True) as broker:
+    with spawned_broker(data_dir, SETTINGS, with_metrics=True) as broker:
+        until_coordinators(broker.bootstrap)
         yield ClientBroker(broker.bootstrap, data_dir, broker.metrics_url)
 
 
@@ -73,3 +79,11 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("go") is None:
         pytest.skip("go is not on this machine")
     return program_clients.build_franz_go(tmp_path_factory.mktemp("franz_go"))
+
+
+@pytest.fixture(scope="session")
+def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command before the name of a class of tests/clients/java."""
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        pytest.skip("java and mvn are not on this machine")
+    return program_clients.build_java_programs(tmp_path_factory.mktemp("java"))

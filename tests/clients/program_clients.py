@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.clients.workload import PARTITIONS, Sent, by_partition
 
 FRANZ_GO = Path(__file__).parent / "franz_go"
+JAVA = Path(__file__).parent / "java"
 NULL = "\N{EMPTY SET}null"
 
 
@@ -68,6 +69,15 @@ def build_franz_go(directory: Path) -> Path:
     assert go is not None
     subprocess.run([go, "build", "-o", str(program), "."], cwd=FRANZ_GO, check=True, timeout=600)
     return program
+
+
+def build_java_programs(directory: Path) -> list[str]:
+    """Builds the programs in tests/clients/java into ``directory``; the command before the name of a class."""
+    command = ["mvn", "-q", "-B", "-f", str(JAVA / "pom.xml"), f"-Doutput={directory / 'target'}"]
+    command += ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory / 'libs'}"]
+    run(command)
+    jvm = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [*jvm, "-cp", f"{directory / 'target' / 'classes'}:{directory / 'libs'}/*"]
 
 
 def franz_go_produce(program: Path, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:

@@ -17,12 +17,16 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka import (
+    admin_cases,
     cluster_cases,
+    committed_offset_cases,
     config_cases,
     fetch_cases,
     offset_cases,
     produce_cases,
     topic_cases,
+    transaction_cases,
+    transactional_log_cases,
 )
 from tests.scenarios.same_as_kafka.case import Case, differences_of
 from tests.scenarios.same_as_kafka.known import KNOWN, Known
@@ -32,7 +36,18 @@ from tests.spawned_broker import free_port, spawned_broker
 CONTROL = shlex.split(os.environ.get("KAFKA_CONTROL", ""))
 CASES: list[Case] = [
     case
-    for room in (topic_cases, config_cases, produce_cases, fetch_cases, offset_cases, cluster_cases)
+    for room in (
+        topic_cases,
+        config_cases,
+        produce_cases,
+        fetch_cases,
+        offset_cases,
+        cluster_cases,
+        admin_cases,
+        committed_offset_cases,
+        transactional_log_cases,
+        transaction_cases,
+    )
     for case in room.CASES
 ]
 RUNS = [(number, version) for number, case in enumerate(CASES) for version in case.versions]
@@ -44,6 +59,7 @@ SETTINGS = {
     "num.partitions": "1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",

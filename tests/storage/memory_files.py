@@ -116,6 +116,7 @@ class ForgetfulFiles:
         self.fail_sync: OSError | None = None
         self._locks: set[str] = set()
         self._pending: list[tuple[str, dict[str, _Inode | None], list[str]]] = []  # (directory, added, removed)
+        self._renamed: list[tuple[str, str]] = []  # directories, whose new names are not durable yet
 
     # ---- what a test does
 
@@ -225,6 +226,9 @@ class ForgetfulFiles:
     def modified_ms(self, path: str) -> int:
         return self.open(path).modified_ms()
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.open(path).inode.modified_ms = modified_ms
+
     def list_directory(self, path: str) -> list[str]:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -239,6 +243,8 @@ class ForgetfulFiles:
         if source not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
         moved = [path for path in self.names if path == source or path.startswith(source + "/")]
+        if self.names[source] is None:
+            self._renamed.append((source, target))
         self._change(os.path.dirname(source), {target + path[len(source) :]: self.names[path] for path in moved}, moved)
 
     def remove(self, path: str) -> None:
@@ -259,6 +265,10 @@ class ForgetfulFiles:
         def inside(name: str) -> bool:
             return name != "/" and os.path.dirname(name) == path
 
+        for source, target in [renamed for renamed in self._renamed if inside(renamed[1])]:
+            self._renamed.remove((source, target))
+            for below in [below for below in self.durable_names if below.startswith(source + "/")]:
+                self.durable_names[target + below[len(source) :]] = self.durable_names.pop(below)
         for name in [name for name in self.durable_names if inside(name) and name not in self.names]:
             for below in [below for below in self.durable_names if below == name or below.startswith(name + "/")]:
                 del self.durable_names[below]

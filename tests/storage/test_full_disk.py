@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from memory_files import ForgetfulFiles
-from small_logs import all_bytes, append, batch, headers_of, idempotent, open_small
+from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
+from protocol.control_records import ControlType
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.record_validation import AppendOrigin
+from protocol.records import build_end_transaction_marker
 from storage.files import OsFiles
 from storage.log import Log
 
@@ -171,3 +174,43 @@ def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
     )
     assert (again.log_start_offset, again.log_end_offset) == (50, size + 1)
     again.close()
+
+
+def test_a_full_disk_while_a_transaction_is_aborted_leaves_it_open_and_a_later_abort_ends_it() -> None:
+    """The entry in the transaction index and the marker are both there, or neither is."""
+    reached: set[int] = set()
+    for room in range(0, 34 + 78 + 100, 3):
+        files = ForgetfulFiles()
+        log = open_small(files, index_interval_bytes=50)
+        append(log, idempotent(0, is_transactional=True))
+        files.room = room
+        code = append_code_of_abort(log)
+        files.room = None
+        if code is not None:
+            assert code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert log.last_stable_offset == 0
+            assert log.log_end_offset == 1
+            assert log.active_segment.transaction_index.entries() == []
+            assert append_code_of_abort(log) is None
+        reached.add(0 if code is None else 1)
+        assert [entry.last_offset for entry in log.active_segment.transaction_index.entries()] == [1]
+        assert log.last_stable_offset == 2
+        log.close()
+        again = open_small(files, index_interval_bytes=50)
+        again.update_high_watermark(2)
+        data = again.read(0, 1 << 20)
+        assert [(entry.first_offset, entry.last_offset) for entry in again.aborted_transactions(data)] == [(0, 1)]
+        assert not again.producer_state.ongoing
+    assert reached == {0, 1}
+
+
+def append_code_of_abort(log: Log) -> ErrorCode | None:
+    marker = build_end_transaction_marker(
+        ControlType.ABORT, timestamp=NOW, producer_id=1, producer_epoch=0, coordinator_epoch=0
+    )
+    try:
+        log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    except ProtocolError as error:
+        return error.code
+    log.update_high_watermark(log.log_end_offset)
+    return None

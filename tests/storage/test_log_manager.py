@@ -382,17 +382,6 @@ def test_flush_messages_asks_for_a_flush_before_the_answer(files: ForgetfulFiles
     assert not log.append_as_leader(batch(), 0, api_version=9).flush_required
 
 
-def test_retention_goes_through_all_logs_step_by_step(files: ForgetfulFiles) -> None:
-    clock = ManualClock(wall_ms=NOW)
-    manager = started(files, clock=clock)
-    for number in range(3):
-        log = manager.get_or_create(partition(number), None, LogConfig({"segment.bytes": 300, "retention.ms": 1000}))
-        for _ in range(9):
-            append(log)
-    clock.advance(1001)
-    assert list(manager.retention_steps()) == [3, 3, 3]
-
-
 def test_expired_producers_are_forgotten_in_all_logs(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     manager = started(files, clock=clock)

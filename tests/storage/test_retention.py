@@ -5,6 +5,7 @@ from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
 from protocol.errors import ErrorCode, ProtocolError
+from storage.retention import SEGMENTS_PER_STEP
 from timer import ManualClock
 
 
@@ -177,3 +178,58 @@ def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after(
     job.run()
     log.finish_flush(job)
     assert log.flushed_offset <= 1
+
+
+def test_thousands_of_segments_go_some_at_a_time_and_the_log_can_be_used_in_between(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=SIZE, retention_ms=1000)
+    for _ in range(100):
+        append(log, batch(b"x" * 50))
+    deleted = []
+    for count in log.retention_steps(NOW + 10_000):
+        deleted.append(count)
+        assert count <= SEGMENTS_PER_STEP
+        assert log.log_start_offset == log.base_offsets[0] == sum(deleted)
+        if len(deleted) == 1:
+            assert headers_of(log)[0].base_offset == SEGMENTS_PER_STEP
+            append(log, batch(b"x" * 50, timestamp=NOW + 10_000))
+    assert deleted == [32, 32, 32, 4]
+    assert (log.log_start_offset, log.log_end_offset) == (100, 101)
+    assert len(log.removals) >= 100
+
+
+def test_what_size_and_a_moved_start_let_go_is_the_same_in_steps(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=SIZE, retention_bytes=10 * SIZE, retention_ms=-1)
+    for _ in range(100):
+        append(log, batch(b"x" * 50))
+    log.delete_records_before(40)
+    assert list(log.retention_steps(NOW)) == [32, 32, 26]
+    assert log.log_start_offset == 90
+
+
+def test_retention_takes_the_records_of_an_open_transaction_too(files: ForgetfulFiles) -> None:
+    """As in Kafka, which looks at the high watermark alone: what is left of the transaction begins at the log's
+    start.
+    """
+    log = open_small(files, segment_bytes=SIZE, retention_ms=1000)
+    append(log, idempotent(0, b"x" * 50, is_transactional=True))
+    for _ in range(5):
+        append(log, batch(b"x" * 50))
+    append(log, batch(b"x" * 50, timestamp=NOW + 9_500))
+    assert log.last_stable_offset == 0
+    log.apply_retention(NOW + 10_000)
+    assert log.log_start_offset == log.last_stable_offset == 6
+    assert log.high_watermark == 7
+    assert log.producer_state.has_ongoing_transaction(1)
+    log.close()
+    again = open_small(files, segment_bytes=SIZE, retention_ms=1000)
+    again.update_high_watermark(7)
+    assert again.last_stable_offset == 6
+
+
+def test_retention_stops_at_the_high_watermark(files: ForgetfulFiles) -> None:
+    log = open_small(files, segment_bytes=SIZE, retention_ms=1000)
+    for _ in range(6):
+        log.append_as_leader(batch(b"x" * 50), 0, api_version=9)
+    log.update_high_watermark(4)
+    assert log.apply_retention(NOW + 10_000) == 4
+    assert log.log_start_offset == 4

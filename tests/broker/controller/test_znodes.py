@@ -25,13 +25,15 @@ def data_of(entry: dict[str, Any]) -> bytes | None:
 def test_kafkas_topic_and_state_are_read_and_written_to_the_same_value() -> None:
     used = znodes_of("used")
     raw = data_of(used["/brokers/topics/orders"])
-    topic_id, replicas = znodes.parse_topic("orders", raw)
+    topic_id, replicas, adding, removing = znodes.parse_topic("orders", raw)
     assert replicas == dict.fromkeys(range(4), (7,))
     assert topic_id is not None
     assert uuid_text(topic_id) == "vzhfcaZqRA-I9DmWPy89Qg"
-    assert json.loads(znodes.encode_topic(topic_id, replicas)) == json.loads(raw or b"")
+    assert (adding, removing) == ({}, {})
     entry = used[znodes.state_path("orders", 3)]
     state = znodes.parse_state("orders", 3, (7,), data_of(entry), entry["version"])
+    states = [state._replace(partition=number) for number in replicas]
+    assert json.loads(znodes.encode_topic(topic_id, states)) == json.loads(raw or b"")
     assert (state.leader, state.leader_epoch, state.isr, state.controller_epoch) == (7, 0, (7,), 1)
     assert json.loads(znodes.encode_state(state)) == json.loads(entry["text"])
 

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeLogDirs, FindCoordinator, InitProducerId and SASL as a client sees them."""
+"""DescribeCluster, DescribeLogDirs, InitProducerId and SASL as a client sees them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 from broker.controller.state import NewTopic
 from protocol.errors import ErrorCode
 from protocol.messages.cluster import DescribeClusterRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.log_dirs import DescribeLogDirsRequest
 from protocol.messages.producers import InitProducerIdRequest
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -47,30 +46,6 @@ async def test_log_directories_name_the_partitions_asked_for(api: Api, version: 
     assert await partitions(None) == [("t", [0, 1]), ("u", [0])]
     assert await partitions([("t", [1, 99]), ("missing", [0])]) == [("t", [1])]
     assert await partitions([]) == []
-
-
-@pytest.mark.parametrize("version", range(4))
-async def test_this_node_coordinates(api: Api, version: int) -> None:
-    node = api.broker.config.broker_id
-    for key_type in (0, 1) if version >= 1 else (0,):
-        response = await api(FindCoordinatorRequest(key="g", key_type=key_type), version)
-        assert (response.error_code, response.node_id) == (0, node)
-        assert f"{response.host}:{response.port}" == api.broker.bootstrap
-
-
-async def test_coordinators_of_many_keys_are_told_in_one_answer(api: Api) -> None:
-    node = api.broker.config.broker_id
-    response = await api(FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=1), 4)
-    assert [(one.key, one.error_code, one.node_id) for one in response.coordinators] == [("a", 0, node), ("b", 0, node)]
-    response = await api(FindCoordinatorRequest(coordinator_keys=["a"], key_type=2), 4)
-    assert [(one.error_code, one.node_id, one.port) for one in response.coordinators] == [(42, -1, -1)]
-    assert (await api(FindCoordinatorRequest(coordinator_keys=[], key_type=0), 4)).coordinators == []
-
-
-@pytest.mark.parametrize("key_type", [2, 5, -1])
-async def test_there_are_two_kinds_of_coordinators(api: Api, key_type: int) -> None:
-    response = await api(FindCoordinatorRequest(key="g", key_type=key_type), 3)
-    assert (response.error_code, response.node_id, response.host, response.port) == (42, -1, "", -1)
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -90,10 +90,14 @@ async def test_what_cannot_be_created_says_why(api: Api) -> None:
     assert codes(response) == [("a/b", invalid), ("c_d", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-async def test_internal_topics_are_not_created_by_asking_for_them(api: Api) -> None:
-    response = await ask(api, ["__consumer_offsets"])
+async def test_internal_topics_that_are_asked_for_are_created_as_their_coordinators_want_them(api: Api) -> None:
+    response = await ask(api, ["__consumer_offsets"], allow_auto_topic_creation=False)
     assert codes(response) == [("__consumer_offsets", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert response.topics[0].is_internal
+    response = await ask(api, ["__consumer_offsets"])
+    assert codes(response) == [("__consumer_offsets", ErrorCode.NONE)]
+    assert len(response.topics[0].partitions) == 50
+    assert api.broker.metadata.topic_config("__consumer_offsets")["cleanup.policy"] == "compact"
 
 
 async def test_two_who_ask_for_the_same_new_topic_both_get_it(api: Api) -> None:

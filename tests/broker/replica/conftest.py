@@ -25,6 +25,7 @@ from purgatory import CompletionQueue
 from storage.files import OsFiles
 from storage.log import Log
 from storage.log_config import LogConfig
+from storage.log_moves import LogMoves
 from storage.recovery import open_log
 from timer import ManualClock, SystemTimer
 
@@ -98,6 +99,7 @@ class RealLogs:
     def __init__(self, root: Path, clock: ManualClock) -> None:
         self.files = HastyFiles()
         self.directories = [str(root)]
+        self.moves = LogMoves(self)  # type: ignore[arg-type]
         self._clock = clock
         self._logs: dict[TopicPartition, Log] = {}
 

@@ -10,9 +10,11 @@ from broker.replica.fetch_target import FetchTarget
 from broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
+from storage.retention import SEGMENTS_PER_STEP
 from tests.broker.replica.conftest import T0
 
 HIGH_WATERMARK = -1
+T1 = TopicPartition("t", 1)
 
 
 class TestOffsetsByTime:
@@ -174,6 +176,21 @@ def test_retention_tells_sessions_of_the_new_log_start(room: Any) -> None:
     fetched = room.fetch(session=(session.id, 1))
     assert fetched.data.log_start_offset == partition.log.log_start_offset == 3
     assert room.fetch(session=(session.id, 2)).partitions == {}
+
+
+def test_retention_of_all_logs_goes_in_bounded_steps_and_leaves_alone_what_went_away_meanwhile(room: Any) -> None:
+    going, staying = room.lead(retention_ms=60_000, segment_bytes=100), room.lead(T1, retention_ms=60_000)
+    for _ in range(100):
+        room.produce(room.batch_of_bytes(100))
+    room.produce(key=T1)
+    room.clock.advance(60_001)
+    steps = room.manager.retention_steps()
+    assert next(steps) == SEGMENTS_PER_STEP
+    assert going.log.log_start_offset == SEGMENTS_PER_STEP
+    room.manager.stop_replica(T0, delete=True)
+    assert list(steps) == [1]
+    assert going.log.log_start_offset == SEGMENTS_PER_STEP
+    assert staying.log.log_start_offset == 1
 
 
 def test_log_directories_tell_the_size_of_each_log(room: Any) -> None:

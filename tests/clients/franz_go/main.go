@@ -2,6 +2,7 @@
 //
 //	franz_go produce BOOTSTRAP TOPIC CODEC            < lines
 //	franz_go consume BOOTSTRAP TOPIC PARTITIONS COUNT > lines
+//	franz_go member BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]   (member.go)
 package main
 
 import (
@@ -137,8 +138,12 @@ func run(args []string) error {
 		partitions, _ := strconv.Atoi(args[3])
 		count, _ := strconv.Atoi(args[4])
 		return consume(args[1], args[2], partitions, count)
+	case len(args) == 5 && args[0] == "member":
+		return member(args[1], args[2], args[3], args[4], "")
+	case len(args) == 7 && args[0] == "member":
+		return member(args[1], args[2], args[3], args[4], args[6])
 	}
-	return errors.New("produce BOOTSTRAP TOPIC CODEC | consume BOOTSTRAP TOPIC PARTITIONS COUNT")
+	return errors.New("produce BOOTSTRAP TOPIC CODEC | consume BOOTSTRAP TOPIC PARTITIONS COUNT | member BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]")
 }
 
 func main() {

@@ -119,8 +119,43 @@ KNOWN = [
         "Kafka looks into a segment that is deleted already but still there, and finds nothing",
     ),
     Known(
+        "markers_of_coordinators_of_other_epochs",
+        r"WRITE_TXN_MARKERS of epochs 9, -1\..*",
+        "Kafka fails with -1 for all of a marker without a producer epoch; INVALID_PRODUCER_EPOCH",
+    ),
+    Known(
+        "kinds_of_elections",
+        r"ELECT_LEADERS\.(ErrorCode|ReplicaElectionResults\[.*\]\.ErrorCode)",
+        "Kafka fails with -1 at a kind of election that is none; INVALID_REQUEST",
+    ),
+    Known(
+        "acls_of_kinds_that_are_none",
+        r"(DESCRIBE|CREATE|DELETE)_ACLS .*",
+        "Kafka ends the connection at an operation or permission 0 (unknown); SECURITY_DISABLED, as for any other",
+    ),
+    Known(
         "how_many_offsets_of_segments",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
         "Kafka fails with -1 where fewer than no offsets are asked for; none are told",
+    ),
+    Known(
+        "offsets_are_fetched",
+        r"OFFSET_FETCH\.Topics\[.*\]\.Partitions\[.\]\.ErrorCode",
+        "Kafka fails with -1 at a group without a name in version 0; INVALID_GROUP_ID",
+    ),
+    Known(
+        "offsets_of_several_groups_are_fetched",
+        r"OFFSET_FETCH\.(silent|ThrottleTimeMs|Groups)",
+        "Kafka never answers an OffsetFetch that names no group",
+    ),
+    Known(
+        "a_zombie_that_goes_on_while_its_successor_has_a_transaction_open",
+        r"(INIT_PRODUCER_ID of the zombie|END_TXN of the successor)\.ErrorCode",
+        "Kafka aborts the successor's transaction before it fences the zombie; only the zombie is fenced",
+    ),
+    Known(
+        "descriptions_of_an_id_whose_next_producer_has_begun",
+        r"DESCRIBE_TRANSACTIONS\[0\]\.TransactionStartTimeMs",
+        "Kafka tells when the last producer's transaction began, until it loads anew; -1, as its log says",
     ),
 ]

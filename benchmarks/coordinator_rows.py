@@ -1,0 +1,146 @@
+"""Rows about the coordinators: many members, commits, transactions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from benchmarks import java_tools, wire
+from benchmarks.contestants import Contestant
+from benchmarks.group_load import TOPIC
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
+from benchmarks.processes import cpu_seconds
+from benchmarks.traffic_rows import CpuMeter
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def load(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """benchmarks.group_load as a process. RuntimeError if it fails."""
+    command = [sys.executable, "-m", "benchmarks.group_load", *map(str, arguments)]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None and sys.exc_info()[0] is not None:
+                process.kill()
+    if process.returncode:
+        raise RuntimeError(f"the load ended with {process.returncode}")
+
+
+def next_of(lines: IO[str] | None) -> dict[str, Any]:
+    """The next line of the load's; RuntimeError where there is none."""
+    assert lines is not None
+    line = lines.readline()
+    if not line:
+        raise RuntimeError("the load has ended early")
+    parsed: dict[str, Any] = json.loads(line)
+    return parsed
+
+
+class Members(Row):
+    """1,000 members join 100 groups at once, stay with heartbeats of every three seconds, and leave at once.
+
+    The broker has served another such crowd before.
+    """
+
+    name = "members"
+    metrics = (
+        Metric("1,000 members join: until stable", "ms", LESS),
+        Metric("1,000 members stay: CPU while idle", "ms/s", LESS),
+        Metric("1,000 members leave", "ms", LESS),
+    )
+    needs_fresh_broker = True
+
+    def __init__(self, groups: int = 100, members: int = 10, idle_s: float = 15) -> None:
+        self.groups, self.members, self.idle_s = groups, members, idle_s
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        contestant.start()
+        self._crowd(contestant, 1.0)
+        return self._crowd(contestant, self.idle_s)
+
+    def _crowd(self, contestant: Contestant, idle_s: float) -> dict[str, Reading]:
+        count = self.groups * self.members
+        before = cpu_seconds(contestant.pid)
+        with load("members", contestant.port, self.groups, self.members) as crowd:
+            assert crowd.stdin is not None
+            stable_ms = next_of(crowd.stdout)["stable_ms"]
+            joining = cpu_seconds(contestant.pid) - before
+            time.sleep(4)  # the eager heartbeats come to an end
+            before = cpu_seconds(contestant.pid)
+            time.sleep(idle_s)
+            idle = cpu_seconds(contestant.pid) - before
+            before = cpu_seconds(contestant.pid)
+            crowd.stdin.write("leave\n")
+            crowd.stdin.flush()
+            left_ms = next_of(crowd.stdout)["left_ms"]
+            leaving = cpu_seconds(contestant.pid) - before
+        return {
+            self.metrics[0].name: Reading(stable_ms, joining, stable_ms / 1000, count),
+            self.metrics[1].name: Reading(idle * 1000 / idle_s),
+            self.metrics[2].name: Reading(left_ms, leaving, left_ms / 1000, count),
+        }
+
+
+class Commits(Row):
+    """16 members of 16 groups commit four partitions each, one commit after the other."""
+
+    name = "commits"
+    metrics = (Metric("offset commits", "1/s", MORE),)
+    members, partitions = 16, 4
+
+    def __init__(self, commits: int) -> None:
+        self.commits = commits
+
+    def warm_up(self, contestant: Contestant) -> None:
+        wire.create_topic(contestant.port, TOPIC, self.partitions)
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        meter = CpuMeter(contestant.pid)
+        with load("commits", contestant.port, self.members, self.partitions, self.commits) as load_process:
+            next_of(load_process.stdout)
+            meter.start()
+            done = next_of(load_process.stdout)
+            used = meter.used()
+        return {
+            self.metrics[0].name: Reading(done["commits"] / done["seconds"], used, done["seconds"], done["commits"])
+        }
+
+
+class Transactions(Row):
+    """200 transactions a second of 10 records over four partitions, by ten of Kafka's Java producers.
+
+    Latencies count from when a transaction was due: a broker that cannot keep up is seen to fall behind."""
+
+    name = "transactions"
+    metrics = (
+        Metric("200 transactions/s: latency p50", "us", LESS),
+        Metric("200 transactions/s: latency p99", "us", LESS),
+    )
+    partitions, per_second, producers = 4, 200, 10
+
+    def __init__(self, transactions: int) -> None:
+        self.transactions = transactions
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        topic = f"transactions-{next(_numbers)}"
+        wire.create_topic(contestant.port, topic, self.partitions)
+        meter = CpuMeter(contestant.pid)
+        sizes = (self.partitions, self.per_second, self.transactions, self.transactions // 4, self.producers)
+        done = java_tools.probe(
+            *(contestant.bootstrap, topic, *map(str, sizes)), when_measuring=meter.start, program="Transactions"
+        )
+        used = meter.used()
+        wire.delete_topic(contestant.port, topic)
+        return {
+            metric.name: Reading(value, used, 0, self.transactions)
+            for metric, value in zip(self.metrics, (done["p50_us"], done["p99_us"]), strict=True)
+        }

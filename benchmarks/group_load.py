@@ -1,0 +1,261 @@
+"""A client with many group members, each on its own connection, in one small process.
+
+    python -m benchmarks.group_load members PORT GROUPS MEMBERS
+    python -m benchmarks.group_load commits PORT MEMBERS PARTITIONS COMMITS
+
+members: MEMBERS join each of GROUPS groups at once. Prints {"stable_ms": ...} when every group is stable with all of
+them. Then they send a heartbeat every HEARTBEAT_S each, until a line comes in; then all leave, and
+{"left_ms": ...} is printed when all have been told that they have.
+
+commits: MEMBERS groups of one member each commit offsets of PARTITIONS partitions, one commit after the other, COMMITS
+in all. Prints {"measuring": 1} after a tenth as many to warm up, and {"commits": ..., "seconds": ...}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import sys
+import time
+from typing import TypeVar
+
+from benchmarks import wire
+from benchmarks.parked import raise_open_files
+from protocol.compiler import decode, read
+from protocol.errors import ErrorCode
+from protocol.headers import ResponseHeader, response_header_version
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FIND = 5, 3, 3, 3, 7, 2
+HEARTBEAT_S = 3.0
+"""What Kafka's clients take by default."""
+EAGER_HEARTBEAT_S = 0.25
+"""Until all groups are stable, so that waiting for it does not hide what a broker needs."""
+SESSION_MS, REBALANCE_MS = 45_000, 60_000
+TOPIC = "committed"
+
+
+class Client:
+    """One connection, one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def connect(cls, port: int) -> Client:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def send(self, frame: bytes) -> bytes:
+        """The answer to a framed request, without its length."""
+        self.writer.write(frame)
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def call(self, request: Message, response: type[R], version: int) -> R:
+        key = request.__schema__.api_key
+        assert key is not None
+        answer = await self.send(wire.framed(request, version))
+        _, position = read(ResponseHeader, response_header_version(key, version), answer)
+        return decode(response, version, answer, position)
+
+
+class Member:
+    """Joins, and joins again whenever its group rebalances."""
+
+    def __init__(self, client: Client, group: str) -> None:
+        self.client, self.group = client, group
+        self.member_id, self.generation, self.companions = "", -1, 0
+        self.is_stable = False
+        self.beating, self.frame = -1, b""
+
+    async def join(self) -> None:
+        """Until it has its assignment."""
+        self.is_stable = False
+        while not self.is_stable:
+            request = JoinGroupRequest(
+                group_id=self.group,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
+                member_id=self.member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(40))],
+            )
+            answer = await self.client.call(request, JoinGroupResponse, JOIN)
+            self.member_id = answer.member_id
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                continue
+            expect(answer.error_code)
+            self.generation = answer.generation_id
+            await self._sync([member.member_id for member in answer.members])
+
+    async def _sync(self, members: list[str]) -> None:
+        """`members` are those of the leader, who assigns something to each; else it is empty."""
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=[
+                assignment(member_id=member, assignment=struct.pack(">i", len(members)) * 10) for member in members
+            ],
+        )
+        answer = await self.client.call(request, SyncGroupResponse, SYNC)
+        self.is_stable = not answer.error_code
+        if self.is_stable:
+            (self.companions,) = struct.unpack_from(">i", answer.assignment)
+        else:
+            expect(answer.error_code, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def heartbeat_frame(self) -> bytes:
+        request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
+        return wire.framed(request, HEARTBEAT)
+
+    async def heartbeat(self) -> None:
+        """Cheap: the same bytes in each generation, and of the answer only the error code is looked at."""
+        if self.beating != self.generation:
+            self.beating, self.frame = self.generation, self.heartbeat_frame()
+        (error_code,) = struct.unpack_from(">h", await self.client.send(self.frame), 8)
+        if error_code:
+            expect(error_code, ErrorCode.REBALANCE_IN_PROGRESS)
+            await self.join()
+
+    async def leave(self) -> None:
+        identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=None)
+        answer = await self.client.call(
+            LeaveGroupRequest(group_id=self.group, members=[identity]), LeaveGroupResponse, LEAVE
+        )
+        expect(answer.error_code)
+
+
+def expect(error_code: int, *others: ErrorCode) -> None:
+    if error_code and error_code not in others:
+        raise RuntimeError(f"the broker answered {ErrorCode.of(error_code).name}")
+
+
+def until_coordinator(port: int) -> None:
+    """Has the broker make its internal topic, and waits until it answers for groups."""
+    for _ in range(600):
+        request = FindCoordinatorRequest(key="any", key_type=0)
+        if not wire.call(port, request, FindCoordinatorResponse, FIND).error_code:
+            heartbeat = HeartbeatRequest(group_id="any", generation_id=1, member_id="nobody")
+            answer = wire.call(port, heartbeat, HeartbeatResponse, HEARTBEAT)
+            if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                return
+        time.sleep(0.05)
+    raise TimeoutError("no group coordinator")
+
+
+async def members(port: int, groups: int, size: int) -> None:
+    everyone = [Member(await Client.connect(port), f"group-{number % groups}") for number in range(groups * size)]
+    begin = time.perf_counter()
+    pause_s, leaving = EAGER_HEARTBEAT_S, asyncio.Event()
+
+    async def live(member: Member, part: float) -> None:
+        await member.join()
+        while not leaving.is_set():
+            await asyncio.sleep(pause_s * part)
+            part = 1.0
+            await member.heartbeat()
+
+    lives = [asyncio.create_task(live(member, n / len(everyone))) for n, member in enumerate(everyone)]
+    while not all(member.is_stable and member.companions == size for member in everyone):
+        await asyncio.sleep(0.005)
+        raise_failures(lives)
+    tell(stable_ms=(time.perf_counter() - begin) * 1000)
+    pause_s = HEARTBEAT_S
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    raise_failures(lives)
+    leaving.set()
+    await asyncio.gather(*lives)
+    begin = time.perf_counter()
+    await asyncio.gather(*(member.leave() for member in everyone))
+    tell(left_ms=(time.perf_counter() - begin) * 1000)
+
+
+def raise_failures(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+async def commits(port: int, size: int, partitions: int, count: int) -> None:
+    everyone = [Member(await Client.connect(port), f"committing-{number}") for number in range(size)]
+    for member in everyone:
+        await member.join()
+    frames = [commit_frame(member, partitions) for member in everyone]
+    await commit(everyone, frames, count // 10)
+    tell(measuring=1)
+    begin = time.perf_counter()
+    await commit(everyone, frames, count)
+    tell(commits=count, seconds=time.perf_counter() - begin)
+
+
+def commit_frame(member: Member, partitions: int) -> bytes:
+    each = OffsetCommitRequest.OffsetCommitRequestPartition
+    offsets = [
+        each(partition_index=p, committed_offset=1_000_000 + p, committed_metadata="") for p in range(partitions)
+    ]
+    request = OffsetCommitRequest(
+        group_id=member.group,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=offsets)],
+    )
+    return wire.framed(request, COMMIT)
+
+
+async def commit(everyone: list[Member], frames: list[bytes], count: int) -> None:
+    left = count
+
+    async def one(member: Member, frame: bytes) -> None:
+        nonlocal left
+        first = None
+        while left > 0:
+            left -= 1
+            answer = await member.client.send(frame)
+            if first is None:
+                expect_all_committed(answer)
+                first = answer
+            elif answer != first:
+                raise RuntimeError("a commit was answered differently")
+
+    await asyncio.gather(*(one(member, frame) for member, frame in zip(everyone, frames, strict=True)))
+
+
+def expect_all_committed(answer: bytes) -> None:
+    response = decode(OffsetCommitResponse, COMMIT, answer, 4)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            expect(partition.error_code)
+
+
+def tell(**values: float) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def main() -> None:
+    what, port, *sizes = sys.argv[1], *map(int, sys.argv[2:])
+    raise_open_files()
+    until_coordinator(port)
+    if what == "members":
+        asyncio.run(members(port, *sizes))
+    else:
+        asyncio.run(commits(port, *sizes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The broker's end of the process that cleans logs (storage/cleaner_worker): started when there is something to
+clean, ended when there is nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from storage.cleaner import Progress
+from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
+from storage.cleaner_messages import GO, STOP, Message, decode
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class CleanerProcess:
+    """One process, which does one job at a time."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def clean(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
+        """What the process tells of its work. Whoever stops listening (`aclose`) stops the work.
+
+        Raises UncleanableLog, OSError, and ProcessLookupError when the process has ended before its work did.
+        """
+        process = self._process or await self._start()
+        finished = False
+        try:
+            await self._tell(process, job.to_json().encode() + b"\n" + GO)
+            while not finished:
+                kind, values = await self._hear(process)
+                finished = kind in _LAST_WORDS
+                if kind is Message.FAILED:
+                    raise UncleanableLog(values[1]) if values[0] == "uncleanable" else OSError(values[1])
+                yield _told(kind, values)
+                if not finished:
+                    await self._tell(process, GO)
+        except (asyncio.CancelledError, ProcessLookupError):
+            await self.kill()
+            raise
+        except GeneratorExit:
+            if not finished:
+                await self._stop_work(process)
+            raise
+
+    async def _start(self) -> Process:
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "storage.cleaner_worker",
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        return self._process
+
+    async def _tell(self, process: Process, line: bytes) -> None:
+        assert process.stdin is not None
+        process.stdin.write(line)
+        try:
+            await process.stdin.drain()
+        except ConnectionError as error:
+            raise ProcessLookupError("the process that cleans has ended") from error
+
+    async def _hear(self, process: Process) -> tuple[Message, list[Any]]:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line:
+            raise ProcessLookupError("the process that cleans has ended")
+        return decode(line)
+
+    async def _stop_work(self, process: Process) -> None:
+        """When it says that it has stopped, the files that it was writing are gone."""
+        try:
+            await self._tell(process, STOP)
+            while (await self._hear(process))[0] not in _LAST_WORDS:
+                pass
+        except (asyncio.CancelledError, ProcessLookupError):
+            await self.kill()
+
+    async def stop(self) -> None:
+        """Ends the process, which has nothing to do."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+
+    async def kill(self) -> None:
+        """Ends it whatever it does. The files that it was writing are removed at the log's next start."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+_LAST_WORDS = (Message.DONE, Message.FAILED, Message.STOPPED)
+
+
+def _told(kind: Message, values: list[Any]) -> Progress | CleanDone:
+    if kind is Message.DONE:
+        return CleanDone(values[0], CleanStats.from_dict(values[1]))
+    if kind is Message.GROUP:
+        return CleanedGroup(*values)
+    return int(values[0])

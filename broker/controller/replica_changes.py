@@ -1,0 +1,178 @@
+"""Elections and reassignments, from the wish to the running partitions; `reassignment.py` decides.
+
+A partition's new state is stored (its assignment in the topic's entry, leader and in-sync replicas in its own), carried
+out on this broker, and then visible in the cache: for one partition after the other, so that one that fails keeps no
+other back. A reassignment whose target is in sync is completed in the same step, which on a single node is always.
+Otherwise it stays in the topic's entry, and `resume` goes on with it when a controller starts.
+
+Wishes may also lie in `/admin/reassign_partitions`, where Kafka's tools put them before KIP-455: they are taken up at
+the start, and the entry goes when the last of them has been fulfilled or refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import structlog
+
+from broker.controller import reassignment, znodes
+from broker.controller.local_partitions import LocalPartitions, storage_error
+from broker.controller.metadata_store import Delete, MetadataStore, MetadataStoreError, Operation, Set
+from broker.controller.reassignment import ElectionType
+from broker.metadata_cache import MetadataCache, PartitionState, TopicMetadata
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+
+Outcomes = dict[TopicPartition, ProtocolError | None]
+Decision = Callable[[PartitionState], PartitionState]
+
+log = structlog.get_logger("controller")
+
+
+class ReplicaChanges:
+    """`changing` is the controller's lock: its changes wait for each other; `deleting` the topics on their way out."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        local: LocalPartitions,
+        changing: asyncio.Lock,
+        deleting: Collection[str],
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._local = local
+        self._changing = changing
+        self._deleting = deleting
+
+    async def elect(self, election: ElectionType, partitions: Collection[TopicPartition]) -> Outcomes:
+        """Per partition: None where it has a new leader, else ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE, INVALID_TOPIC_EXCEPTION (being deleted), UNKNOWN_TOPIC_OR_PARTITION.
+        """
+
+        def decide(state: PartitionState) -> PartitionState:
+            return reassignment.elected(state, election, self._cache.brokers, self._cache.controller_epoch)
+
+        async with self._changing:
+            outcomes: Outcomes = {}
+            for key in partitions:
+                if key.topic in self._deleting:
+                    outcomes[key] = ProtocolError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{key.topic}' is being deleted"
+                    )
+                else:
+                    outcomes[key] = await self._change(key, decide, f"{election.name.lower()} election")
+            return outcomes
+
+    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Per partition: None where the reassignment has begun (or ended), else INVALID_REPLICA_ASSIGNMENT,
+        NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels), UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        async with self._changing:
+            return {key: await self._reassign(key, target) for key, target in targets.items()}
+
+    async def resume(self) -> None:
+        """At the controller's start: what was under way, and what somebody has wished meanwhile."""
+        await self._take_up_wishes()
+        for name in self._cache.topic_names():
+            topic = self._cache.topic(name)
+            for state in () if topic is None else topic.partitions.values():
+                if reassignment.is_being_reassigned(state):
+                    await self._reassign(TopicPartition(name, state.partition), reassignment.target_of(state))
+
+    async def _take_up_wishes(self) -> None:
+        entry = await self._store.exists(znodes.REASSIGN_PARTITIONS)
+        if entry is None:
+            return
+        left = {}
+        for key, target in znodes.parse_reassignments(entry.data).items():
+            refusal = await self._reassign(key, target)
+            state = self._cache.partition(*key)
+            if refusal is not None:
+                log.warning("wish for a reassignment refused", partition=str(key), reason=str(refusal))
+            elif state is not None and reassignment.is_being_reassigned(state):
+                left[key] = target
+        if left:
+            await self._store.set(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(left))
+        else:
+            await self._store.multi([Delete(znodes.REASSIGN_PARTITIONS)])
+
+    def in_progress(self, wanted: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionState]:
+        """The partitions (of `wanted`; None: of all) that are being reassigned."""
+        found = {}
+        for name in self._cache.topic_names():
+            topic = self._cache.topic(name)
+            for state in () if topic is None else topic.partitions.values():
+                key = TopicPartition(name, state.partition)
+                if reassignment.is_being_reassigned(state) and (wanted is None or key in wanted):
+                    found[key] = state
+        return found
+
+    async def _reassign(self, key: TopicPartition, target: Sequence[int] | None) -> ProtocolError | None:
+        """What is wrong with the wish itself counts before the question whether there is such a partition."""
+        epoch, live = self._cache.controller_epoch, self._cache.brokers
+        if target is None and self._cache.partition(*key) is None:
+            return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+
+        def decide(state: PartitionState) -> PartitionState:
+            if target is None:
+                state = reassignment.cancelled(state, epoch)
+            else:
+                state = reassignment.begun(state, target, epoch)
+            return reassignment.completed(state, live) if reassignment.is_complete(state) else state
+
+        try:
+            if target is not None:
+                reassignment.check_target(target, live)
+        except ProtocolError as refusal:
+            return refusal
+        return await self._change(key, decide, "reassignment")
+
+    async def _change(self, key: TopicPartition, decide: Decision, reason: str) -> ProtocolError | None:
+        topic, before = self._cache.topic(key.topic), self._cache.partition(*key)
+        if topic is None or before is None:
+            return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}")
+        try:
+            after = decide(before)
+        except ProtocolError as refusal:
+            return refusal
+        try:
+            after = await self._store_state(topic, before, after)
+        except MetadataStoreError as error:
+            return storage_error(error)
+        return await self._carry_out(key, before, after, reason)
+
+    async def _store_state(self, topic: TopicMetadata, before: PartitionState, after: PartitionState) -> PartitionState:
+        path = znodes.state_path(topic.name, after.partition)
+        operations: list[Operation] = [Set(path, znodes.encode_state(after), before.partition_epoch)]
+        if (after.replicas, after.adding, after.removing) != (before.replicas, before.adding, before.removing):
+            states = {**topic.partitions, after.partition: after}.values()
+            operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, states)))
+        results = await self._store.multi(operations)
+        version = results[0]
+        assert isinstance(version, int), "the result of a Set"
+        return after._replace(partition_epoch=version)
+
+    async def _carry_out(
+        self, key: TopicPartition, before: PartitionState, after: PartitionState, reason: str
+    ) -> ProtocolError | None:
+        topic = self._cache.topic(key.topic)
+        assert topic is not None, "nothing else changes metadata meanwhile"
+        self._cache.put_partition(key.topic, after)
+        broker_id = self._cache.broker_id
+        failures = await self._local.open(key.topic, topic.topic_id, [after], self._cache.topic_config(key.topic))
+        if broker_id in before.replicas and broker_id not in after.replicas:
+            await self._local.remove(key.topic, [key.partition])
+        log.info(
+            "partition changed",
+            partition=str(key),
+            reason=reason,
+            leader=after.leader,
+            leader_epoch=after.leader_epoch,
+            replicas=after.replicas,
+            adding=after.adding,
+            removing=after.removing,
+        )
+        return failures.get(key.partition)

@@ -1,0 +1,306 @@
+"""A classic group: its members, what they have agreed on, and in which state they are.
+
+Nothing here waits, writes or answers; `join.py`, `sync.py` and `rebalance.py` do. Members stand in the order in which
+they came; where any would do (a new leader, equal votes), the first of them is taken.
+
+Times are milliseconds, `current_state_timestamp_ms` since 1970 and -1 where a record of old did not say.
+Source: Kafka's GroupMetadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, ValuesView
+
+import structlog
+
+from broker.coordinator.group.member import JoinAnswer, Member, Protocols
+from broker.coordinator.group.state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
+from protocol.compiler import read
+from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from purgatory.delayed_heartbeat import DelayedHeartbeat
+from timer import Clock
+
+CONSUMER = "consumer"
+"""The protocol type of consumers: what their members say can be read here."""
+LONGEST_TOLD = 300
+"""Of names that come from clients the log tells so many characters."""
+_VERSION_BYTES = 2
+
+log = structlog.get_logger("broker.coordinator.group")
+
+
+class Group:
+    """`pending` members have been given an id and have not joined with it yet; `pending_sync` are those of this
+    generation whose SyncGroup has not come. `new_member_added` extends the first rebalance.
+    """
+
+    __slots__ = (
+        "_by_instance",
+        "_clock",
+        "_members",
+        "_support",
+        "awaiting",
+        "current_state_timestamp_ms",
+        "generation_id",
+        "group_id",
+        "leader_id",
+        "new_member_added",
+        "pending",
+        "pending_sync",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str, clock: Clock) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.subscribed_topics: frozenset[str] | None = None
+        """What the members of a consumer group want; None where that is not known."""
+        self.pending: dict[str, DelayedHeartbeat] = {}
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False
+        self.current_state_timestamp_ms = clock.wall_ms()
+        self._clock = clock
+        self._members: dict[str, Member] = {}
+        self._by_instance: dict[str, str] = {}
+        self._support: Counter[str] = Counter()
+        """How many members support each protocol."""
+        self.awaiting = 0
+        """How many members wait for the others to join."""
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def transition_to(self, state: GroupState, reason: str) -> None:
+        """One move of the table, one line in the log. Raises IllegalTransition for any other."""
+        if (self.state, state) not in TRANSITIONS:
+            raise IllegalTransition(self.group_id, self.state, state)
+        log.info(
+            "group state changed",
+            group=self.group_id[:LONGEST_TOLD],
+            old=self.state.value,
+            new=state.value,
+            reason=reason[:LONGEST_TOLD],
+            generation=self.generation_id,
+            members=len(self._members),
+        )
+        self.state = state
+        self.current_state_timestamp_ms = self._clock.wall_ms()
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in CAN_REBALANCE
+
+    def begin_generation(self, reason: str) -> None:
+        """The rebalance has gathered its members: the next generation, with the protocol they voted for."""
+        self.generation_id += 1
+        self.pending_sync.clear()
+        if self._members:
+            self.protocol_name = self.select_protocol()
+            self.transition_to(GroupState.COMPLETING_REBALANCE, reason)
+        else:
+            self.protocol_name = None
+            self.transition_to(GroupState.EMPTY, reason)
+        self.subscribed_topics = self._topics_of_members()
+
+    # --- members ------------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> ValuesView[Member]:
+        return self._members.values()
+
+    @property
+    def size(self) -> int:
+        return len(self._members)
+
+    def member(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def static_member_id(self, group_instance_id: str) -> str | None:
+        """The member that holds the instance's place at present."""
+        return self._by_instance.get(group_instance_id)
+
+    def checked_member(self, member_id: str, group_instance_id: str | None) -> Member:
+        """The member that a request speaks for.
+
+        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has taken the instance's place. (KIP-345)
+        """
+        if group_instance_id is not None:
+            current = self._by_instance.get(group_instance_id)
+            if current is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self._members.get(member_id)
+        if member is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def add(self, member: Member) -> None:
+        """The caller has seen to it that the member's protocols fit and that its instance is not there yet."""
+        if member.group_instance_id is not None:
+            self._by_instance[member.group_instance_id] = member.member_id
+        if not self._members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._members[member.member_id] = member
+        self._support.update(_names(member.protocols))
+
+    def remove(self, member_id: str) -> Member | None:
+        """None where there is no such member. What it waits for is the caller's to answer, before this."""
+        self.pending_sync.discard(member_id)
+        member = self._members.pop(member_id, None)
+        if member is None:
+            return None
+        assert member.awaiting_join is None, "a member that waits cannot be removed unanswered"
+        self._withdraw_support(member)
+        if member.group_instance_id is not None:
+            self._by_instance.pop(member.group_instance_id, None)
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self._members), None)
+        return member
+
+    def replace_static_member(self, member: Member, new_member_id: str) -> None:
+        """The same member under another id; everything else stays, its place among the members excepted."""
+        assert member.group_instance_id is not None
+        old_member_id = member.member_id
+        del self._members[old_member_id]
+        member.member_id = new_member_id
+        self._members[new_member_id] = member
+        self._by_instance[member.group_instance_id] = new_member_id
+        if self.is_leader(old_member_id):
+            self.leader_id = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.remove(old_member_id)
+            self.pending_sync.add(new_member_id)
+
+    def update_member(
+        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        self._withdraw_support(member)
+        member.protocols = protocols
+        self._support.update(_names(protocols))
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def elect_joined_leader(self) -> bool:
+        """See to it that the leader is one who has joined. False where nobody has."""
+        leader = self._members.get(self.leader_id or "")
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        joined = next((member for member in self.members if member.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined.member_id
+        return True
+
+    def await_join(self, member: Member, answer: JoinAnswer) -> None:
+        """The member's JoinGroup waits for the others. One that waits already is to be answered before this."""
+        assert member.awaiting_join is None
+        member.awaiting_join = answer
+        self.awaiting += 1
+
+    def answer_join(self, member: Member, response: JoinGroupResponse) -> bool:
+        """Answers the member's JoinGroup that waits; False if none does."""
+        answer, member.awaiting_join = member.awaiting_join, None
+        if answer is None:
+            return False
+        self.awaiting -= 1
+        answer(response)
+        return True
+
+    def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
+        """Answers the member's SyncGroup that waits; False if none does."""
+        answer, member.awaiting_sync = member.awaiting_sync, None
+        if answer is None:
+            return False
+        answer(response)
+        return True
+
+    # --- what they have in common -------------------------------------------------------------------------------
+
+    @property
+    def has_all_joined(self) -> bool:
+        return not self.pending and self.awaiting == len(self._members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that one of the members asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members), default=0)
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether one with these protocols can be a member: all others must support one of them."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and protocols)
+        everyone = len(self._members)
+        return protocol_type == self.protocol_type and any(self._support[name] == everyone for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """Every member votes for its first choice among what all support; most votes win."""
+        everyone = len(self._members)
+        candidates = {name for name, supporters in self._support.items() if supporters == everyone}
+        votes = Counter(member.vote(candidates) for member in self.members)
+        return votes.most_common(1)[0][0]
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether somebody consumes the topic; True where that is not known, to be safe."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    def restore(self, generation_id: int, protocol: tuple[str, str | None], leader_id: str | None) -> None:
+        """What a record says of a group whose members have been added; `protocol` is (type, name)."""
+        self.generation_id = generation_id
+        self.protocol_type = protocol[0] or None
+        self.protocol_name = protocol[1]
+        self.leader_id = leader_id
+        self.state = GroupState.STABLE if self._members else GroupState.EMPTY
+        self.subscribed_topics = self._topics_of_members()
+
+    def _withdraw_support(self, member: Member) -> None:
+        self._support.subtract(_names(member.protocols))
+        for name in _names(member.protocols):
+            if self._support[name] <= 0:
+                del self._support[name]
+
+    def _topics_of_members(self) -> frozenset[str] | None:
+        if not self.is_consumer_group:
+            return None
+        if not self._members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        try:
+            return frozenset(_topics(member.metadata(self.protocol_name) for member in self.members))
+        except (MalformedMessage, KeyError) as error:
+            log.warning("a subscription cannot be read", group=self.group_id, reason=str(error))
+            return None
+
+    def __repr__(self) -> str:
+        return f"Group({self.group_id!r}, {self.state.value}, generation={self.generation_id}, members={self.size})"
+
+
+def _names(protocols: Protocols) -> Collection[str]:
+    return {name for name, _ in protocols}
+
+
+def _topics(subscriptions: Iterable[bytes]) -> Iterable[str]:
+    """Of versions to come too: what version 0 has stands first in all of them."""
+    for metadata in subscriptions:
+        if len(metadata) < _VERSION_BYTES:
+            raise MalformedMessage("a subscription without its version")
+        yield from read(ConsumerProtocolSubscription, 0, metadata, _VERSION_BYTES)[0].topics

@@ -1,0 +1,151 @@
+"""Membership: what the members of one shard's groups can ask: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Everything here is synchronous. A request that is refused as it is raises ProtocolError; JoinGroup and SyncGroup may be
+answered later, through the callable that came with them.
+
+Source: Kafka's GroupCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import NamedTuple
+
+from broker.coordinator.group.answers import UNKNOWN_MEMBER_ID, sync_refused, synced
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.join import Joining, Joins
+from broker.coordinator.group.member import JoinAnswer, SyncAnswer
+from broker.coordinator.group.rebalance import Rebalances
+from broker.coordinator.group.settings import GroupSettings
+from broker.coordinator.group.state import GroupState
+from broker.coordinator.shard import Decision
+from protocol.errors import ErrorCode, ProtocolError
+from purgatory import DelayedOperationPurgatory
+from timer import Clock
+
+
+class Syncing(NamedTuple):
+    """A SyncGroup. `protocol_type` and `protocol_name` None where its version has none; `assignments` by member id."""
+
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+    answer: SyncAnswer
+
+
+class GroupWaits(NamedTuple):
+    """Where groups wait; all shards share them. Kafka's names: Heartbeat and Rebalance."""
+
+    heartbeat: DelayedOperationPurgatory
+    rebalance: DelayedOperationPurgatory
+
+
+class Membership:
+    """`groups` is the shard's table, `act` carries out a decision on the shard."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        waits: GroupWaits,
+        settings: GroupSettings,
+        act: Callable[[Decision], object],
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._groups = groups
+        self._settings = settings
+        self._clock = clock
+        self.rebalances = Rebalances(waits.heartbeat, waits.rebalance, settings, act)
+        self.sessions = self.rebalances.sessions
+        self._joins = Joins(groups, self.rebalances, settings, random)
+
+    # --- joining ------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, joining: Joining) -> None:
+        """See join.py. The group comes to be where one without a member id can be its first."""
+        group = self._groups.get(group_id)
+        self._joins.join(Group(group_id, self._clock) if group is None else group, joining)
+
+    def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
+        """The connection of a JoinGroup that waits has ended, and nobody was told the id under which it waits: the
+        member that would come of it could never be heard of."""
+        group = self._groups.get(group_id)
+        for member in () if group is None else group.members:
+            if member.awaiting_join is answer and member.is_new and not member.is_static:
+                assert group is not None
+                self.rebalances.remove_member(group, member, f"the connection of {member.member_id} has ended")
+                return
+
+    # --- in a generation ----------------------------------------------------------------------------------------
+
+    def sync(self, group_id: str, syncing: Syncing) -> None:
+        """The leader's brings the assignment; the others' wait for it."""
+        group = self._group(group_id)
+        member = group.checked_member(syncing.member_id, syncing.group_instance_id)
+        _check_generation(group, syncing.generation_id)
+        for said, agreed in (
+            (syncing.protocol_type, group.protocol_type),
+            (syncing.protocol_name, group.protocol_name),
+        ):
+            if said is not None and said != agreed:
+                raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.rebalances.sync_received(group, member)
+        if group.state is GroupState.STABLE:
+            self.sessions.extend(group, member)
+            syncing.answer(synced(group, member))
+            return
+        # Asked again, on another connection: the first request is not left without an answer.
+        group.answer_sync(member, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
+        member.awaiting_sync = syncing.answer
+        if group.is_leader(member.member_id):
+            self.rebalances.assign(group, syncing.assignments)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """NONE, or REBALANCE_IN_PROGRESS: it is to join again."""
+        group = self._group(group_id)
+        member = group.checked_member(member_id, group_instance_id)
+        _check_generation(group, generation_id)
+        self.sessions.extend(group, member)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # --- leaving ------------------------------------------------------------------------------------------------
+
+    def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> None:
+        """One goes. An administrator names a static member by its instance alone."""
+        group = self._group(group_id)
+        if self.sessions.expect_no_more(group, member_id):
+            self.rebalances.remove_pending(group, member_id)
+            return
+        if member_id == UNKNOWN_MEMBER_ID:
+            member_id = group.static_member_id(group_instance_id or "") or ""
+            group_instance_id = None
+        member = group.checked_member(member_id, group_instance_id)
+        self.rebalances.remove_member(group, member, f"{member.member_id} leaves: {reason}")
+
+    # --- the shard's beginning and end --------------------------------------------------------------------------
+
+    def resume(self, group: Group) -> None:
+        """A group that was loaded: its members have their whole session to be heard of."""
+        for member in group.members:
+            self.sessions.extend(group, member)
+        if group.size > self._settings.max_size:
+            self.rebalances.prepare(group, f"more members than group.max.size, {self._settings.max_size}, allows")
+
+    def _group(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+
+def _check_generation(group: Group, generation_id: int) -> None:
+    if generation_id != group.generation_id:
+        raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)

@@ -1,0 +1,95 @@
+"""A committed offset, and the record of `__consumer_offsets` that keeps it.
+
+Keys are of version 1. Values are of version 3, as Kafka 3.9 writes them, but of version 1 where the commit brought a
+retention time of its own: only that version holds the time of expiry (and no leader epoch). Keys 0 and 1 and values
+0-4 are read.
+
+Source: Kafka's OffsetAndMetadata, GroupMetadataManager (offsetCommitKey, offsetCommitValue, readOffsetMessageValue).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key
+from protocol.compiler import writer_of
+from protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
+
+KEY_VERSION = 1
+VALUE_VERSION = 3
+VALUE_VERSION_WITH_EXPIRY = 1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
+NOT_APPENDED = -1
+
+_PARTITION = struct.Struct(">i").pack
+_VERSIONS = {version: struct.pack(">h", version) for version in (VALUE_VERSION, VALUE_VERSION_WITH_EXPIRY)}
+
+
+class CommittedOffset:
+    """What a group has committed for one partition; the names are OffsetCommitValue's, which is written from it.
+
+    Times are ms since 1970; `expire_timestamp` is -1 but where a client of old asked for a retention of its own.
+    `log_offset`: where in the log the commit stands (its batch's first offset, or its own); of two commits the one
+    further on in the log counts, in whatever order they come to count.
+    """
+
+    __slots__ = ("commit_timestamp", "expire_timestamp", "leader_epoch", "log_offset", "metadata", "offset")
+
+    def __init__(
+        self,
+        offset: int,
+        leader_epoch: int,
+        metadata: str,
+        commit_timestamp: int,
+        expire_timestamp: int = NO_TIMESTAMP,
+        log_offset: int = NOT_APPENDED,
+    ) -> None:
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+        self.commit_timestamp = commit_timestamp
+        self.expire_timestamp = expire_timestamp
+        self.log_offset = log_offset
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CommittedOffset):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        return f"CommittedOffset({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+def key_prefix(group_id: str, topic: str) -> bytes:
+    """The keys of a topic's partitions but for their last four bytes, which are the partition's number."""
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic), KEY_VERSION)[:-4]
+
+
+def offset_key(prefix: bytes, partition: int) -> bytes:
+    return prefix + _PARTITION(partition)
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    version = VALUE_VERSION if committed.expire_timestamp == NO_TIMESTAMP else VALUE_VERSION_WITH_EXPIRY
+    parts = [_VERSIONS[version]]
+    writer_of(OffsetCommitValue, version)(committed, parts)
+    return b"".join(parts)
+
+
+def offset_tombstone(prefix: bytes, partition: int) -> CoordinatorRecord:
+    """The group has no offset of the partition any more."""
+    return CoordinatorRecord(offset_key(prefix, partition), None)
+
+
+def read_offset_key(record: CoordinatorRecord) -> OffsetCommitKey:
+    """Raises MalformedMessage."""
+    return decode_key(OffsetCommitKey, record.key)
+
+
+def read_offset(value: bytes, log_offset: int) -> CommittedOffset:
+    """Raises MalformedMessage."""
+    read = decode_value(OffsetCommitValue, value)[1]
+    return CommittedOffset(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp, log_offset
+    )

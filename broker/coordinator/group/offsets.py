@@ -1,0 +1,366 @@
+"""GroupOffsets: the committed offsets of the groups of one partition of `__consumer_offsets`.
+
+What a commit goes through:
+
+(A) it is decided and appended: it waits for the high watermark. Fetches still see what was committed before; those
+    that ask for stable offsets are told to come again.
+(B) it is safe: it counts, unless one that stands further on in the log counts already.
+(C) within a transaction, being safe is not enough: it is kept apart until the producer's marker. Then, if committed,
+    it counts under the same condition as (B): a plain commit that was appended after it wins.
+(D) it failed: it never was.
+(E) a tombstone takes away what counts, and whatever waits for the same partition, in transactions too.
+
+Replaying the log after a restart knows no (A): what is in the log counts. Commits are kept by topic and partition, so
+that a subscription, a deleted topic and a request need one look-up per topic.
+
+Source: Kafka's GroupMetadata (offsets, pendingOffsetCommits, pendingTransactionalOffsetCommits), OffsetMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from broker.coordinator.group.offset_records import (
+    CommittedOffset,
+    key_prefix,
+    offset_key,
+    offset_tombstone,
+    offset_value,
+    read_offset,
+    read_offset_key,
+)
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.shard import NO_PRODUCER_ID, Decision, OnDone
+from protocol.errors import ProtocolError
+from protocol.messages.group_records import OffsetCommitKey
+
+Commits = dict[str, dict[int, CommittedOffset]]
+"""By topic and partition. No topic without partitions."""
+Partitions = Mapping[str, Iterable[int]]
+"""Partitions by topic."""
+COMMITS_SEQUENCE = 0
+"""Kafka's batches of commits carry this base sequence, whether they have a producer or not."""
+END_OF_TIME = 1 << 63
+_NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = {}
+
+
+class PendingCommit:
+    """Case A. `decision` knows where it stands in the log as soon as it does."""
+
+    __slots__ = ("commits", "decision", "producer_id")
+
+    def __init__(self, commits: Commits, producer_id: int) -> None:
+        self.commits = commits
+        self.producer_id = producer_id
+        self.decision = Decision()
+
+
+class OffsetsOfGroup:
+    """One group's: `committed` counts, `pending` is case A, `transactions` (by producer id) case C."""
+
+    __slots__ = ("committed", "key_prefixes", "pending", "transactions")
+
+    def __init__(self) -> None:
+        self.committed: Commits = {}
+        self.pending: list[PendingCommit] = []
+        self.transactions: dict[int, Commits] = {}
+        self.key_prefixes: dict[str, bytes] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.committed or self.pending or self.transactions)
+
+    def waiting(self) -> Iterator[Commits]:
+        """What does not count yet."""
+        yield from self.transactions.values()
+        for each in self.pending:
+            yield each.commits
+
+    def is_unstable(self, topic: str, partition: int) -> bool:
+        """Whether something waits that may come to count."""
+        if not self.pending and not self.transactions:
+            return False
+        return any(partition in commits.get(topic, ()) for commits in self.waiting())
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether there is an offset, waiting ones included."""
+        return partition in self.committed.get(topic, ()) or self.is_unstable(topic, partition)
+
+    def partitions(self) -> Commits:
+        """Everything that has an offset, waiting ones included; the values are some of them."""
+        if not self.pending and not self.transactions:
+            return self.committed
+        merged: Commits = {topic: dict(partitions) for topic, partitions in self.committed.items()}
+        for commits in self.waiting():
+            for topic, partitions in commits.items():
+                merged.setdefault(topic, {}).update(partitions)
+        return merged
+
+    def partitions_of(self, topic: str) -> list[int]:
+        """The topic's, waiting ones included."""
+        found = set(self.committed.get(topic, ()))
+        for commits in self.waiting():
+            found.update(commits.get(topic, ()))
+        return sorted(found)
+
+
+class GroupOffsets:
+    """See the file's head. `count` is how many offsets count, over all groups."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, OffsetsOfGroup] = {}
+        self._groups_of_producer: dict[int, set[str]] = {}
+        self.count = 0
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def of_group(self, group_id: str) -> OffsetsOfGroup | None:
+        """For reading only. None where the group has nothing, not even waiting."""
+        return self._groups.get(group_id)
+
+    def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """What counts, by topic and partition. For reading only."""
+        group = self._groups.get(group_id)
+        return _NOTHING if group is None else group.committed
+
+    def group_ids(self) -> list[str]:
+        """The groups that have offsets, waiting ones included."""
+        return list(self._groups)
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether the group has any, waiting ones included."""
+        return group_id in self._groups
+
+    def size_of(self, group_id: str) -> int:
+        """How many partitions the group has an offset of, waiting ones included."""
+        group = self._groups.get(group_id)
+        return 0 if group is None else sum(map(len, group.partitions().values()))
+
+    # --- committing ---------------------------------------------------------------------------------------------
+
+    def commit(self, group_id: str, commits: Commits, done: OnDone) -> Decision:
+        """Cases A, B and D. `commits` belongs to this from now on. `done` is told when the outcome is in effect."""
+        return self._decide(group_id, PendingCommit(commits, NO_PRODUCER_ID), -1, done)
+
+    def commit_in_transaction(
+        self, group_id: str, producer_id: int, producer_epoch: int, commits: Commits, done: OnDone
+    ) -> Decision:
+        """Cases A, C and D."""
+        return self._decide(group_id, PendingCommit(commits, producer_id), producer_epoch, done)
+
+    def _decide(self, group_id: str, pending: PendingCommit, producer_epoch: int, done: OnDone) -> Decision:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = OffsetsOfGroup()
+        group.pending.append(pending)
+        if pending.producer_id >= 0:
+            self._groups_of_producer.setdefault(pending.producer_id, set()).add(group_id)
+
+        def settled(error: ProtocolError | None) -> None:
+            self._settled(group_id, group, pending, error)
+            done(error)
+
+        decision = pending.decision = Decision(
+            _records(group_id, group, pending.commits),
+            settled,
+            replay=False,
+            producer_id=pending.producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=COMMITS_SEQUENCE,
+        )
+        return decision
+
+    def _settled(
+        self, group_id: str, group: OffsetsOfGroup, pending: PendingCommit, error: ProtocolError | None
+    ) -> None:
+        """Cases B, C and D. A marker or the group's end may have taken it out of what waits before."""
+        if pending not in group.pending:
+            return
+        group.pending.remove(pending)
+        if error is None:
+            _stamp(pending)
+            if pending.producer_id < 0:
+                self._count_in(group, pending.commits)
+            else:
+                _merge(group.transactions.setdefault(pending.producer_id, {}), pending.commits)
+        self._tidy(group_id, group, pending.producer_id)
+
+    def _count_in(self, group: OffsetsOfGroup, commits: Commits) -> None:
+        """They count from now on, but for those that are older than what counts."""
+        for topic, partitions in commits.items():
+            known = group.committed.get(topic)
+            if known is None:
+                if partitions:
+                    group.committed[topic] = partitions
+                    self.count += len(partitions)
+                continue
+            before = len(known)
+            for partition, committed in partitions.items():
+                current = known.get(partition)
+                if current is None or current.log_offset < committed.log_offset:
+                    known[partition] = committed
+            self.count += len(known) - before
+
+    def _tidy(self, group_id: str, group: OffsetsOfGroup, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Drops what has become empty."""
+        if (
+            producer_id >= 0
+            and producer_id not in group.transactions
+            and not any(each.producer_id == producer_id for each in group.pending)
+        ):
+            self._forget_producer(producer_id, group_id)
+        if group.is_empty and self._groups.get(group_id) is group:
+            del self._groups[group_id]
+
+    def _forget_producer(self, producer_id: int, group_id: str) -> None:
+        groups = self._groups_of_producer.get(producer_id)
+        if groups is not None:
+            groups.discard(group_id)
+            if not groups:
+                del self._groups_of_producer[producer_id]
+
+    # --- removing -----------------------------------------------------------------------------------------------
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """One for each offset that the group has, waiting ones included: without them they would come back."""
+        group = self._groups.get(group_id)
+        return [] if group is None else self.tombstones_of(group_id, group.partitions())
+
+    def tombstones_of(self, group_id: str, partitions: Partitions) -> list[CoordinatorRecord]:
+        """One for each of these of which the group has an offset, waiting ones included."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return []
+        return [
+            offset_tombstone(_prefix(group_id, group, topic), partition)
+            for topic, numbers in partitions.items()
+            for partition in numbers
+            if group.has(topic, partition)
+        ]
+
+    def remove(self, group_id: str, partitions: Partitions, before: int = END_OF_TIME) -> int:
+        """Case E, in memory, for what stands before this offset of the log: how many of what counted are gone."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return 0
+        count = self.count
+        for topic, numbers in partitions.items():
+            for partition in list(numbers):
+                self._remove(group, topic, partition, before)
+        for producer_id in [producer for producer, commits in group.transactions.items() if not commits]:
+            del group.transactions[producer_id]
+            self._tidy(group_id, group, producer_id)
+        self._tidy(group_id, group)
+        return count - self.count
+
+    def _remove(self, group: OffsetsOfGroup, topic: str, partition: int, before: int) -> None:
+        self.count -= _take(group.committed, topic, partition, before)
+        if topic not in group.committed:
+            group.key_prefixes.pop(topic, None)
+        for commits in group.transactions.values():
+            _take(commits, topic, partition, before)
+        for pending in group.pending:
+            if pending.decision.base_offset < before:
+                _take(pending.commits, topic, partition)
+
+    def forget(self, group_id: str) -> int:
+        """The group and all that it has are gone; how many offsets counted."""
+        group = self._groups.pop(group_id, None)
+        if group is None:
+            return 0
+        producers = set(group.transactions) | {each.producer_id for each in group.pending}
+        for producer_id in producers:
+            self._forget_producer(producer_id, group_id)
+        group.pending.clear()
+        removed = sum(map(len, group.committed.values()))
+        self.count -= removed
+        return removed
+
+    # --- replaying ----------------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        record: CoordinatorRecord,
+        *,
+        offset: int,
+        timestamp_ms: int = -1,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+    ) -> None:
+        """A record whose key is an offset commit's. Raises MalformedMessage for one that cannot be read."""
+        key = read_offset_key(record)
+        if record.value is None:
+            self._replay_tombstone(key, offset, producer_id)
+            return
+        committed = read_offset(record.value, offset)
+        group = self._groups.get(key.group)
+        if group is None:
+            group = self._groups[key.group] = OffsetsOfGroup()
+        if producer_id >= 0:
+            self._groups_of_producer.setdefault(producer_id, set()).add(key.group)
+            group.transactions.setdefault(producer_id, {}).setdefault(key.topic, {})[key.partition] = committed
+        else:
+            self._count_in(group, {key.topic: {key.partition: committed}})
+
+    def _replay_tombstone(self, key: OffsetCommitKey, offset: int, producer_id: int) -> None:
+        if producer_id < 0:
+            self.remove(key.group, {key.topic: (key.partition,)}, offset)
+            return
+        group = self._groups.get(key.group)
+        if group is not None and producer_id in group.transactions:
+            _take(group.transactions[producer_id], key.topic, key.partition)
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A marker of the producer stands in this partition. An append that waits (case A) stands before it."""
+        for group_id in self._groups_of_producer.pop(producer_id, ()):
+            group = self._groups[group_id]
+            commits = group.transactions.pop(producer_id, {})
+            for pending in [each for each in group.pending if each.producer_id == producer_id]:
+                group.pending.remove(pending)
+                if pending.decision.base_offset >= 0:
+                    _stamp(pending)
+                    _merge(commits, pending.commits)
+            if committed:
+                self._count_in(group, commits)
+            self._tidy(group_id, group)
+
+
+def _records(group_id: str, group: OffsetsOfGroup, commits: Commits) -> Sequence[CoordinatorRecord]:
+    records = []
+    for topic, partitions in commits.items():
+        prefix = _prefix(group_id, group, topic)
+        for partition, committed in partitions.items():
+            records.append(CoordinatorRecord(offset_key(prefix, partition), offset_value(committed)))
+    return records
+
+
+def _prefix(group_id: str, group: OffsetsOfGroup, topic: str) -> bytes:
+    prefix = group.key_prefixes.get(topic)
+    if prefix is None:
+        prefix = group.key_prefixes[topic] = key_prefix(group_id, topic)
+    return prefix
+
+
+def _stamp(pending: PendingCommit) -> None:
+    """Each commit learns where it stands in the log."""
+    log_offset = pending.decision.base_offset
+    for partitions in pending.commits.values():
+        for committed in partitions.values():
+            committed.log_offset = log_offset
+
+
+def _merge(into: Commits, commits: Commits) -> None:
+    for topic, partitions in commits.items():
+        into.setdefault(topic, {}).update(partitions)
+
+
+def _take(commits: Commits, topic: str, partition: int, before: int = END_OF_TIME) -> bool:
+    """Takes one out that stands before this offset, and the topic if it was the last; whether it was there."""
+    partitions = commits.get(topic)
+    committed = None if partitions is None else partitions.get(partition)
+    if partitions is None or committed is None or committed.log_offset >= before:
+        return False
+    del partitions[partition]
+    if not partitions:
+        del commits[topic]
+    return True

@@ -1,0 +1,259 @@
+"""Rebalances: from the moment on which a group's membership changes until its members have their assignments.
+
+    prepare          members hear REBALANCE_IN_PROGRESS and join again; their JoinGroups wait (DelayedJoin)
+    complete_join    all have, or the rebalance time-out has passed: the next generation begins, all are answered
+    assign           the leader's assignment is safe: all SyncGroups are answered, the group is Stable
+    sync_overdue     the rebalance time-out has passed again: who has not sent its SyncGroup is out (DelayedSync)
+
+A static member that does not join again keeps its place until its session ends; a dynamic one is removed.
+
+Source: Kafka's GroupCoordinator (prepareRebalance, onCompleteJoin, onExpirePendingSync, propagateAssignment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from broker.coordinator.group.answers import join_refused, joined, sync_refused, synced
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.member import Member
+from broker.coordinator.group.records import group_metadata_record
+from broker.coordinator.group.sessions import Sessions
+from broker.coordinator.group.settings import GroupSettings
+from broker.coordinator.group.state import GroupState
+from broker.coordinator.shard import AppendFailed, Decision, OnDone
+from protocol.errors import ErrorCode, ProtocolError
+from purgatory import DelayedOperationPurgatory
+from purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
+from purgatory.delayed_sync import DelayedSync
+
+log = structlog.get_logger("broker.coordinator.group")
+
+
+class GroupJoinKey(NamedTuple):
+    """A group whose JoinGroups wait for each other."""
+
+    group_id: str
+    awaited: str = "JoinGroup"
+
+
+class GroupSyncKey(NamedTuple):
+    """A group whose SyncGroups are awaited."""
+
+    group_id: str
+    awaited: str = "SyncGroup"
+
+
+class Rebalances:
+    """`act` carries a decision out. `completed` counts the leaders' assignments, as Kafka does."""
+
+    __slots__ = ("_act", "_purgatory", "_settings", "completed", "sessions")
+
+    def __init__(
+        self,
+        heartbeat_purgatory: DelayedOperationPurgatory,
+        rebalance_purgatory: DelayedOperationPurgatory,
+        settings: GroupSettings,
+        act: Callable[[Decision], object],
+    ) -> None:
+        self.completed = 0
+        self.sessions = Sessions(heartbeat_purgatory, self._session_missed, self._pending_missed)
+        self._purgatory = rebalance_purgatory
+        self._settings = settings
+        self._act = act
+
+    def save(self, group: Group, assignments: Mapping[str, bytes], done: OnDone) -> None:
+        """Writes the group as it stands, with these assignments by member id."""
+        self._act(Decision([group_metadata_record(group, assignments)], done, replay=False))
+
+    # --- joining ------------------------------------------------------------------------------------------------
+
+    def prepare_if_possible(self, group: Group, reason: str) -> None:
+        """One that is under way takes the change with it."""
+        if group.can_rebalance:
+            self.prepare(group, reason)
+
+    def prepare(self, group: Group, reason: str) -> None:
+        """Begins a rebalance. It may complete before this returns: let it be the last that is done to the group."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync.clear()
+        self._sync_changed(group)
+        group.new_member_added = False
+        operation = self._initial_join(group) if group.state is GroupState.EMPTY else self._join(group)
+        group.transition_to(GroupState.PREPARING_REBALANCE, reason)
+        self._park_join(group, operation)
+
+    def join_changed(self, group: Group) -> None:
+        """Somebody has joined or gone: the DelayedJoin is looked at, after what is running now."""
+        self._purgatory.completions.add(self._purgatory, GroupJoinKey(group.group_id))
+
+    def _initial_join(self, group: Group) -> InitialDelayedJoin:
+        delay_ms = self._settings.initial_rebalance_delay_ms
+
+        def take_new_member() -> bool:
+            added, group.new_member_added = group.new_member_added, False
+            return added
+
+        return InitialDelayedJoin(
+            delay_ms,
+            delay_ms,
+            max(group.rebalance_timeout_ms - delay_ms, 0),
+            take_new_member,
+            partial(self._park_join, group),
+            partial(self.complete_join, group),
+        )
+
+    def _join(self, group: Group) -> DelayedJoin:
+        return DelayedJoin(
+            group.rebalance_timeout_ms,
+            lambda: group.has_all_joined or group.state is not GroupState.PREPARING_REBALANCE,
+            partial(self.complete_join, group),
+        )
+
+    def _park_join(self, group: Group, operation: DelayedJoin) -> None:
+        self._purgatory.try_complete_else_watch(operation, (GroupJoinKey(group.group_id),))
+
+    def complete_join(self, group: Group) -> None:
+        """The members that have joined make the next generation. Where none has, static ones are waited for on."""
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        absent = [member for member in group.members if member.awaiting_join is None and not member.is_static]
+        if absent:
+            self._remove_silent(group, [member.member_id for member in absent], "they have not joined again")
+        if group.size and not group.elect_joined_leader():
+            log.warning("no member has joined again", group=group.group_id, members=group.size)
+            self._park_join(group, self._join(group))
+            return
+        if group.size:
+            group.begin_generation(f"{group.awaiting} members have joined")
+            self._begin_sync(group)
+        else:
+            group.begin_generation("nobody is left")
+            self.save(group, {}, partial(self._emptied, group))
+
+    def _emptied(self, group: Group, error: ProtocolError | None) -> None:
+        """Should it not be safe, a restart finds the generation before, whose members miss their sessions."""
+        if error is not None:
+            log.warning("an empty group could not be written", group=group.group_id, error=error.code.name)
+
+    def _begin_sync(self, group: Group) -> None:
+        group.pending_sync.update(member.member_id for member in group.members)
+        for member in list(group.members):
+            group.answer_join(member, joined(group, member))
+            self.sessions.extend(group, member)
+            member.is_new = False
+        generation_id = group.generation_id
+        operation = DelayedSync(
+            group.rebalance_timeout_ms,
+            lambda: not group.pending_sync or group.generation_id != generation_id,
+            partial(self._sync_overdue, group, generation_id),
+        )
+        self._purgatory.try_complete_else_watch(operation, (GroupSyncKey(group.group_id),))
+
+    # --- syncing ------------------------------------------------------------------------------------------------
+
+    def sync_received(self, group: Group, member: Member) -> None:
+        """The member has sent its SyncGroup of this generation."""
+        group.pending_sync.discard(member.member_id)
+        self._sync_changed(group)
+
+    def assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        """The leader's assignment, by member id; it counts, and is told, once it is written."""
+        generation_id = group.generation_id
+
+        def done(error: ProtocolError | None) -> None:
+            if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != generation_id:
+                return
+            if error is None:
+                self._propagate(group, assignments)
+            else:
+                self._refuse_syncs(group, _code_for_sync(error))
+                self.prepare(group, f"the assignment could not be written: {error.code.name}")
+
+        self.completed += 1
+        self.save(group, assignments, done)
+
+    def _propagate(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        group.transition_to(GroupState.STABLE, "the leader's assignment is written")
+        for member in list(group.members):
+            member.assignment = assignments.get(member.member_id, b"")
+            if group.answer_sync(member, synced(group, member)):
+                self.sessions.extend(group, member)
+
+    def _refuse_syncs(self, group: Group, code: ErrorCode) -> None:
+        for member in list(group.members):
+            member.assignment = b""
+            if group.answer_sync(member, sync_refused(code)):
+                self.sessions.extend(group, member)
+
+    def _sync_changed(self, group: Group) -> None:
+        self._purgatory.completions.add(self._purgatory, GroupSyncKey(group.group_id))
+
+    def _sync_overdue(self, group: Group, generation_id: int) -> None:
+        if group.generation_id != generation_id or not group.pending_sync or not group.can_rebalance:
+            return
+        self._remove_silent(group, sorted(group.pending_sync), "their SyncGroup is overdue")
+        self.prepare(group, "SyncGroups were overdue")
+
+    # --- leaving ------------------------------------------------------------------------------------------------
+
+    def remove_member(self, group: Group, member: Member, reason: str) -> None:
+        """Takes one out; the others rebalance."""
+        self._take_out(group, member)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self.join_changed(group)
+        else:
+            self.prepare_if_possible(group, reason)
+
+    def remove_pending(self, group: Group, member_id: str) -> None:
+        """One that was given an id will not join with it. No effect where none was."""
+        self.sessions.expect_no_more(group, member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self.join_changed(group)
+
+    def _take_out(self, group: Group, member: Member) -> None:
+        self.sessions.end(member)
+        group.answer_join(member, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
+        group.answer_sync(member, sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member.member_id)
+
+    def _remove_silent(self, group: Group, member_ids: list[str], reason: str) -> None:
+        log.info("group members removed", group=group.group_id, members=member_ids, reason=reason)
+        for member_id in member_ids:
+            member = group.member(member_id)
+            if member is not None:
+                self._take_out(group, member)
+
+    def _session_missed(self, group: Group, member: Member) -> None:
+        log.info("group members removed", group=group.group_id, members=[member.member_id], reason="session timed out")
+        self.remove_member(group, member, f"{member.member_id} has missed its session")
+
+    def _pending_missed(self, group: Group, member_id: str) -> None:
+        self.remove_pending(group, member_id)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def give_up(self, group: Group) -> None:
+        """The group's partition moves away, or the broker stops: who waits looks for the coordinator elsewhere."""
+        group.transition_to(GroupState.DEAD, "the coordinator gives its partition up")
+        for member in list(group.members):
+            group.answer_join(member, join_refused(ErrorCode.NOT_COORDINATOR, member.member_id))
+            group.answer_sync(member, sync_refused(ErrorCode.NOT_COORDINATOR))
+            self.sessions.end(member)
+        for member_id in list(group.pending):
+            self.sessions.expect_no_more(group, member_id)
+        group.pending_sync.clear()
+        for key in (GroupJoinKey(group.group_id), GroupSyncKey(group.group_id)):
+            for operation in self._purgatory.cancel_for_key(key):
+                operation.abandon()
+
+
+def _code_for_sync(error: ProtocolError) -> ErrorCode:
+    """A write that took too long begins another rebalance, with the same coordinator."""
+    timed_out = isinstance(error, AppendFailed) and error.cause is ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.REBALANCE_IN_PROGRESS if timed_out else error.code

@@ -1,0 +1,90 @@
+"""A group's membership as a record of `__consumer_offsets`, and back.
+
+Written when a generation has its assignment, when the last member has gone and when a static member comes back under
+another id. Values are of version 3, as Kafka 3.9 writes them; versions 0-4 are read.
+
+Source: Kafka's GroupMetadataManager (groupMetadataKey, groupMetadataValue, readGroupMessageValue).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.member import Member
+from broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
+from protocol.errors import MalformedMessage
+from protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
+from timer import Clock
+
+GROUP_METADATA = 2
+"""The key's version."""
+WRITTEN_VERSION = 3
+FIRST_WITH_REBALANCE_TIMEOUT = 1
+
+
+def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+    """`assignments` by member id; a member that is not in it has none."""
+    protocol = group.protocol_name
+    members = [
+        GroupMetadataValue.MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(protocol) if protocol is not None else b"",
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=protocol,
+        leader=group.leader_id,
+        current_state_timestamp=group.current_state_timestamp_ms,
+        members=members,
+    )
+    return CoordinatorRecord(_key(group.group_id), encode_value(value, WRITTEN_VERSION))
+
+
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """The group is gone."""
+    return CoordinatorRecord(_key(group_id), None)
+
+
+def read_group_id(record: CoordinatorRecord) -> str:
+    """Of a record whose key's version is GROUP_METADATA. Raises MalformedMessage."""
+    return decode_key(GroupMetadataKey, record.key).group
+
+
+def read_group(group_id: str, value: bytes, clock: Clock) -> Group:
+    """The group as the record has it: Stable, or Empty without members. Raises MalformedMessage."""
+    version, read = decode_value(GroupMetadataValue, value)
+    group = Group(group_id, clock)
+    if read.members and read.protocol is None:
+        raise MalformedMessage("members without a protocol")
+    for member in read.members:
+        with_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
+        group.add(
+            Member(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout if with_timeout else member.session_timeout,
+                member.session_timeout,
+                read.protocol_type,
+                ((read.protocol or "", member.subscription),),
+                member.assignment,
+            )
+        )
+    group.restore(read.generation, (read.protocol_type, read.protocol), read.leader)
+    group.current_state_timestamp_ms = read.current_state_timestamp
+    return group
+
+
+def _key(group_id: str) -> bytes:
+    return encode_key(GroupMetadataKey(group=group_id), GROUP_METADATA)

@@ -1,0 +1,26 @@
+"""The settings that classic groups go by. Times in milliseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+
+class GroupSettings(NamedTuple):
+    """As Kafka names them, `group.` left away."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    initial_rebalance_delay_ms: int = 3_000
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> GroupSettings:
+        return cls(
+            config["group.min.session.timeout.ms"],
+            config["group.max.session.timeout.ms"],
+            config["group.max.size"],
+            config["group.initial.rebalance.delay.ms"],
+        )

@@ -1,0 +1,149 @@
+"""GroupShard: the groups of one partition of `__consumer_offsets`, their membership and their offsets.
+
+While it loads, records only fill the two tables; `loaded` makes them live. Afterwards only decisions are replayed: of
+membership nothing but tombstones, since whoever changes a group's membership has done so when its record is safe.
+
+Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.membership import Membership
+from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.group.records import GROUP_METADATA, group_tombstone, read_group, read_group_id
+from broker.coordinator.group.state import GroupState
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.shard import Decision
+from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from timer import Clock
+
+OFFSET_COMMITS = (0, 1)
+"""The versions of an offset commit's key."""
+
+
+class GroupShard:
+    """`membership(groups, act)` and `offsets(shard)` make the two halves; `act(shard, decision)` carries a decision
+    out.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        *,
+        clock: Clock,
+        act: Callable[[GroupShard, Decision], object],
+        membership: Callable[[dict[str, Group], Callable[[Decision], object]], Membership],
+        offsets: Callable[[GroupShard], GroupOffsets],
+    ) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+        self._clock = clock
+        self._act = act
+        self._is_live = False
+        self.membership = membership(self.groups, self.act)
+        self.offsets = offsets(self)
+
+    def act(self, decision: Decision) -> None:
+        """Carries a decision out on this shard."""
+        self._act(self, decision)
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group | None:
+        return self.groups.get(group_id)
+
+    def group_or_new(self, group_id: str) -> Group:
+        """An Empty one where there was none: a group that only commits offsets."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._clock)
+        return group
+
+    def heard_of(self, group: Group, member_id: str) -> None:
+        """A request of the member's other than Heartbeat: its session goes on."""
+        member = group.member(member_id)
+        if member is not None:
+            self.membership.sessions.extend(group, member)
+
+    def delete(self, group_id: str, done: Callable[[ErrorCode], object]) -> None:
+        """Deletes the group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not GroupState.EMPTY:
+            raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
+        records = [*self.offsets.tombstones(group_id), *self.tombstone_of(group)]
+
+        def settled(error: ProtocolError | None) -> None:
+            if error is None:
+                self.forget_if_unused(group)
+            done(ErrorCode.NONE if error is None else error.code)
+
+        self.act(Decision(records, settled))
+
+    def tombstone_of(self, group: Group) -> list[CoordinatorRecord]:
+        """What removes the group's membership from the log; nothing where it never had any."""
+        return [group_tombstone(group.group_id)] if group.generation_id > 0 else []
+
+    def forget_if_unused(self, group: Group) -> bool:
+        """An Empty group without offsets, which nobody is about to join, is Dead."""
+        if self.groups.get(group.group_id) is not group or group.state is not GroupState.EMPTY:
+            return False
+        if group.pending or self.offsets.has_offsets(group.group_id):
+            return False
+        self._bury(group, "it has neither members nor offsets")
+        return True
+
+    def _bury(self, group: Group, reason: str) -> None:
+        del self.groups[group.group_id]
+        for member_id in list(group.pending):
+            self.membership.sessions.expect_no_more(group, member_id)
+        group.transition_to(GroupState.DEAD, reason)
+
+    # --- the runtime's calls ------------------------------------------------------------------------------------
+
+    def replay(
+        self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
+    ) -> None:
+        """Raises MalformedMessage for a record that is none of ours."""
+        kind = record.kind
+        if kind in OFFSET_COMMITS:
+            self.offsets.replay(
+                record,
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            )
+        elif kind == GROUP_METADATA:
+            self._replay_group(read_group_id(record), record.value)
+        else:
+            raise MalformedMessage(f"no record of groups has a key of version {kind}")
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        if value is not None:
+            self.groups[group_id] = read_group(group_id, value, self._clock)
+        elif not self._is_live:
+            self.groups.pop(group_id, None)
+        else:
+            group = self.groups.get(group_id)
+            if group is not None and group.state is GroupState.EMPTY:
+                self._bury(group, "deleted")
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.offsets.replay_end_transaction(producer_id, producer_epoch, committed)
+
+    def loaded(self) -> None:
+        self._is_live = True
+        for group_id in self.offsets.group_ids():
+            self.group_or_new(group_id)
+        for group in self.groups.values():
+            self.membership.resume(group)
+
+    def unload(self) -> None:
+        for group in self.groups.values():
+            self.membership.rebalances.give_up(group)
+        self.groups.clear()

@@ -1,0 +1,135 @@
+"""`__consumer_offsets` and `__transaction_state`: how they are made, which happens when somebody first needs them.
+
+Their settings are Kafka's. A topic that cannot be created (fewer brokers than its replication factor asks for, a full
+disk) is tried again by whoever asks next; meanwhile there is no coordinator, and the log says why.
+
+Source: Kafka's `AutoTopicCreationManager`, `GroupCoordinator.groupMetadataTopicConfigs`,
+`TransactionStateManager.transactionTopicConfigs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from broker.controller.state import NewTopic
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
+from protocol.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from broker.controller.state import PlannedTopic
+
+
+class Settings(Protocol):
+    """The broker's settings, typed, by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+log = structlog.get_logger("coordinator")
+
+
+def group_topic(config: Settings) -> NewTopic:
+    """`__consumer_offsets` as it is to be created."""
+    return NewTopic(
+        GROUP_TOPIC,
+        num_partitions=config["offsets.topic.num.partitions"],
+        replication_factor=config["offsets.topic.replication.factor"],
+        configs={
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            "compression.type": "producer",
+        },
+    )
+
+
+def transaction_topic(config: Settings) -> NewTopic:
+    """`__transaction_state` as it is to be created."""
+    return NewTopic(
+        TRANSACTION_TOPIC,
+        num_partitions=config["transaction.state.log.num.partitions"],
+        replication_factor=config["transaction.state.log.replication.factor"],
+        configs={
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+            "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+        },
+    )
+
+
+RECIPES: Mapping[str, Callable[[Settings], NewTopic]] = {
+    GROUP_TOPIC: group_topic,
+    TRANSACTION_TOPIC: transaction_topic,
+}
+
+
+class TopicCreator(Protocol):
+    """The part of the controller that creates topics."""
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
+    ) -> list[PlannedTopic | ProtocolError]: ...
+
+
+class InternalTopics:
+    """Creates the internal topics; `spawn` is the background's."""
+
+    def __init__(
+        self,
+        controller: TopicCreator,
+        metadata: MetadataCache,
+        config: Settings,
+        spawn: Callable[[Coroutine[Any, Any, Any], str], object],
+    ) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._config = config
+        self._spawn = spawn
+        self._in_creation: set[str] = set()
+
+    def exists(self, name: str) -> bool:
+        return self._metadata.topic(name) is not None
+
+    def partition_count(self, name: str) -> int:
+        """The topic's partitions, or how many it would be created with."""
+        topic = self._metadata.topic(name)
+        return self.wish(name).num_partitions if topic is None else len(topic.partitions)
+
+    def wish(self, name: str) -> NewTopic:
+        """The topic as it is to be created."""
+        return RECIPES[name](self._config)
+
+    def create(self, name: str) -> None:
+        """Begins to create a topic, unless that has begun or it exists, and does not wait."""
+        if name not in self._in_creation and not self.exists(name):
+            self._in_creation.add(name)
+            self._spawn(self._create_in_background(name), f"creation of {name}")
+
+    async def ensure(self, name: str) -> None:
+        """Returns when the topic exists. Raises COORDINATOR_NOT_AVAILABLE when it cannot be created."""
+        if self.exists(name):
+            return
+        wish = self.wish(name)
+        timeout_ms = int(self._config["request.timeout.ms"])
+        result = (await self._controller.create_topics([wish], timeout_ms=timeout_ms))[0]
+        if isinstance(result, ProtocolError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            log.error(
+                "internal topic not created",
+                topic=name,
+                partitions=wish.num_partitions,
+                replication_factor=wish.replication_factor,
+                reason=str(result),
+            )
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, result.error_message)
+
+    async def _create_in_background(self, name: str) -> None:
+        try:
+            await self.ensure(name)
+        except ProtocolError:
+            pass  # the log has said so
+        finally:
+            self._in_creation.discard(name)

@@ -1,0 +1,204 @@
+"""Bringing shards to what their logs say: one partition after the other, in slices that let others have their turn.
+
+The smallest log is the next, so that few wait for a large one. Records are replayed in their order, up to the log's
+end, not only the high watermark (as Kafka does). What cannot be read, a damaged batch or a record that the shard does
+not know, is passed over with an error in the log; the rest loads.
+
+Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`, `TransactionStateManager.loadTransactionMetadata`,
+`CoordinatorLoaderImpl`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.coordinator.log_walk import Damage, LogWalk, WalkedBatch
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.errors import MalformedMessage, ProtocolError
+from protocol.records import MAX_DECOMPRESSED_BYTES, Record, read_records
+from storage.log_append import read_marker
+
+if TYPE_CHECKING:
+    from broker.coordinator.runtime import Background, LedPartition
+    from storage.log import Log
+    from timer import Clock
+
+RECORDS_PER_SLICE = 200
+"""How many records are replayed before others get their turn on the loop: a few milliseconds."""
+MOST_LINES = 20
+"""How many faults of one partition are told of one by one; the rest are counted."""
+
+log = structlog.get_logger("coordinator")
+
+
+CurrentLog = Callable[[], "Log | None"]
+"""A partition's log; another one when it has moved to another directory, None when the partition is gone."""
+
+
+class Loader:
+    """`on_loaded` is called when everything in a partition's log has been replayed, unless it was lost meanwhile."""
+
+    def __init__(
+        self, buffer_bytes: int, clock: Clock, background: Background, on_loaded: Callable[[LedPartition], None]
+    ) -> None:
+        self._buffer_bytes = buffer_bytes
+        self._clock = clock
+        self._background = background
+        self._on_loaded = on_loaded
+        self._waiting: list[tuple[PartitionLoading, int]] = []
+        self._is_running = False
+
+    def add(self, led: LedPartition, current_log: CurrentLog) -> None:
+        """Has the partition loaded: at once where its log is empty."""
+        loading = PartitionLoading(led, current_log)
+        if loading.is_empty:
+            self._on_loaded(led)
+            return
+        self._waiting.append((loading, self._clock.now_ms()))
+        if not self._is_running:
+            self._is_running = True
+            self._background.spawn(self._run(), "loading of coordinators")
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                smallest = min(range(len(self._waiting)), key=lambda slot: self._waiting[slot][0].size)
+                await self._load(*self._waiting.pop(smallest))
+        finally:
+            self._is_running = False
+
+    async def _load(self, loading: PartitionLoading, since_ms: int) -> None:
+        led = loading.led
+        if not led.is_current():
+            return
+        try:
+            await loading.run(self._buffer_bytes, self._background)
+        except Exception:
+            log.exception("coordinator loaded in part only", partition=str(led.topic_partition))
+        if not led.is_current():
+            return
+        loading.tell(self._clock.now_ms() - since_ms)
+        self._on_loaded(led)
+
+
+class PartitionLoading:
+    """One partition's load, and what it has met."""
+
+    def __init__(self, led: LedPartition, current_log: CurrentLog) -> None:
+        self.led = led
+        self._current_log = current_log
+        self._slice = RECORDS_PER_SLICE
+        self.records = 0
+        self.faults = 0
+
+    @property
+    def is_empty(self) -> bool:
+        partition_log = self._current_log()
+        return partition_log is None or partition_log.log_start_offset == partition_log.log_end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        partition_log = self._current_log()
+        return 0 if partition_log is None else partition_log.size
+
+    async def run(self, buffer_bytes: int, background: Background) -> None:
+        """Ends early when the partition is lost."""
+        walk = LogWalk(self._current_log, buffer_bytes, background.run_in_thread, self._damaged)
+        while self.led.is_current() and await walk.read():
+            for batch in walk.batches():
+                await self._replay(batch)
+                if not self.led.is_current():
+                    return
+            await asyncio.sleep(0)
+
+    async def _replay(self, batch: WalkedBatch) -> None:
+        header, data, start = batch
+        try:
+            if header.is_control:
+                self._end_transaction(batch)
+                return
+            records = read_records(data, start, header, max_decompressed_bytes=self._largest_batch())
+        except Exception as error:
+            self._fault("a batch of the internal topic cannot be read", header.base_offset, error)
+            return
+        producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        if header.is_transactional:
+            producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        for record in records:
+            self._replay_record(record, producer_id, producer_epoch)
+            self._slice -= 1
+            if self._slice <= 0:
+                self._slice = RECORDS_PER_SLICE
+                await asyncio.sleep(0)
+                if not self.led.is_current():
+                    return
+
+    def _largest_batch(self) -> int:
+        partition_log = self._current_log()
+        return MAX_DECOMPRESSED_BYTES if partition_log is None else partition_log.max_decompressed_bytes
+
+    def _replay_record(self, record: Record, producer_id: int, producer_epoch: int) -> None:
+        try:
+            if record.key is None:
+                raise MalformedMessage("the record has no key")
+            self.led.shard.replay(
+                CoordinatorRecord(record.key, record.value),
+                offset=record.offset,
+                timestamp_ms=record.timestamp,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            )
+            self.records += 1
+        except Exception as error:
+            self._fault("a record of the internal topic cannot be read", record.offset, error)
+
+    def _end_transaction(self, batch: WalkedBatch) -> None:
+        header = batch.header
+        marker = read_marker(batch.data, batch.start, header)
+        if marker is not None:
+            self.led.shard.replay_end_transaction(header.producer_id, header.producer_epoch, not marker.aborted)
+
+    def _damaged(self, damage: Damage) -> None:
+        if self._counts():
+            log.error(
+                "bytes of the internal topic cannot be read",
+                partition=str(self.led.topic_partition),
+                segment=damage.segment,
+                position=damage.position,
+                bytes=damage.size,
+                reason=damage.reason,
+                consequence="they are passed over; the rest loads",
+            )
+
+    def _fault(self, event: str, offset: int, error: Exception) -> None:
+        if self._counts():
+            log.error(
+                event,
+                partition=str(self.led.topic_partition),
+                offset=offset,
+                reason=str(error) if isinstance(error, (ProtocolError, ValueError)) else repr(error),
+                consequence="it is passed over; the rest loads",
+            )
+
+    def _counts(self) -> bool:
+        """Counts a fault; whether it gets a line of its own."""
+        self.faults += 1
+        return self.faults <= MOST_LINES
+
+    def tell(self, duration_ms: int) -> None:
+        """One line at the end."""
+        tell = log.error if self.faults else log.info
+        tell(
+            "coordinator loaded",
+            partition=str(self.led.topic_partition),
+            leader_epoch=self.led.leader_epoch,
+            records=self.records,
+            passed_over=self.faults,
+            duration_ms=duration_ms,
+        )

@@ -1,0 +1,217 @@
+"""Reading a log from its start to its end for replay, a buffer at a time, past whatever is damaged.
+
+What cannot be read is told of and passed over, as little of it as can be:
+
+A. A batch whose checksum does not fit, but behind which another begins where it says: that batch.
+B. A batch whose length or magic is none: up to the next place in the offset index where a batch begins, else the rest
+   of its segment.
+C. Bytes that the disk does not give: the rest of the segment.
+
+Segments may be replaced (by the cleaner) or deleted between two reads, and the log may move to another directory: the
+walk finds its place again by offset. A read that the page cache cannot answer is done in a thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.batch_header import (
+    BATCH_OVERHEAD,
+    CURRENT_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    SMALLEST_BATCH_LENGTH,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    read_batch_header,
+)
+from protocol.errors import ProtocolError
+from storage.log_read import ColdRead
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.segment import LogSegment
+
+RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class WalkedBatch(NamedTuple):
+    """A batch whose checksum fits, at `start` of `data`."""
+
+    header: BatchHeader
+    data: Buffer
+    start: int
+
+
+class Damage(NamedTuple):
+    """`size` bytes at `position` of the segment that begins with `segment` are passed over."""
+
+    segment: int
+    position: int
+    size: int
+    reason: str
+
+
+class _Unreadable(Exception):
+    """No batch can be read at the walk's position."""
+
+
+class LogWalk:
+    """Call `read` until it says False, and go through `batches` after each. At most `buffer_bytes` are held, or one
+    batch where that is larger. `current_log` is asked before each read; None ends the walk.
+    """
+
+    def __init__(
+        self,
+        current_log: Callable[[], Log | None],
+        buffer_bytes: int,
+        run_in_thread: RunInThread,
+        on_damage: Callable[[Damage], object],
+    ) -> None:
+        self._current_log = current_log
+        self._log = log = current_log()
+        self._buffer_bytes = buffer_bytes
+        self._run_in_thread = run_in_thread
+        self._on_damage = on_damage
+        self.next_offset = 0 if log is None else log.log_start_offset
+        """Everything below has been walked."""
+        self._pass_below = self.next_offset
+        self._segment: LogSegment | None = None
+        self._position = 0
+        self._data: Buffer = b""
+        self._needed = 0
+
+    async def read(self) -> bool:
+        """Fills the buffer; False at the log's end."""
+        self._data = b""
+        segment = self._place()
+        if segment is None:
+            return False
+        length = min(max(self._buffer_bytes, self._needed), segment.size - self._position)
+        self._needed = 0
+        try:
+            data = segment.file.read_cached(self._position, length)
+            if data is None:
+                await self._run_in_thread(ColdRead(segment.file, self._position, length).run)
+                if self._place() is not segment:
+                    return True
+                data = segment.file.read(self._position, length)
+        except OSError as error:
+            self._pass_over(segment, segment.size, str(error))
+            return True
+        if len(data) < length:
+            self._pass_over(segment, segment.size, "the file is shorter than its segment")
+            return True
+        self._data = data
+        return True
+
+    def batches(self) -> Iterator[WalkedBatch]:
+        """The batches in the buffer. The walk may pause between two of them."""
+        data, segment, begin = self._data, self._segment, self._position
+        while segment is not None and data:
+            start = self._position - begin
+            left, room = len(data) - start, segment.size - self._position
+            if room <= 0:
+                return
+            if left < min(BATCH_OVERHEAD, room):
+                self._needed = BATCH_OVERHEAD
+                return
+            try:
+                size = _size_at(data, start, room)
+                if size > left:
+                    self._needed = size
+                    return
+                header = self._checked(segment, data, start)
+            except (_Unreadable, ProtocolError) as error:
+                self._pass_over(segment, self._next_place(segment, data, start, room), str(error))
+                return
+            self._position += size
+            if header.last_offset >= self._pass_below:
+                self.next_offset = self._pass_below = header.last_offset + 1
+                yield WalkedBatch(header, data, start)
+
+    def _place(self) -> LogSegment | None:
+        """The segment to read on in, `_position` in it; None at the log's end."""
+        log, segment = self._current_log(), self._segment
+        self._log = log
+        if log is None:
+            return None
+        if segment is None or not _is_in_log(log, segment):
+            slot = max(bisect_right(log.base_offsets, self.next_offset) - 1, 0)
+            segment = log.segments[slot]
+            self._position, self._pass_below = 0, self.next_offset
+        while self._position >= segment.size:
+            slot = bisect_right(log.base_offsets, segment.base_offset)
+            if slot >= len(log.segments):
+                return None
+            segment = log.segments[slot]
+            self._position = 0
+            self.next_offset = max(self.next_offset, segment.base_offset)
+        self._segment = log.use(segment)
+        return segment
+
+    def _checked(self, segment: LogSegment, data: Buffer, start: int) -> BatchHeader:
+        header = read_batch_header(data, start)
+        if not check_crc(data, start, header):
+            raise _Unreadable(f"the checksum of the batch at offset {header.base_offset} does not fit")
+        if header.last_offset >= self._pass_below and not self._may_follow(segment, header):
+            raise _Unreadable(f"offsets {header.base_offset} to {header.last_offset} cannot stand here")
+        return header
+
+    def _may_follow(self, segment: LogSegment, header: BatchHeader) -> bool:
+        first = max(segment.base_offset, self.next_offset if self._pass_below <= self.next_offset else 0)
+        end = first if self._log is None else self._log.log_end_offset
+        return first <= header.base_offset <= header.last_offset < end
+
+    # Damage
+
+    def _pass_over(self, segment: LogSegment, position: int, reason: str) -> None:
+        self._on_damage(Damage(segment.base_offset, self._position, position - self._position, reason))
+        self._position = position
+
+    def _next_place(self, segment: LogSegment, data: Buffer, start: int, room: int) -> int:
+        """Where the next batch seems to begin; the segment's end if nowhere."""
+        try:
+            behind = self._position + _size_at(data, start, room)
+            if behind == segment.size or self._begins_at(segment, behind):
+                return behind
+        except _Unreadable:
+            pass
+        index = segment.offset_index
+        for number in range(len(index)):
+            position = index.entry(number)[1]
+            if position > self._position and self._begins_at(segment, position):
+                return position
+        return segment.size
+
+    def _begins_at(self, segment: LogSegment, position: int) -> bool:
+        """Whether a batch, good or bad, seems to begin there: then it is looked at for itself."""
+        try:
+            data = segment.file.read(position, BATCH_OVERHEAD)
+            _size_at(data, 0, segment.size - position)
+            if data[MAGIC_POSITION] < CURRENT_MAGIC:
+                return True
+            return self._may_follow(segment, read_batch_header(data))
+        except (OSError, ProtocolError, _Unreadable):
+            return False
+
+
+def _is_in_log(log: Log, segment: LogSegment) -> bool:
+    slot = bisect_left(log.base_offsets, segment.base_offset)
+    return slot < len(log.segments) and log.segments[slot] is segment
+
+
+def _size_at(data: Buffer, start: int, room: int) -> int:
+    """The size that the batch at `start` says it has, of any format. Raises _Unreadable where none can begin."""
+    if room < LOG_OVERHEAD + SMALLEST_BATCH_LENGTH or len(data) - start <= MAGIC_POSITION:
+        raise _Unreadable(f"{room} bytes are too few for a batch")
+    length = int.from_bytes(data[start + 8 : start + LOG_OVERHEAD], "big", signed=True)
+    magic = data[start + MAGIC_POSITION]
+    if magic > CURRENT_MAGIC:
+        raise _Unreadable(f"magic {magic} is unknown")
+    if not SMALLEST_BATCH_LENGTH <= length <= room - LOG_OVERHEAD:
+        raise _Unreadable(f"no batch here can have the length {length}")
+    return length + LOG_OVERHEAD

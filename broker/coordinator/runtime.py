@@ -1,0 +1,285 @@
+"""The runtime under both coordinators: which partitions of the internal topic this broker leads, and decisions carried
+out on them.
+
+A partition that this broker begins to lead is replayed into a new shard (loading.py), and until that has ended its
+ids are answered with COORDINATOR_LOAD_IN_PROGRESS. `act` appends a decision's records as one batch, replays them, and
+tells the decision's `done` when the high watermark has passed them. All of it on the loop's thread: between two calls
+the shard is what its log says.
+
+A decision whose partition is lost while it waits is told so; that may come after the shard was unloaded.
+
+Source: Kafka's `CoordinatorRuntime`, `GroupMetadataManager`, `TransactionStateManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import structlog
+
+from broker.coordinator.java_hash import partition_for
+from broker.coordinator.loading import Loader
+from broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.record import Record
+from protocol.records import Compression, build_batch
+from protocol.topic_partition import TopicPartition
+from timer import Clock
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.replica.append_result import PartitionAppendResult
+    from broker.replica.replica_manager import ReplicaManager
+    from storage.log import Log
+
+log = structlog.get_logger("coordinator")
+
+
+class RuntimeSettings(NamedTuple):
+    """The internal topic and how it is read and written. `append_timeout_ms`: how long an append waits to be safe."""
+
+    topic: str
+    load_buffer_bytes: int = 5_242_880
+    append_timeout_ms: int = 5000
+    required_acks: int = -1
+    compression: int = Compression.NONE
+
+    @classmethod
+    def for_groups(cls, config: BrokerConfig) -> RuntimeSettings:
+        """`__consumer_offsets`."""
+        return cls(
+            GROUP_TOPIC,
+            config["offsets.load.buffer.size"],
+            config["offsets.commit.timeout.ms"],
+            config["offsets.commit.required.acks"],
+            config["offsets.topic.compression.codec"],
+        )
+
+    @classmethod
+    def for_transactions(cls, config: BrokerConfig) -> RuntimeSettings:
+        """`__transaction_state`. Decisions bring the transaction's own time-out."""
+        return cls(
+            TRANSACTION_TOPIC,
+            config["transaction.state.log.load.buffer.size"],
+            config["transaction.max.timeout.ms"],
+        )
+
+
+class Background(Protocol):
+    """What the runtime needs of the broker's background."""
+
+    def run_in_thread(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Any: ...
+
+
+class LedPartition:
+    """A partition of the internal topic that this broker leads, and its shard."""
+
+    __slots__ = ("_is_current", "is_loading", "leader_epoch", "shard", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int, shard: Shard) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.shard = shard
+        self.is_loading = True
+        self._is_current = True
+
+    def is_current(self) -> bool:
+        """False for good once the shard was unloaded."""
+        return self._is_current
+
+    def give_up(self) -> None:
+        self._is_current = False
+
+
+class CoordinatorRuntime:
+    """`new_shard(partition, leader_epoch)` makes an empty shard; `partition_count()` is the topic's, or what it would
+    be created with.
+    """
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        *,
+        new_shard: Callable[[int, int], Shard],
+        partition_count: Callable[[], int],
+        replica_manager: ReplicaManager,
+        clock: Clock,
+        background: Background,
+    ) -> None:
+        self.settings = settings
+        self._new_shard = new_shard
+        self._partition_count = partition_count
+        self._replica_manager = replica_manager
+        self._clock = clock
+        self._led: dict[int, LedPartition] = {}
+        self._by_shard: dict[int, LedPartition] = {}
+        self._stopping = False
+        self._loader = Loader(settings.load_buffer_bytes, clock, background, self._loaded)
+
+    # Beginning and end
+
+    def start(self) -> None:
+        """From now on this runtime hears which partitions the broker leads, and of those that it leads already."""
+        replica_manager, topic = self._replica_manager, self.settings.topic
+        replica_manager.leadership_listeners[topic] = self
+        for partition in replica_manager.partitions.of_topic(topic):
+            if partition.is_leader:
+                self.elected(partition.topic_partition.partition, partition.leader_epoch)
+
+    def stop(self) -> None:
+        """Unloads every shard; COORDINATOR_NOT_AVAILABLE from now on."""
+        self._stopping = True
+        self._replica_manager.leadership_listeners.pop(self.settings.topic, None)
+        for partition in list(self._led):
+            self.resigned(partition)
+
+    # Who coordinates
+
+    def partition_for(self, key: str) -> int:
+        """The partition of a group's or a transactional id."""
+        return partition_for(key, self._partition_count())
+
+    def shard_for(self, key: str) -> Shard:
+        """The shard of an id. Raises COORDINATOR_NOT_AVAILABLE when the broker stops, NOT_COORDINATOR when it does not
+        lead the id's partition, COORDINATOR_LOAD_IN_PROGRESS while it loads.
+        """
+        return self._find(self.partition_for(key)).shard
+
+    def shard_of(self, partition: int) -> Shard:
+        """The shard of a partition. Raises as `shard_for`."""
+        return self._find(partition).shard
+
+    def _find(self, partition: int) -> LedPartition:
+        if self._stopping:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        led = self._led.get(partition)
+        if led is None:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        if led.is_loading:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return led
+
+    def shards(self) -> list[Shard]:
+        """The shards that are loaded, ascending by partition."""
+        return [self._led[partition].shard for partition in sorted(self._led) if not self._led[partition].is_loading]
+
+    @property
+    def loading(self) -> bool:
+        """Whether some partition is being loaded."""
+        return any(led.is_loading for led in self._led.values())
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    # The replica manager's calls
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """Begins to load the partition; one that is empty is loaded at once. In another leader epoch it loads anew."""
+        led = self._led.get(partition)
+        if self._stopping or (led is not None and led.leader_epoch == leader_epoch):
+            return
+        self.resigned(partition)
+        key = TopicPartition(self.settings.topic, partition)
+        led = LedPartition(key, leader_epoch, self._new_shard(partition, leader_epoch))
+        self._led[partition] = led
+        self._by_shard[id(led.shard)] = led
+        self._loader.add(led, lambda: self._log_of(key))
+
+    def _log_of(self, key: TopicPartition) -> Log | None:
+        partition = self._replica_manager.partitions.get(key)
+        return None if partition is None else partition.log
+
+    def resigned(self, partition: int) -> None:
+        """Unloads the partition's shard, if there is one."""
+        led = self._led.pop(partition, None)
+        if led is None:
+            return
+        del self._by_shard[id(led.shard)]
+        led.give_up()
+        try:
+            led.shard.unload()
+        except Exception:
+            log.exception("coordinator not unloaded well", partition=str(led.topic_partition))
+        log.debug("coordinator unloaded", partition=str(led.topic_partition), leader_epoch=led.leader_epoch)
+
+    def _loaded(self, led: LedPartition) -> None:
+        led.is_loading = False
+        try:
+            led.shard.loaded()
+        except Exception:
+            log.exception("coordinator not started well", partition=str(led.topic_partition))
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A marker was appended to the partition. While it loads nothing is to do: the loading will come to it."""
+        led = self._led.get(partition)
+        if led is not None and not led.is_loading:
+            led.shard.replay_end_transaction(producer_id, producer_epoch, committed)
+
+    # Acting
+
+    def act(self, shard: Shard, decision: Decision) -> None:
+        """Carries a decision out; see `Decision` for what its `done` is told, and when."""
+        led = self._by_shard.get(id(shard))
+        if led is None:
+            decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
+        if not decision.records:
+            decision.done(None)
+            return
+        appends, acks = self._replica_manager.appends, self.settings.required_acks
+        now_ms = self._clock.wall_ms()
+        result = appends.append_as_coordinator(led.topic_partition, self._batch(decision, now_ms), acks)
+        if result.error is not ErrorCode.NONE:
+            self._tell_failure(led, decision, result.error, result.error_message)
+            return
+        decision.base_offset = result.base_offset
+        if decision.replay:
+            self._replay(led, decision, result, now_ms)
+
+        def settled(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                decision.done(None)
+            else:
+                self._tell_failure(led, decision, error, None)
+
+        timeout_ms = self.settings.append_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
+        appends.await_acks(led.topic_partition, result, settled, timeout_ms, acks)
+
+    def _batch(self, decision: Decision, now_ms: int) -> bytes:
+        return build_batch(
+            [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(decision.records)],
+            compression=self.settings.compression,
+            producer_id=decision.producer_id,
+            producer_epoch=decision.producer_epoch,
+            base_sequence=decision.base_sequence,
+            is_transactional=decision.producer_id != NO_PRODUCER_ID,
+        )
+
+    def _replay(self, led: LedPartition, decision: Decision, result: PartitionAppendResult, now_ms: int) -> None:
+        for offset, record in enumerate(decision.records, result.base_offset):
+            try:
+                led.shard.replay(
+                    record,
+                    offset=offset,
+                    timestamp_ms=now_ms,
+                    producer_id=decision.producer_id,
+                    producer_epoch=decision.producer_epoch,
+                )
+            except Exception:
+                log.exception("coordinator record not replayed", partition=str(led.topic_partition), offset=offset)
+
+    def _tell_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
+        failure = AppendFailed(cause, message)
+        log.warning(
+            "coordinator append failed",
+            partition=str(led.topic_partition),
+            records=len(decision.records),
+            cause=cause.name,
+            answered=failure.code.name,
+        )
+        decision.done(failure)

@@ -1,0 +1,367 @@
+"""TransactionCoordinator: who may write under a transactional id, what belongs to its transaction, and how that ends.
+
+    InitProducerId      one producer per id: each gets a higher epoch, which shuts out those before it
+    AddPartitionsToTxn  a partition is in the log of transactions before the first record is written to it
+    EndTxn              the decision is in the log (PrepareCommit, PrepareAbort) before the client hears of it;
+                        markers in every partition follow, then CompleteCommit or CompleteAbort
+
+`rules.py` says what may be; here it is done: the transit is appended, and taken over when it is safe. Answers are
+given through callables, called exactly once, perhaps before the method returns, with None or a ProtocolError. Nothing
+here waits or knows of a loop.
+
+After a restart, or a change of the leader, what was prepared is completed by whoever loads it.
+
+Source: Kafka's `TransactionCoordinator`; KIP-98, KIP-360, KIP-664, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Set
+from functools import partial
+from typing import NamedTuple, Protocol, cast
+
+import structlog
+
+from broker.coordinator.shard import Decision, Shard
+from broker.coordinator.transaction import rules
+from broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
+from broker.coordinator.transaction.records import transaction_record
+from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.state import BY_LABEL
+from broker.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, ProducerIdAndEpoch, Transaction, Transit
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from timer import Clock
+
+log = structlog.get_logger("coordinator.transaction")
+
+Answer = Callable[[ProtocolError | None], object]
+ProducerAnswer = Callable[[ProducerIdAndEpoch | ProtocolError], object]
+NewProducerId = Callable[[Callable[[int | ProtocolError], None]], object]
+"""new_producer_id(use): calls `use` once with a producer id that nobody has, or why there is none."""
+
+WITHOUT_LIMIT = -1
+PRODUCE_CODES = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
+}
+"""What Produce and TxnOffsetCommit say for it, in the versions that are served."""
+
+
+class Runtime(Protocol):
+    """What is used of `CoordinatorRuntime`."""
+
+    def shard_for(self, key: str) -> Shard: ...
+
+    def shards(self) -> list[Shard]: ...
+
+    def act(self, shard: Shard, decision: Decision) -> None: ...
+
+    @property
+    def loading(self) -> bool: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+
+class Listing(NamedTuple):
+    """The transactional ids that pass the filters, and the names of states that no state has."""
+
+    transactions: list[Transaction]
+    unknown_states: list[str]
+
+
+class TransactionCoordinator:
+    """`runtime` is set by who assembles them: it makes its shards by `new_shard`. Times are the clock's wall time."""
+
+    runtime: Runtime
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        longest_timeout_ms: Callable[[], int],
+        new_producer_id: NewProducerId,
+        leader_of: Callable[[TopicPartition], int | None],
+        writer_to: Callable[[int], MarkerWriter | None],
+        later: Later,
+    ) -> None:
+        self._clock = clock
+        self._longest_timeout_ms = longest_timeout_ms
+        self._new_producer_id = new_producer_id
+        self._later = later
+        self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
+        self.completions_to_retry = 0
+        """Completions that could not be appended and are tried again (Kafka: LogAppendRetryQueueSize)."""
+
+    def new_shard(self, partition: int, coordinator_epoch: int) -> TransactionShard:
+        """An empty one, for the runtime to fill."""
+        return TransactionShard(partition, coordinator_epoch, on_loaded=self._go_on, on_unload=self.markers.forget)
+
+    # --- InitProducerId -----------------------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, answer: ProducerAnswer
+    ) -> None:
+        """The producer that may use the id from now on; `expected` is the one that goes on after an error (KIP-360).
+
+        INVALID_REQUEST (no id), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS: a transaction
+        was open and is being aborted, ask again.
+        """
+        if not transactional_id:
+            answer(ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty"))
+        elif not 0 < timeout_ms <= self._longest_timeout_ms():
+            message = f"A transaction cannot have {timeout_ms} ms"
+            answer(ProtocolError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message))
+        else:
+            self._init(transactional_id, timeout_ms, expected, answer, None)
+
+    def _init(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        answer: ProducerAnswer,
+        new_id: int | None,
+    ) -> None:
+        try:
+            shard = self._shard(transactional_id)
+            transaction = shard.transactions.get(transactional_id)
+            if transaction is None:
+                transaction = self._new_transaction(shard, transactional_id, timeout_ms, new_id)
+            transit = rules.initialize(transaction, timeout_ms, expected, new_id, self._now())
+        except rules.ProducerIdNeeded:
+
+            def use(found: int | ProtocolError) -> None:
+                if isinstance(found, ProtocolError):
+                    answer(found)
+                else:
+                    self._init(transactional_id, timeout_ms, expected, answer, found)
+
+            self._new_producer_id(use)
+            return
+        except ProtocolError as error:
+            answer(error)
+            return
+        self._initialize(shard, transaction, transit, answer)
+
+    def _new_transaction(
+        self, shard: TransactionShard, transactional_id: str, timeout_ms: int, new_id: int | None
+    ) -> Transaction:
+        if new_id is None:
+            raise rules.ProducerIdNeeded
+        transaction = Transaction(transactional_id, new_id, timeout_ms, self._now())
+        shard.put(transaction)
+        return transaction
+
+    def _initialize(
+        self, shard: TransactionShard, transaction: Transaction, transit: Transit | None, answer: ProducerAnswer
+    ) -> None:
+        if transit is None:
+
+            def aborted(error: ProtocolError | None) -> None:
+                answer(error or ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS))
+
+            self.fence(shard, transaction, "another producer begins", aborted)
+            return
+        given = ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
+
+        def initialized(error: ProtocolError | None) -> None:
+            if error is not None and shard.is_current and transaction.producer_epoch == NO_PRODUCER_EPOCH:
+                shard.remove(transaction.transactional_id)
+            answer(error or given)
+
+        self._change(shard, transaction, transit, "InitProducerId", initialized)
+
+    # --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------------------
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Set[TopicPartition], answer: Answer
+    ) -> None:
+        """They belong to the producer's transaction, which begins if none is open. The partitions exist.
+
+        INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        try:
+            shard, transaction = self._find(transactional_id)
+            transit = rules.add_partitions(transaction, producer, partitions, self._now())
+        except ProtocolError as error:
+            answer(error)
+            return
+        if transit is None:
+            answer(None)
+            return
+        assert transaction is not None
+        self._change(shard, transaction, transit, "AddPartitionsToTxn", answer)
+
+    def is_open_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
+    ) -> ErrorCode:
+        """Whether a producer may write to a partition: NONE if it is in its open transaction (KIP-890).
+
+        Codes for Produce: INVALID_TXN_STATE (not in it), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING; and
+        those that pass: CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+        NOT_COORDINATOR.
+        """
+        try:
+            transaction = self._find(transactional_id)[1]
+            partitions = rules.verify(transaction, ProducerIdAndEpoch(producer_id, producer_epoch))
+        except ProtocolError as error:
+            return PRODUCE_CODES.get(error.code, error.code)
+        return ErrorCode.NONE if topic_partition in partitions else ErrorCode.INVALID_TXN_STATE
+
+    # --- EndTxn ---------------------------------------------------------------------------------------------------
+
+    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, committed: bool, answer: Answer) -> None:
+        """Commits or aborts. The answer comes when that is decided; the markers follow. A retry is answered alike.
+
+        INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+        INVALID_TXN_STATE: nothing is open, or it has ended otherwise.
+        """
+        try:
+            shard, transaction = self._find(transactional_id)
+            transit = rules.end(transaction, producer, committed, self._now())
+        except ProtocolError as error:
+            answer(error)
+            return
+        if transit is None:
+            answer(None)
+            return
+        assert transaction is not None
+        self._prepare(shard, transaction, transit, "EndTxn", answer)
+
+    def fence(self, shard: TransactionShard, transaction: Transaction, reason: str, answer: Answer) -> None:
+        """Aborts an open transaction and shuts its producer out. Nothing may be pending."""
+        self._prepare(shard, transaction, transaction.prepare_fence(self._now()), reason, answer)
+
+    def _prepare(
+        self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str, answer: Answer
+    ) -> None:
+        def prepared(error: ProtocolError | None) -> None:
+            answer(error)
+            if error is None:
+                self._write_markers(shard, transaction)
+
+        self._change(shard, transaction, transit, reason, prepared)
+
+    def _write_markers(self, shard: TransactionShard, transaction: Transaction) -> None:
+        self.markers.write(Completion(shard, transaction, transaction.prepare_completion(self._now())))
+
+    def _complete(self, completion: Completion) -> None:
+        """All markers are written. That must get into the log, however often it is tried: only a new leader, who would
+        write the markers once more, makes it unnecessary.
+        """
+        if not completion.shard.is_current:
+            return
+
+        def completed(error: ProtocolError | None) -> None:
+            if error is not None and completion.shard.is_current:
+                self.completions_to_retry += 1
+                self._later(completion.next_delay_ms(), partial(self._complete_again, completion))
+
+        shard, transaction, transit = completion.shard, completion.transaction, completion.transit
+        self._change(shard, transaction, transit, "all markers are written", completed, stays_pending=True)
+
+    def _complete_again(self, completion: Completion) -> None:
+        self.completions_to_retry -= 1
+        self._complete(completion)
+
+    def _go_on(self, shard: TransactionShard) -> None:
+        """A shard has been loaded."""
+        for transaction in list(shard.prepared()):
+            log.info(
+                "transaction resumed",
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                state=transaction.state.label,
+            )
+            self._write_markers(shard, transaction)
+
+    # --- DescribeTransactions, ListTransactions ---------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """To read only. Raises INVALID_REQUEST (no id), TRANSACTIONAL_ID_NOT_FOUND."""
+        transaction = self._find(transactional_id)[1]
+        if transaction is None:
+            raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return transaction
+
+    def listing(
+        self, states: Collection[str] = (), producer_ids: Collection[int] = (), longer_than_ms: int = WITHOUT_LIMIT
+    ) -> Listing:
+        """Those that pass every filter; an empty one lets all pass. `longer_than_ms`: since they began.
+
+        Raises COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if self.runtime.is_stopping:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self.runtime.loading:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        wanted, owners = {BY_LABEL[name] for name in states if name in BY_LABEL}, frozenset(producer_ids)
+        latest_start_ms = self._now() - longer_than_ms
+        found = [
+            transaction
+            for shard in self.shards()
+            for transaction in shard.transactions.values()
+            if (not states or transaction.state in wanted)
+            and (not owners or transaction.producer_id in owners)
+            and (longer_than_ms < 0 or transaction.start_ms < latest_start_ms)
+        ]
+        return Listing(found, [name for name in states if name not in BY_LABEL])
+
+    # --- Shards and changes -------------------------------------------------------------------------------------
+
+    def shards(self) -> list[TransactionShard]:
+        """Those that are loaded."""
+        return cast("list[TransactionShard]", self.runtime.shards())
+
+    def _shard(self, transactional_id: str) -> TransactionShard:
+        return cast(TransactionShard, self.runtime.shard_for(transactional_id))
+
+    def _find(self, transactional_id: str) -> tuple[TransactionShard, Transaction | None]:
+        if not transactional_id:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
+        shard = self._shard(transactional_id)
+        return shard, shard.transactions.get(transactional_id)
+
+    def _now(self) -> int:
+        return self._clock.wall_ms()
+
+    def _change(
+        self,
+        shard: TransactionShard,
+        transaction: Transaction,
+        transit: Transit,
+        reason: str,
+        done: Answer,
+        *,
+        stays_pending: bool = False,
+    ) -> None:
+        """Appends the transit, and takes it over when it is safe. `stays_pending`: even if that fails."""
+
+        def settled(error: ProtocolError | None) -> None:
+            if not shard.is_current:
+                error = ProtocolError(ErrorCode.NOT_COORDINATOR)
+            elif error is None:
+                self._take(shard, transaction, transit, reason)
+            elif not stays_pending:
+                transaction.give_up()
+            done(error)
+
+        record = transaction_record(transaction.transactional_id, transit)
+        self.runtime.act(shard, Decision([record], settled, replay=False, timeout_ms=transit.timeout_ms))
+
+    def _take(self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str) -> None:
+        old = transaction.state
+        transaction.complete(transit)
+        shard.put(transaction)
+        log.info(
+            "transaction state changed",
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            old=old.label,
+            new=transaction.state.label,
+            reason=reason,
+        )

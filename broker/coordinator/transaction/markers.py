@@ -1,0 +1,246 @@
+"""Markers: the COMMIT or ABORT that each partition of a transaction gets once its end is decided.
+
+A prepared transaction becomes a `Completion`. Its partitions are grouped by the broker that leads them, and each
+broker gets one `Marker` for all of its partitions. A partition that is answered for leaves the transaction; when none
+is left, `on_written` is told, once. What an answer means is in `OUTCOMES`:
+
+  (a) written: the partition is done;
+  (b) gone: nothing can be written there any more, or ever could: it is done too, as is one that the cluster no longer
+      knows;
+  (c) fenced: another coordinator, or another producer, has gone further. This one gives the transaction up, as Kafka's
+      does; whoever is the coordinator now completes it;
+  (d) anything else: tried again after a while, with whoever leads the partition then.
+
+Source: Kafka's `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.state import PREPARE_COMMIT
+from broker.coordinator.transaction.transaction import Transaction, Transit
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+FIRST_RETRY_MS = 100
+LONGEST_RETRY_MS = 1000
+
+log = structlog.get_logger("coordinator.transaction")
+
+
+class Outcome(Enum):
+    """What an answer to a marker means; see the file's head."""
+
+    WRITTEN = "written"
+    GONE = "gone"
+    FENCED = "fenced"
+    AGAIN = "again"
+
+
+OUTCOMES = {
+    ErrorCode.NONE: Outcome.WRITTEN,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Outcome.GONE,
+    ErrorCode.UNSUPPORTED_VERSION: Outcome.GONE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Outcome.FENCED,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Outcome.FENCED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Outcome.AGAIN,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Outcome.AGAIN,
+    ErrorCode.NOT_ENOUGH_REPLICAS: Outcome.AGAIN,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Outcome.AGAIN,
+    ErrorCode.REQUEST_TIMED_OUT: Outcome.AGAIN,
+    ErrorCode.KAFKA_STORAGE_ERROR: Outcome.AGAIN,
+}
+"""Codes that are not here should not occur; they are told loudly, and tried again."""
+
+
+class Marker(NamedTuple):
+    """What is to be written, into all of `partitions`."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+OnWritten = Callable[[TopicPartition, ErrorCode], object]
+
+
+class MarkerWriter(Protocol):
+    """The way to one broker: this one's own logs, or another one over the network."""
+
+    def write(self, marker: Marker, on_written: OnWritten) -> None:
+        """Calls `on_written` once for each partition, perhaps before it returns."""
+
+
+class Cancellable(Protocol):
+    """Something that was put off."""
+
+    def cancel(self) -> object:
+        """It shall not happen."""
+
+
+Later = Callable[[int, Callable[[], None]], Cancellable]
+"""later(delay_ms, call): calls it then."""
+
+
+class Completion:
+    """A prepared transaction on its way to being complete. `transit` is what it becomes when all is written."""
+
+    __slots__ = ("delay_ms", "retries", "shard", "transaction", "transit", "waiting")
+
+    def __init__(self, shard: TransactionShard, transaction: Transaction, transit: Transit) -> None:
+        self.shard = shard
+        self.transaction = transaction
+        self.transit = transit
+        self.retries: set[TopicPartition] = set()
+        """Partitions that are tried again when `waiting` is over."""
+        self.waiting: Cancellable | None = None
+        self.delay_ms = FIRST_RETRY_MS
+
+    def next_delay_ms(self) -> int:
+        """How long to wait before the next try: longer each time."""
+        delay_ms = self.delay_ms
+        self.delay_ms = min(2 * delay_ms, LONGEST_RETRY_MS)
+        return delay_ms
+
+
+class Markers:
+    """`leader_of`: the broker that leads a partition (-1: nobody), None for a partition that does not exist.
+    `writer_to`: the way to a broker; None where there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        leader_of: Callable[[TopicPartition], int | None],
+        writer_to: Callable[[int], MarkerWriter | None],
+        later: Later,
+        on_written: Callable[[Completion], object],
+    ) -> None:
+        self._leader_of = leader_of
+        self._writer_to = writer_to
+        self._later = later
+        self._on_written = on_written
+        self._pending: dict[str, Completion] = {}
+
+    @property
+    def pending(self) -> int:
+        """Transactions whose markers are being written."""
+        return len(self._pending)
+
+    @property
+    def of_unknown_destination(self) -> int:
+        """Markers that wait for somebody to lead their partition, or for a way to them."""
+        return sum(
+            not self._way_to(topic_partition)
+            for completion in list(self._pending.values())
+            for topic_partition in list(completion.retries)
+        )
+
+    def write(self, completion: Completion) -> None:
+        """Writes the markers of all of the transaction's partitions."""
+        self._pending[completion.transaction.transactional_id] = completion
+        self._send(completion, completion.transaction.partitions)
+        self._look(completion)
+
+    def forget(self, shard: TransactionShard) -> None:
+        """The shard's transactions are another's now."""
+        for completion in [each for each in self._pending.values() if each.shard is shard]:
+            self._drop(completion)
+
+    def _drop(self, completion: Completion) -> None:
+        del self._pending[completion.transaction.transactional_id]
+        if completion.waiting is not None:
+            completion.waiting.cancel()
+
+    def _is_pending(self, completion: Completion) -> bool:
+        return self._pending.get(completion.transaction.transactional_id) is completion
+
+    def _way_to(self, topic_partition: TopicPartition) -> MarkerWriter | None:
+        leader = self._leader_of(topic_partition)
+        return None if leader is None else self._writer_to(leader)
+
+    def _send(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for topic_partition in sorted(partitions):
+            leader = self._leader_of(topic_partition)
+            if leader is None:
+                log.info(
+                    "partition of a transaction is gone",
+                    transactional_id=completion.transaction.transactional_id,
+                    partition=str(topic_partition),
+                )
+                completion.transaction.marker_written(topic_partition)
+            else:
+                by_leader.setdefault(leader, []).append(topic_partition)
+        for leader, found in by_leader.items():
+            self._send_to(completion, leader, tuple(found))
+
+    def _send_to(self, completion: Completion, leader: int, partitions: tuple[TopicPartition, ...]) -> None:
+        if not self._is_pending(completion):
+            return
+        writer = self._writer_to(leader)
+        if writer is None:
+            self._try_again(completion, partitions)
+            return
+        transaction = completion.transaction
+        marker = Marker(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            completion.shard.coordinator_epoch,
+            transaction.state == PREPARE_COMMIT,
+            partitions,
+        )
+        writer.write(marker, partial(self._answered, completion))
+
+    def _answered(self, completion: Completion, topic_partition: TopicPartition, code: ErrorCode) -> None:
+        if not self._is_pending(completion):
+            return
+        outcome = OUTCOMES.get(code, Outcome.AGAIN)
+        if code != ErrorCode.NONE:
+            self._tell(completion, topic_partition, code, outcome)
+        if outcome is Outcome.FENCED:
+            self._drop(completion)
+        elif outcome is Outcome.AGAIN:
+            self._try_again(completion, (topic_partition,))
+        else:
+            completion.transaction.marker_written(topic_partition)
+            self._look(completion)
+
+    def _tell(self, completion: Completion, topic_partition: TopicPartition, code: ErrorCode, outcome: Outcome) -> None:
+        tell = log.error if outcome is Outcome.FENCED or code not in OUTCOMES else log.warning
+        tell(
+            "transaction marker not written",
+            transactional_id=completion.transaction.transactional_id,
+            producer_id=completion.transaction.producer_id,
+            producer_epoch=completion.transaction.producer_epoch,
+            partition=str(topic_partition),
+            error=code.name,
+            outcome=outcome.value,
+        )
+
+    def _try_again(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
+        completion.retries.update(partitions)
+        if completion.waiting is None:
+            completion.waiting = self._later(completion.next_delay_ms(), partial(self._retry, completion))
+
+    def _retry(self, completion: Completion) -> None:
+        completion.waiting = None
+        if self._is_pending(completion):
+            partitions, completion.retries = completion.retries, set()
+            self._send(completion, partitions)
+            self._look(completion)
+
+    def _look(self, completion: Completion) -> None:
+        """Whether that was the last one."""
+        if not completion.transaction.partitions and self._is_pending(completion):
+            self._drop(completion)
+            self._on_written(completion)

@@ -1,0 +1,85 @@
+"""Transactions as records of `__transaction_state`, and back.
+
+Key: the transactional id (version 0). Value: version 0, as Kafka writes it; versions 0 and 1 are read. An Empty
+transaction has no partitions at all (null), another may have none yet or none left (an empty array). A tombstone means
+that the id is forgotten.
+
+Source: Kafka's `TransactionLog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
+from broker.coordinator.transaction.state import EMPTY, IN_THE_LOG, TransactionState
+from broker.coordinator.transaction.transaction import NO_PARTITIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Transit
+from protocol.errors import MalformedMessage
+from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.topic_partition import TopicPartition
+
+KEY_VERSION = 0
+VALUE_VERSION = 0
+
+
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topics by name, partitions by number, ascending."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    """The id is forgotten."""
+    return CoordinatorRecord(encode_key(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION), None)
+
+
+def transaction_record(transactional_id: str, transit: Transit) -> CoordinatorRecord:
+    """The id is as the transit says."""
+    partitions = None
+    if transit.state != EMPTY:
+        partitions = [
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=numbers)
+            for topic, numbers in partitions_by_topic(transit.partitions).items()
+        ]
+    value = TransactionLogValue(
+        producer_id=transit.producer_id,
+        producer_epoch=transit.producer_epoch,
+        transaction_timeout_ms=transit.timeout_ms,
+        transaction_status=int(transit.state),
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=transit.update_ms,
+        transaction_start_timestamp_ms=transit.start_ms,
+    )
+    key = encode_key(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    return CoordinatorRecord(key, encode_value(value, VALUE_VERSION))
+
+
+def read_transaction(record: CoordinatorRecord) -> tuple[str, Transit | None]:
+    """(transactional id, what it is like; None if it is forgotten). Raises MalformedMessage."""
+    transactional_id = decode_key(TransactionLogKey, record.key).transactional_id
+    if record.value is None:
+        return transactional_id, None
+    _, value = decode_value(TransactionLogValue, record.value)
+    state = value.transaction_status
+    if state not in IN_THE_LOG:
+        raise MalformedMessage(f"{transactional_id!r} is in state {state}, which is never written")
+    partitions = NO_PARTITIONS
+    if state != EMPTY:
+        partitions = frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
+        )
+    return transactional_id, Transit(
+        TransactionState(state),
+        value.producer_id,
+        NO_PRODUCER_ID,
+        value.producer_epoch,
+        NO_PRODUCER_EPOCH,
+        value.transaction_timeout_ms,
+        partitions,
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+    )

@@ -1,0 +1,85 @@
+"""TransactionShard: the transactional ids of one partition of `__transaction_state`.
+
+Source: Kafka's `TransactionStateManager` (its cache, and loading).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.transaction.records import read_transaction
+from broker.coordinator.transaction.state import ONGOING
+from broker.coordinator.transaction.transaction import Transaction
+
+
+class TransactionShard:
+    """`coordinator_epoch` is the partition's leader epoch: markers carry it, so that those of an older leader are
+    refused. `transactions` by transactional id; `open` those of them that are Ongoing.
+    """
+
+    __slots__ = ("_on_loaded", "_on_unload", "coordinator_epoch", "is_current", "open", "partition", "transactions")
+
+    def __init__(
+        self,
+        partition: int,
+        coordinator_epoch: int,
+        *,
+        on_loaded: Callable[[TransactionShard], object],
+        on_unload: Callable[[TransactionShard], object],
+    ) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.transactions: dict[str, Transaction] = {}
+        self.open: dict[str, Transaction] = {}
+        self.is_current = True
+        """False for good once it was unloaded: what it says counts no more."""
+        self._on_loaded = on_loaded
+        self._on_unload = on_unload
+
+    def prepared(self) -> Iterator[Transaction]:
+        """Those whose markers must be written."""
+        return (transaction for transaction in self.transactions.values() if transaction.state.is_prepared)
+
+    def put(self, transaction: Transaction) -> None:
+        """Adds it, or notes that its state has changed."""
+        self.transactions[transaction.transactional_id] = transaction
+        if transaction.state == ONGOING:
+            self.open[transaction.transactional_id] = transaction
+        else:
+            self.open.pop(transaction.transactional_id, None)
+
+    def remove(self, transactional_id: str) -> None:
+        """Forgets the id."""
+        self.transactions.pop(transactional_id, None)
+        self.open.pop(transactional_id, None)
+
+    # What the runtime calls
+
+    def replay(
+        self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
+    ) -> None:
+        """The last record of an id counts. Raises MalformedMessage."""
+        transactional_id, transit = read_transaction(record)
+        if transit is None:
+            self.remove(transactional_id)
+            return
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, transit.producer_id, transit.timeout_ms, transit.update_ms)
+        transaction.take(transit)
+        self.put(transaction)
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """Nothing in this topic is written in transactions."""
+
+    def loaded(self) -> None:
+        """Goes on with what was prepared."""
+        self._on_loaded(self)
+
+    def unload(self) -> None:
+        """Forgets all. Who waits for an append hears of it from the runtime."""
+        self.is_current = False
+        self._on_unload(self)
+        self.transactions.clear()
+        self.open.clear()

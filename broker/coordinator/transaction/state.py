@@ -1,0 +1,99 @@
+"""The states of a transactional id, and the one table of its moves.
+
+| state | what it means |
+|---|---|
+| Empty | A producer has its id and epoch; nothing is open. |
+| Ongoing | A transaction is open; its partitions are known here before anything is written to them. |
+| PrepareCommit, PrepareAbort | It is decided, and that is in the log; markers are being written. |
+| CompleteCommit, CompleteAbort | Every partition has its marker. |
+| PrepareEpochFence | From Ongoing to PrepareAbort with a higher epoch: the producer is shut out. Never in the log. |
+| Dead | The id has not been used for long and is forgotten. Never in the log: a tombstone says it. |
+
+The numbers are those of the log, the names those that clients are told. Source: Kafka's `TransactionState`
+(`TransactionMetadata.scala`); KIP-98, KIP-360, KIP-664.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class TransactionState(IntEnum):
+    """A state, by its number in `__transaction_state`."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def label(self) -> str:
+        """Its name as DescribeTransactions and ListTransactions tell it."""
+        return LABELS[self]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether markers are to be written."""
+        return self in PREPARED
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is open: a new transaction may begin, and the id may expire."""
+        return self in IDLE
+
+
+EMPTY = TransactionState.EMPTY
+ONGOING = TransactionState.ONGOING
+PREPARE_COMMIT = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
+DEAD = TransactionState.DEAD
+PREPARE_EPOCH_FENCE = TransactionState.PREPARE_EPOCH_FENCE
+
+LABELS = {state: "".join(map(str.capitalize, state.name.split("_"))) for state in TransactionState}
+BY_LABEL = {label: state for state, label in LABELS.items()}
+PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+IDLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+IN_THE_LOG = frozenset(TransactionState) - {DEAD, PREPARE_EPOCH_FENCE}
+"""What a record may say."""
+
+_BEGIN = "AddPartitionsToTxn, AddOffsetsToTxn"
+_INITIALIZE = "InitProducerId"
+_EXPIRE = "not used for transactional.id.expiration.ms"
+_COMPLETE = "all markers are written"
+
+MOVES: dict[tuple[TransactionState, TransactionState], str] = {
+    (EMPTY, EMPTY): _INITIALIZE,
+    (EMPTY, ONGOING): _BEGIN,
+    (EMPTY, DEAD): _EXPIRE,
+    (ONGOING, ONGOING): _BEGIN,
+    (ONGOING, PREPARE_COMMIT): "EndTxn: commit",
+    (ONGOING, PREPARE_ABORT): "EndTxn: abort",
+    (ONGOING, PREPARE_EPOCH_FENCE): "InitProducerId of another producer, or transaction.timeout.ms is over",
+    (PREPARE_EPOCH_FENCE, PREPARE_ABORT): "at once, with the next epoch",
+    (PREPARE_COMMIT, COMPLETE_COMMIT): _COMPLETE,
+    (PREPARE_ABORT, COMPLETE_ABORT): _COMPLETE,
+    (COMPLETE_COMMIT, EMPTY): _INITIALIZE,
+    (COMPLETE_COMMIT, ONGOING): _BEGIN,
+    (COMPLETE_COMMIT, DEAD): _EXPIRE,
+    (COMPLETE_ABORT, EMPTY): _INITIALIZE,
+    (COMPLETE_ABORT, ONGOING): _BEGIN,
+    (COMPLETE_ABORT, DEAD): _EXPIRE,
+}
+"""Every legal move as (from, to), and what makes it."""
+COMPLETION = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
+
+
+class IllegalMove(RuntimeError):
+    """A move that is not in the table: a mistake of ours, never of a client."""
+
+
+def check_move(old: TransactionState, new: TransactionState) -> None:
+    """Raises IllegalMove."""
+    if (old, new) not in MOVES:
+        raise IllegalMove(f"no transaction goes from {old.label} to {new.label}")

@@ -1,0 +1,107 @@
+"""Transactions that are open for too long, and transactional ids that nobody uses.
+
+An open transaction is aborted when it is older than its producer's transaction.timeout.ms; the producer is shut out.
+An id without open transaction whose last change is transactional.id.expiration.ms ago is forgotten: a tombstone is
+written for it.
+
+Source: Kafka's `TransactionCoordinator.abortTimedOutTransactions` and
+`TransactionStateManager.removeExpiredTransactionalIds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import structlog
+
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.shard import Decision
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.records import tombstone
+from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.state import DEAD
+from broker.coordinator.transaction.transaction import Transaction
+from protocol.errors import ProtocolError
+
+IDS_PER_STEP = 1000
+BYTES_PER_BATCH = 16384
+BYTES_PER_RECORD = 16
+"""Roughly what a tombstone takes besides its key."""
+
+log = structlog.get_logger("coordinator.transaction")
+
+
+def abort_timed_out(coordinator: TransactionCoordinator, now_ms: int) -> int:
+    """Aborts what is open for too long at `now_ms` (since 1970); returns how many."""
+    late = [
+        (shard, transaction)
+        for shard in coordinator.shards()
+        for transaction in shard.open.values()
+        if transaction.pending is None and transaction.start_ms + transaction.timeout_ms < now_ms
+    ]
+    for shard, transaction in late:
+        coordinator.fence(shard, transaction, "its time is over", lambda error: None)
+    return len(late)
+
+
+def expiry_steps(coordinator: TransactionCoordinator, now_ms: int, expiration_ms: int) -> Iterator[int]:
+    """Forgets ids that were last used before `now_ms - expiration_ms`, some ids a step; yields how many are to go."""
+    for shard in coordinator.shards():
+        names = list(shard.transactions)
+        for start in range(0, len(names), IDS_PER_STEP):
+            if not shard.is_current:
+                break
+            expired = [
+                transaction
+                for name in names[start : start + IDS_PER_STEP]
+                if (transaction := shard.transactions.get(name)) is not None
+                and transaction.pending is None
+                and transaction.state.is_idle
+                and transaction.update_ms <= now_ms - expiration_ms
+            ]
+            for batch in _batches(expired):
+                _forget(coordinator, shard, batch)
+            yield len(expired)
+
+
+def _batches(expired: list[Transaction]) -> Iterator[list[tuple[Transaction, CoordinatorRecord]]]:
+    """What fits into one batch of records."""
+    batch: list[tuple[Transaction, CoordinatorRecord]] = []
+    size = 0
+    for transaction in expired:
+        record = tombstone(transaction.transactional_id)
+        size += len(record.key) + BYTES_PER_RECORD
+        if batch and size > BYTES_PER_BATCH:
+            yield batch
+            batch, size = [], len(record.key) + BYTES_PER_RECORD
+        batch.append((transaction, record))
+    if batch:
+        yield batch
+
+
+def _forget(
+    coordinator: TransactionCoordinator, shard: TransactionShard, batch: list[tuple[Transaction, CoordinatorRecord]]
+) -> None:
+    for transaction, _ in batch:
+        transaction.prepare_death()
+
+    def settled(error: ProtocolError | None) -> None:
+        if not shard.is_current:
+            return
+        for transaction, _ in batch:
+            if error is not None:
+                transaction.give_up()
+                continue
+            shard.remove(transaction.transactional_id)
+            log.info(
+                "transaction state changed",
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                old=transaction.state.label,
+                new=DEAD.label,
+                reason="not used for transactional.id.expiration.ms",
+            )
+
+    decision = Decision([record for _, record in batch], settled, replay=False)
+    coordinator.runtime.act(shard, decision)

@@ -1,0 +1,59 @@
+"""ElectLeaders: another leader for partitions that are led by the wrong broker, or by none. (KIP-183, KIP-460)
+
+Every partition that is named has its answer, once, however often it is named. Where none is named (null) all partitions
+are meant, and those that need no election are left out. Source: Kafka's `KafkaApis.handleElectLeaders`.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from broker.controller.reassignment import ElectionType
+from broker.controller.replica_changes import Outcomes
+from broker.handlers.request_context import RequestContext
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
+from protocol.topic_partition import TopicPartition
+
+TopicResult = ElectLeadersResponse.ReplicaElectionResult
+PartitionResult = ElectLeadersResponse.PartitionResult
+
+
+async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Raises INVALID_REQUEST for a kind of election that there is not."""
+    if request.election_type not in set(ElectionType):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no kind of election {request.election_type}")
+    outcomes = await context.broker.controller.replica_changes.elect(
+        ElectionType(request.election_type), _partitions(request, context)
+    )
+    if request.topic_partitions is None:
+        outcomes = {key: error for key, error in outcomes.items() if _is_told(error)}
+    return ElectLeadersResponse(replica_election_results=_results(outcomes))
+
+
+def _partitions(request: ElectLeadersRequest, context: RequestContext) -> dict[TopicPartition, None]:
+    """In order, each once."""
+    if request.topic_partitions is not None:
+        named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+        return {TopicPartition(name, number): None for name, numbers in named for number in numbers}
+    metadata = context.broker.metadata
+    topics = filter(None, map(metadata.topic, metadata.topic_names()))
+    return {TopicPartition(topic.name, number): None for topic in topics for number in topic.partitions}
+
+
+def _is_told(error: ProtocolError | None) -> bool:
+    return error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _results(outcomes: Outcomes) -> list[TopicResult]:
+    results = []
+    for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
+        partitions = [_result(key.partition, outcomes[key]) for key in keys]
+        results.append(TopicResult(topic=name, partition_result=partitions))
+    return results
+
+
+def _result(partition: int, error: ProtocolError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=partition, error_message=None)
+    return PartitionResult(partition_id=partition, error_code=error.code, error_message=str(error.args[0]))

@@ -1,0 +1,90 @@
+"""AlterReplicaLogDirs and DescribeLogDirs: where the replicas of this broker lie on its disks. (KIP-113, KIP-827)
+
+A partition that is named under two directories goes to the last one, as in Kafka.
+Source: Kafka's `KafkaApis.handleAlterReplicaLogDirsRequest`, `handleDescribeLogDirsRequest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+
+from broker.handlers.request_context import RequestContext
+from broker.replica.log_dirs import LogDirDescription
+from protocol.errors import ErrorCode
+from protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+AlteredTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
+
+def handle_alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Begins the moves; they go on after the answer."""
+    return _altered(context.broker.replica_manager.log_dir_moves.alter(_wanted(request)))
+
+
+def replicas_to_move(request: AlterReplicaLogDirsRequest) -> int:
+    """How many partitions the request names."""
+    return sum(len(topic.partitions) for directory in request.dirs for topic in directory.topics)
+
+
+def alter_replica_log_dirs_error(request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None) -> Message:
+    """The error for each partition: there is no other place for it."""
+    return _altered(dict.fromkeys(_wanted(request), code))
+
+
+def _wanted(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
+    return {
+        TopicPartition(topic.name, number): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for number in topic.partitions
+    }
+
+
+def _altered(outcomes: Mapping[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResponse:
+    results = []
+    for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
+        partitions = [AlteredPartition(partition_index=key.partition, error_code=outcomes[key]) for key in keys]
+        results.append(AlteredTopic(topic_name=name, partitions=partitions))
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    """Every log directory with the partitions asked for (null: all)."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
+    described = context.broker.replica_manager.describe_log_dirs(wanted)
+    return DescribeLogDirsResponse(results=[_log_dir(directory) for directory in described])
+
+
+def _log_dir(directory: LogDirDescription) -> DescribeLogDirsResponse.DescribeLogDirsResult:
+    topics = []
+    for name, replicas in groupby(directory.replicas, key=lambda replica: replica.topic_partition.topic):
+        partitions = [
+            DescribeLogDirsResponse.DescribeLogDirsPartition(
+                partition_index=replica.topic_partition.partition,
+                partition_size=replica.size,
+                offset_lag=replica.offset_lag,
+                is_future_key=replica.is_future,
+            )
+            for replica in replicas
+        ]
+        topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name=name, partitions=partitions))
+    return DescribeLogDirsResponse.DescribeLogDirsResult(
+        error_code=directory.error,
+        log_dir=directory.path,
+        topics=topics,
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )

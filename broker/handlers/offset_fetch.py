@@ -1,0 +1,151 @@
+"""OffsetFetch (key 9): the committed offsets of one group, or from version 8 on of several (KIP-709).
+
+Groups and partitions of which nobody has committed anything are answered with offset -1 and no error. With
+require_stable (KIP-447) a partition for which a commit waits is answered with UNSTABLE_OFFSET_COMMIT.
+
+Version 0 reads other offsets, see zookeeper_offsets.py; where there are none it answers UNKNOWN_TOPIC_OR_PARTITION.
+
+Source: Kafka's `KafkaApis.handleOffsetFetchRequest`, `GroupMetadataManager.getOffsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from broker.coordinator.group.offsets import OffsetsOfGroup
+from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from broker.handlers.answered_later import answered_later
+from broker.handlers.request_context import PendingResponse, RequestContext
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+VERSION_OF_ZOOKEEPER = 0
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_GROUPS = 8
+NO_OFFSET = -1
+
+
+class Shape(NamedTuple):
+    """What topics and partitions are called in the response."""
+
+    topic: Any
+    partition: Any
+
+
+OF_ONE_GROUP = Shape(OffsetFetchResponse.OffsetFetchResponseTopic, OffsetFetchResponse.OffsetFetchResponsePartition)
+OF_GROUPS = Shape(OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponsePartitions)
+
+
+def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | PendingResponse:
+    """Answers at once, but for version 0."""
+    if context.api_version == VERSION_OF_ZOOKEEPER:
+        return answered_later(_from_zookeeper(request, context), context)
+    if context.api_version < FIRST_VERSION_WITH_GROUPS:
+        return _one_group(request, context)
+    answers = []
+    for group in request.groups:
+        answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
+        try:
+            answer.topics = _fetch(group.group_id, group.topics, request.require_stable, OF_GROUPS, context)
+        except ProtocolError as error:
+            answer.error_code = error.code
+        answers.append(answer)
+    return OffsetFetchResponse(groups=answers)
+
+
+def _one_group(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    try:
+        topics = _fetch(request.group_id, request.topics, request.require_stable, OF_ONE_GROUP, context)
+    except ProtocolError as error:
+        if context.api_version < FIRST_VERSION_WITH_ERROR:
+            raise
+        return OffsetFetchResponse(error_code=error.code)
+    return OffsetFetchResponse(topics=topics)
+
+
+async def _from_zookeeper(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    store = ZooKeeperOffsets(context.broker.metadata_store)
+    contains = context.broker.metadata.contains
+
+    async def answer(topic: str, index: int) -> Any:
+        offset = None
+        if contains(TopicPartition(topic, index)):
+            try:
+                offset = await store.committed(request.group_id, topic, index)
+            except ProtocolError as error:
+                return _answer(OF_ONE_GROUP, index, error.code)
+        if offset is None:
+            return _answer(OF_ONE_GROUP, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OF_ONE_GROUP.partition(partition_index=index, committed_offset=offset, metadata="")
+
+    return OffsetFetchResponse(
+        topics=[
+            OF_ONE_GROUP.topic(name=topic, partitions=[await answer(topic, index) for index in indexes])
+            for topic, indexes in _asked(request.topics or ()).items()
+        ]
+    )
+
+
+def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Message:
+    """For each group from version 8 on; before, once, and for each partition where there is no room for that."""
+    if request.groups:
+        failed = OffsetFetchResponse.OffsetFetchResponseGroup
+        return OffsetFetchResponse(groups=[failed(group_id=each.group_id, error_code=code) for each in request.groups])
+
+    def refused(_topic: str, index: int) -> Any:
+        return _answer(OF_ONE_GROUP, index, code)
+
+    return OffsetFetchResponse(error_code=code, topics=_topics(_asked(request.topics or ()), OF_ONE_GROUP, refused))
+
+
+def _fetch(
+    group_id: str, topics: Sequence[Any] | None, require_stable: bool, shape: Shape, context: RequestContext
+) -> list[Any]:
+    """The topics of the answer; all that the group has where `topics` is None. Raises as `shard_of`."""
+    offsets = context.broker.group_coordinator.shard_of(group_id).offsets.of_group(group_id)
+    found = OffsetsOfGroup() if offsets is None else offsets
+
+    def answer(topic: str, index: int) -> Any:
+        if require_stable and found.is_unstable(topic, index):
+            return _answer(shape, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = found.committed.get(topic, {}).get(index)
+        if committed is None:
+            return _answer(shape, index)
+        return shape.partition(
+            partition_index=index,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+        )
+
+    return _topics(found.committed if topics is None else _asked(topics), shape, answer)
+
+
+def _asked(topics: Iterable[Any]) -> dict[str, dict[int, None]]:
+    """What a request names, each partition once."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        if topic.partition_indexes:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return asked
+
+
+def _topics(partitions: Any, shape: Shape, answer: Callable[[str, int], Any]) -> list[Any]:
+    return [
+        shape.topic(name=topic, partitions=[answer(topic, index) for index in indexes])
+        for topic, indexes in partitions.items()
+    ]
+
+
+def _answer(shape: Shape, index: int, error: ErrorCode = ErrorCode.NONE) -> Any:
+    """One without an offset."""
+    return shape.partition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
+
+
+def partitions_asked(request: OffsetFetchRequest) -> int:
+    """How many partitions a request names."""
+    topics = [*(request.topics or ()), *(topic for group in request.groups for topic in group.topics or ())]
+    return sum(len(topic.partition_indexes) for topic in topics)

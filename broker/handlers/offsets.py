@@ -1,0 +1,283 @@
+"""OffsetCommit (key 8), OffsetDelete (key 47) and TxnOffsetCommit (key 28). OffsetFetch: see offset_fetch.py.
+
+A partition that does not exist, or whose text is too long, is answered for itself; the others are committed. What the
+group's membership or its coordinator has against the request is answered for all partitions that exist.
+
+Version 0 of OffsetCommit keeps its offsets elsewhere, see zookeeper_offsets.py.
+
+Source: Kafka's `KafkaApis` (handleOffsetCommitRequest, handleTxnOffsetCommitRequest, handleOffsetDeleteRequest).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.coordinator.group.offset_commits import (
+    Committer,
+    CommittingProducer,
+    commit_error,
+    commit_offsets,
+    commit_offsets_in_transaction,
+)
+from broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
+from broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
+from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from broker.handlers.answered_later import answered_later
+from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.metadata_cache import GROUP_TOPIC
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.coordinator.group.offsets import Commits
+    from broker.coordinator.shard import OnDone
+
+VERSION_OF_ZOOKEEPER = 0
+NO_RETENTION = -1
+FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
+"""Producers before that broke down when told COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
+
+R = TypeVar("R")
+
+
+class Asked:
+    """A commit's partitions, and their answers in the making.
+
+    `commits` is what can be committed; `answers` are those of all partitions that exist.
+    """
+
+    __slots__ = ("answers", "commits", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[Any] = []
+        self.answers: list[Any] = []
+        self.commits: Commits = {}
+
+    def refuse(self, error: ErrorCode) -> None:
+        """The request as a whole."""
+        for answer in self.answers:
+            answer.error_code = error
+
+    def fail(self, error: ErrorCode) -> None:
+        """What was to be committed; what was refused for itself stays so."""
+        for answer in self.answers:
+            if answer.error_code == ErrorCode.NONE:
+                answer.error_code = error
+
+
+# --- OffsetCommit ---------------------------------------------------------------------------------------------------
+
+
+def handle_offset_commit(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | PendingResponse:
+    """Answers when the offsets are safe."""
+    now_ms = context.broker.clock.wall_ms()
+    retention_ms = request.retention_time_ms
+    expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else now_ms + retention_ms
+
+    def offset_of(partition: OffsetCommitRequest.OffsetCommitRequestPartition, text: str) -> CommittedOffset:
+        committed_ms = partition.commit_timestamp
+        return CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            text,
+            now_ms if committed_ms == NO_TIMESTAMP else committed_ms,
+            expire_ms,
+        )
+
+    asked = _ask(request.topics, context, OffsetCommitResponse, offset_of)
+    if context.api_version == VERSION_OF_ZOOKEEPER:
+        return answered_later(_commit_to_zookeeper(request.group_id, asked, context), context)
+    who = Committer(
+        request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+    )
+
+    def act(done: OnDone) -> None:
+        shard = context.broker.group_coordinator.shard_of(request.group_id)
+        commit_offsets(shard, who, asked.commits, done)
+
+    return _carry_out(asked, act, lambda: OffsetCommitResponse(topics=asked.topics), context)
+
+
+async def _commit_to_zookeeper(group_id: str, asked: Asked, context: RequestContext) -> OffsetCommitResponse:
+    """One after the other; each is answered for itself."""
+    store = ZooKeeperOffsets(context.broker.metadata_store)
+    for topic in asked.topics:
+        commits = asked.commits.get(topic.name, {})
+        for answer in topic.partitions:
+            if answer.error_code == ErrorCode.NONE:
+                committed = commits[answer.partition_index]
+                try:
+                    await store.commit(group_id, topic.name, answer.partition_index, committed.offset)
+                except ProtocolError as error:
+                    answer.error_code = error.code
+    return OffsetCommitResponse(topics=asked.topics)
+
+
+# --- TxnOffsetCommit ------------------------------------------------------------------------------------------------
+
+
+def handle_txn_offset_commit(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | PendingResponse:
+    """Answers when the offsets are safe; they count when the transaction is committed. (KIP-98, KIP-447)"""
+    now_ms = context.broker.clock.wall_ms()
+
+    def offset_of(partition: TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition, text: str) -> CommittedOffset:
+        return CommittedOffset(partition.committed_offset, partition.committed_leader_epoch, text, now_ms)
+
+    asked = _ask(request.topics, context, TxnOffsetCommitResponse, offset_of)
+    who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+    producer = CommittingProducer(request.producer_id, request.producer_epoch)
+
+    def act(done: OnDone) -> None:
+        if not request.group_id:
+            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+        shard = context.broker.group_coordinator.shard_of(request.group_id)
+        _verify_transaction(request, context, shard.partition)
+        commit_offsets_in_transaction(shard, who, producer, asked.commits, done)
+
+    def respond() -> TxnOffsetCommitResponse:
+        if context.api_version < FIRST_TRANSACTIONAL_VERSION_WITH_LOADING:
+            for answer in asked.answers:
+                if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return TxnOffsetCommitResponse(topics=asked.topics)
+
+    return _carry_out(asked, act, respond, context)
+
+
+def _verify_transaction(request: TxnOffsetCommitRequest, context: RequestContext, partition: int) -> None:
+    """Raises what the transaction coordinator says of a transaction in which the group's partition is not. (KIP-890)"""
+    error = context.broker.replica_manager.verification.verify(
+        request.transactional_id, request.producer_id, request.producer_epoch, TopicPartition(GROUP_TOPIC, partition)
+    )
+    if error is not ErrorCode.NONE:
+        raise ProtocolError(error)
+
+
+# --- what both have in common ---------------------------------------------------------------------------------------
+
+
+def _ask(topics: list[Any], context: RequestContext, response_class: Any, offset_of: Callable[..., Any]) -> Asked:
+    """Looks at each partition for itself."""
+    asked, find = Asked(), context.broker.metadata.topic
+    limit = context.broker.config["offset.metadata.max.bytes"]
+    topic_class, partition_class = _answer_classes(response_class)
+    for topic in topics:
+        metadata = find(topic.name)
+        existing: Any = () if metadata is None else metadata.partitions
+        answers = []
+        commits: dict[int, CommittedOffset] = {}
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answer = partition_class(partition_index=index)
+            answers.append(answer)
+            text = partition.committed_metadata or ""
+            if index not in existing:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            asked.answers.append(answer)
+            if 2 * len(text) > limit and _length(text) > limit:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                commits[index] = offset_of(partition, text)
+        if commits:
+            known = asked.commits.setdefault(topic.name, commits)
+            if known is not commits:
+                known.update(commits)
+        if answers:
+            asked.topics.append(topic_class(name=topic.name, partitions=answers))
+    return asked
+
+
+def _answer_classes(response_class: Any) -> tuple[Any, Any]:
+    name = response_class.__name__
+    return getattr(response_class, f"{name}Topic"), getattr(response_class, f"{name}Partition")
+
+
+def _length(text: str) -> int:
+    """In UTF-16 code units: what Kafka counts, whatever the setting's name says."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _carry_out(
+    asked: Asked, act: Callable[[OnDone], None], respond: Callable[[], R], context: RequestContext
+) -> R | PendingResponse:
+    """The response now, if the commit is safe or refused already; else the request is parked."""
+    if not asked.answers:
+        return respond()
+    pending = PendingResponse()
+
+    def done(error: ProtocolError | None) -> None:
+        if error is not None:
+            asked.fail(commit_error(error))
+        else:
+            metrics = context.broker.group_coordinator.offset_metrics
+            metrics.commits += sum(map(len, asked.commits.values()))
+        pending.complete(respond())
+
+    try:
+        act(done)
+    except ProtocolError as error:
+        asked.refuse(error.code)
+        return respond()
+    if not pending.settled:
+        return pending
+    response: R = pending.result()
+    return response
+
+
+# --- OffsetDelete ---------------------------------------------------------------------------------------------------
+
+
+def handle_offset_delete(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | PendingResponse:
+    """Answers when the offsets are gone for good. (KIP-496)"""
+    if not request.group_id:
+        raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+    coordinator = context.broker.group_coordinator
+    shard = coordinator.shard_of(request.group_id)
+    group = check_may_delete(shard, request.group_id)
+    contains = context.broker.metadata.contains
+    response = OffsetDeleteResponse()
+    removable: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        answers = []
+        for index in dict.fromkeys(partition.partition_index for partition in topic.partitions):
+            answer = OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index)
+            answers.append(answer)
+            if not contains(TopicPartition(topic.name, index)):
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif keeps(group, topic.name):
+                answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                removable.setdefault(topic.name, {})[index] = None
+        if answers:
+            response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    if not removable:
+        return response
+    pending = PendingResponse()
+
+    def done(error: ProtocolError | None) -> None:
+        if error is None:
+            pending.complete(response)
+        else:
+            pending.fail(error)
+
+    coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
+    if pending.settled:
+        answered: OffsetDeleteResponse = pending.result()
+        return answered
+    return pending

@@ -1,0 +1,72 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: other replicas for partitions. (KIP-455)
+
+Null replicas cancel what is under way. A partition that is named twice has one answer, and its last wish counts, as in
+Kafka. Listing leaves out what is not being reassigned, and what there is not.
+Source: Kafka's `KafkaApis.handleAlterPartitionReassignmentsRequest`, `KafkaController.processApiPartitionReassignment`.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from broker.handlers.request_context import RequestContext
+from broker.metadata_cache import PartitionState
+from protocol.errors import ProtocolError
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from protocol.topic_partition import TopicPartition
+
+Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+AlteredPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+async def handle_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Begins, replaces and cancels reassignments."""
+    targets = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    outcomes = await context.broker.controller.replica_changes.reassign(targets)
+    responses = []
+    for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
+        partitions = [_altered(key.partition, outcomes[key]) for key in keys]
+        responses.append(Altered(name=name, partitions=partitions))
+    return AlterPartitionReassignmentsResponse(responses=responses)
+
+
+def _altered(partition: int, error: ProtocolError | None) -> AlteredPartition:
+    if error is None:
+        return AlteredPartition(partition_index=partition, error_message=None)
+    return AlteredPartition(partition_index=partition, error_code=error.code, error_message=str(error.args[0]))
+
+
+def handle_list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    """The reassignments under way."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
+    found = context.broker.controller.replica_changes.in_progress(wanted)
+    topics = []
+    for name, keys in groupby(sorted(found), key=lambda key: key.topic):
+        topics.append(Ongoing(name=name, partitions=[_ongoing(found[key]) for key in keys]))
+    return ListPartitionReassignmentsResponse(topics=topics)
+
+
+def _ongoing(state: PartitionState) -> OngoingPartition:
+    return OngoingPartition(
+        partition_index=state.partition,
+        replicas=list(state.replicas),
+        adding_replicas=list(state.adding),
+        removing_replicas=list(state.removing),
+    )

@@ -1,0 +1,315 @@
+"""InitProducerId (key 22) and transactions (keys 24 to 27, 65 and 66).
+
+The coordinator decides; here its answers become responses. Clients of old versions, which do not know PRODUCER_FENCED,
+are told INVALID_PRODUCER_EPOCH (KIP-588). Source: Kafka's `KafkaApis`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from broker.coordinator.java_hash import partition_for
+from broker.coordinator.transaction.records import partitions_by_topic
+from broker.coordinator.transaction.transaction import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+)
+from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.metadata_cache import GROUP_TOPIC
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+FIRST_INIT_WITH_FENCED = 4
+FIRST_WITH_FENCED = 2
+"""The versions that know PRODUCER_FENCED: of InitProducerId, and of the others."""
+
+Start = Callable[[Callable[[Any], None]], object]
+
+
+def answered(start: Start, respond: Callable[[Any], Any]) -> Any:
+    """`start` is given what to call with the outcome, now or later; `respond` makes the response of it."""
+    pending = PendingResponse()
+
+    def settle(outcome: Any) -> None:
+        pending.complete(respond(outcome))
+
+    start(settle)
+    return pending.result() if pending.settled else pending
+
+
+def _code(error: ProtocolError | None, api_version: int, first_with_fenced: int = FIRST_WITH_FENCED) -> ErrorCode:
+    if error is None:
+        return ErrorCode.NONE
+    if error.code is ErrorCode.PRODUCER_FENCED and api_version < first_with_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error.code
+
+
+# --- InitProducerId -------------------------------------------------------------------------------------------------
+
+
+def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Any:
+    """Without transactional id: a new producer id with epoch 0. With one: see the coordinator."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id")
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return _new_producer(context)
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    coordinator = context.broker.transaction_coordinator
+
+    def respond(outcome: ProducerIdAndEpoch | ProtocolError) -> InitProducerIdResponse:
+        if isinstance(outcome, ProtocolError):
+            code = _code(outcome, context.api_version, FIRST_INIT_WITH_FENCED)
+            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+    return answered(
+        lambda settle: coordinator.init_producer_id(transactional_id, request.transaction_timeout_ms, expected, settle),
+        respond,
+    )
+
+
+def _new_producer(context: RequestContext) -> Any:
+    pending = PendingResponse()
+
+    async def run() -> None:
+        try:
+            producer_id = await context.broker.producer_ids.next()
+        except Exception as error:
+            pending.fail(error)
+        else:
+            pending.complete(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+    context.broker.background.spawn(run(), "a producer id")
+    return pending
+
+
+# --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------------------------
+
+
+def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+    """All partitions or none: with one that does not exist the others are OPERATION_NOT_ATTEMPTED."""
+    asked = [
+        TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
+    ]
+    contains = context.broker.metadata.contains
+    if not all(map(contains, asked)):
+        return _added(
+            request,
+            lambda key: ErrorCode.OPERATION_NOT_ATTEMPTED if contains(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    coordinator = context.broker.transaction_coordinator
+
+    def respond(error: ProtocolError | None) -> AddPartitionsToTxnResponse:
+        code = _code(error, context.api_version)
+        return _added(request, lambda _: code)
+
+    return answered(
+        lambda settle: coordinator.add_partitions(
+            request.v3_and_below_transactional_id, producer, frozenset(asked), settle
+        ),
+        respond,
+    )
+
+
+def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Message:
+    """For every partition."""
+    return _added(request, lambda _: code)
+
+
+def _added(
+    request: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], ErrorCode]
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                        partition_index=partition,
+                        partition_error_code=code_of(TopicPartition(topic.name, partition)),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
+    """The group's partition of `__consumer_offsets` belongs to the transaction."""
+    broker = context.broker
+    partition = partition_for(request.group_id, broker.internal_topics.partition_count(GROUP_TOPIC))
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    return answered(
+        lambda settle: broker.transaction_coordinator.add_partitions(
+            request.transactional_id, producer, {TopicPartition(GROUP_TOPIC, partition)}, settle
+        ),
+        lambda error: AddOffsetsToTxnResponse(error_code=_code(error, context.api_version)),
+    )
+
+
+# --- EndTxn ---------------------------------------------------------------------------------------------------------
+
+
+def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Any:
+    """Answers when commit or abort is decided; the markers follow."""
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    coordinator = context.broker.transaction_coordinator
+    return answered(
+        lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle),
+        lambda error: EndTxnResponse(error_code=_code(error, context.api_version)),
+    )
+
+
+# --- WriteTxnMarkers ------------------------------------------------------------------------------------------------
+
+MarkerCodes = dict[int, dict[TopicPartition, ErrorCode]]
+"""By producer id."""
+
+
+def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
+    """Another coordinator's markers, or an administrator's: into the partitions that this broker leads.
+
+    Answers when all of them are written or have failed, per producer id.
+    """
+    codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
+    wanted = [(marker, key) for marker in request.markers for key in _partitions(marker)]
+    waiting = len(wanted)
+    if waiting == 0:
+        return _markers_response(codes)
+    pending = PendingResponse()
+
+    def written(producer_id: int, key: TopicPartition, code: ErrorCode) -> None:
+        nonlocal waiting
+        codes[producer_id][key] = code
+        waiting -= 1
+        if waiting == 0:
+            pending.complete(_markers_response(codes))
+
+    append = context.broker.replica_manager.append_end_transaction_marker
+    for marker, key in wanted:
+        append(
+            key,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            partial(written, marker.producer_id, key),
+        )
+    return pending.result() if pending.settled else pending
+
+
+def write_txn_markers_error(request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None) -> Message:
+    """For every partition of every marker."""
+    codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
+    for marker in request.markers:
+        codes[marker.producer_id].update(dict.fromkeys(_partitions(marker), code))
+    return _markers_response(codes)
+
+
+def partitions_of_markers(request: WriteTxnMarkersRequest) -> int:
+    """How many partitions the request names."""
+    return sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
+
+
+def _partitions(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
+
+
+def _markers_response(codes: MarkerCodes) -> WriteTxnMarkersResponse:
+    result, topic = (
+        WriteTxnMarkersResponse.WritableTxnMarkerResult,
+        WriteTxnMarkersResponse.WritableTxnMarkerTopicResult,
+    )
+    partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+    return WriteTxnMarkersResponse(
+        markers=[
+            result(
+                producer_id=producer_id,
+                topics=[
+                    topic(
+                        name=name,
+                        partitions=[
+                            partition(partition_index=number, error_code=found[TopicPartition(name, number)])
+                            for number in numbers
+                        ],
+                    )
+                    for name, numbers in partitions_by_topic(found).items()
+                ],
+            )
+            for producer_id, found in codes.items()
+        ]
+    )
+
+
+# --- DescribeTransactions, ListTransactions (KIP-664) ---------------------------------------------------------------
+
+
+def handle_describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    """Answers every id at once."""
+    states = [_described(context, transactional_id) for transactional_id in request.transactional_ids]
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+def _described(context: RequestContext, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
+    try:
+        transaction = context.broker.transaction_coordinator.describe(transactional_id)
+    except ProtocolError as error:
+        return DescribeTransactionsResponse.TransactionState(error_code=error.code, transactional_id=transactional_id)
+    return DescribeTransactionsResponse.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
+            for topic, numbers in partitions_by_topic(transaction.partitions).items()
+        ],
+    )
+
+
+def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    """The transactional ids that this broker coordinates."""
+    found = context.broker.transaction_coordinator.listing(
+        request.state_filters, request.producer_id_filters, request.duration_filter
+    )
+    return ListTransactionsResponse(
+        unknown_state_filters=found.unknown_states,
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
+            )
+            for transaction in found.transactions
+        ],
+    )

@@ -1,0 +1,215 @@
+"""The cleaners of compacted logs at work (Kafka's LogCleaner): `log.cleaner.threads` of them, one log each at a time.
+
+Each cleans the dirtiest log there is, and again, until none is due; then it rests for log.cleaner.backoff.ms.
+
+Where the work is done: a small log in slices on the loop, any other in a process of its own, which is started for it
+and ends with the round (see docs/decisions/a-process-that-cleans.md). Both are driven alike: after each step its bytes
+are paced by the throttle, and the clean is given up when the log is not what it was. The process reads and writes
+files only; segments change places here, on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from broker.cleaner_process import CleanerProcess
+from storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT
+from storage.cleaner import Progress, clean_steps
+from storage.cleaner_candidates import LogToClean
+from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
+from storage.cleaner_manager import Clean, CleanerManager
+from storage.cleaner_throttle import Throttle
+from storage.files import Files, OsFiles
+
+if TYPE_CHECKING:
+    from broker.background import Background
+    from broker.config import BrokerConfig
+    from storage.log_manager import LogManager
+    from timer import Clock
+
+SMALL_BYTES = 1 << 20
+"""A log whose segments to clean have no more is cleaned on the loop."""
+SLICE_BYTES = 32 << 10
+"""Read at once on the loop: below a millisecond's work, unless the batches are larger."""
+
+log = structlog.get_logger("storage.cleaner")
+
+
+class LastClean(NamedTuple):
+    """What a cleaner did last, for the metrics."""
+
+    stats: CleanStats
+    seconds: float
+
+
+class LogCleaner:
+    """`last` by the cleaner's number. `files`: only those of the operating system are cleaned by another process."""
+
+    def __init__(
+        self, logs: LogManager, config: BrokerConfig, background: Background, clock: Clock, files: Files
+    ) -> None:
+        self.manager = CleanerManager(logs, clock)
+        self.last: dict[int, LastClean] = {}
+        self._logs = logs
+        self._config = config
+        self._background = background
+        self._clock = clock
+        self._files = files
+        self._throttle = Throttle(config["log.cleaner.io.max.bytes.per.second"])
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [self._start_one(number) for number in range(self._config["log.cleaner.threads"])]
+
+    def _start_one(self, number: int) -> asyncio.Task[None]:
+        return self._background.spawn(self._run(number), f"log cleaner {number}")
+
+    def settings_changed(self) -> None:
+        """As many cleaners as the settings say now; the others come to an end after the log that they clean."""
+        self._throttle.bytes_per_second = self._config["log.cleaner.io.max.bytes.per.second"]
+        for number, task in enumerate(self._tasks):
+            if task.done() and number < self._config["log.cleaner.threads"]:
+                self._tasks[number] = self._start_one(number)
+        while self._tasks and len(self._tasks) < self._config["log.cleaner.threads"]:
+            self._tasks.append(self._start_one(len(self._tasks)))
+
+    @property
+    def dead(self) -> int:
+        """Cleaners that should be there and are not."""
+        return sum(task.done() for task in self._tasks[: self._config["log.cleaner.threads"]])
+
+    @property
+    def recopy_percent(self) -> int:
+        read = sum(last.stats.bytes_read for last in self.last.values())
+        written = sum(last.stats.bytes_written for last in self.last.values())
+        return 100 * written // max(read, 1)
+
+    @property
+    def max_buffer_utilization_percent(self) -> int:
+        return int(100 * max((last.stats.buffer_utilization for last in self.last.values()), default=0))
+
+    @property
+    def max_clean_time_secs(self) -> int:
+        return int(max((last.seconds for last in self.last.values()), default=0))
+
+    async def _run(self, number: int) -> None:
+        while number < self._config["log.cleaner.threads"]:
+            await self.clean_all(number)
+            await asyncio.sleep(self._config["log.cleaner.backoff.ms"] / 1000)
+
+    async def clean_all(self, number: int = 0) -> None:
+        """Cleans the logs that are due, the dirtiest first, until none is left."""
+        process = CleanerProcess()
+        try:
+            while (to_clean := self.manager.filthiest()) is not None:
+                await self._clean(to_clean, number, process)
+                await asyncio.sleep(0)
+        finally:
+            await process.stop()
+
+    async def _clean(self, to_clean: LogToClean, number: int, process: CleanerProcess) -> None:
+        clean = self._begin(to_clean)
+        if clean is None:
+            return
+        end_offset = None
+        try:
+            # After a crash segments are read from the checkpointed recovery point on: those that are cleaned lie below.
+            await self._background.run_in_thread(self._logs.take_checkpoint(RECOVERY_POINT))
+            started_ms = self._clock.now_ms()
+            done = await self._drive(clean, process)
+            if done is not None:
+                end_offset = done.end_offset
+                self._tell(clean, done, number, (self._clock.now_ms() - started_ms) / 1000)
+        except (OSError, UncleanableLog) as error:
+            if self.manager.is_valid(clean):
+                self.manager.mark_uncleanable(clean.log, str(error) or type(error).__name__)
+        finally:
+            self.manager.done(clean, end_offset)
+        await self._write_checkpoint()
+
+    def _begin(self, to_clean: LogToClean) -> Clean | None:
+        config = self._config
+        cleaners = max(config["log.cleaner.threads"], 1)
+        map_bytes = (
+            int(config["log.cleaner.dedupe.buffer.size"] * config["log.cleaner.io.buffer.load.factor"]) // cleaners
+        )
+        chunk_bytes = max(config["log.cleaner.io.buffer.size"] // cleaners // 2, 1)
+        if self._is_small(to_clean):
+            chunk_bytes = min(chunk_bytes, SLICE_BYTES)
+        return self.manager.begin(to_clean, max(map_bytes, 1), chunk_bytes)
+
+    def _is_small(self, to_clean: LogToClean) -> bool:
+        return to_clean.total_bytes <= SMALL_BYTES or not isinstance(self._files, OsFiles)
+
+    async def _drive(self, clean: Clean, process: CleanerProcess) -> CleanDone | None:
+        """None: the clean was given up."""
+        work = self._on_the_loop(clean.job) if self._is_small(clean.to_clean) else process.clean(clean.job)
+        async with aclosing(work) as steps:
+            async for step in steps:
+                if isinstance(step, CleanDone):
+                    return step
+                if not self.manager.is_valid(clean):
+                    log.info("clean_given_up", partition=str(clean.log.topic_partition))
+                    if isinstance(step, CleanedGroup):
+                        self.manager.discard(clean, step)
+                    return None
+                if isinstance(step, CleanedGroup):
+                    await self._swap(clean, step)
+                else:
+                    await self._pace(step)
+        return None
+
+    async def _on_the_loop(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
+        steps = clean_steps(self._files, job)
+        try:
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as end:
+                    yield end.value
+                    return
+                yield step
+                await asyncio.sleep(0)
+        finally:
+            steps.close()
+
+    async def _pace(self, size: int) -> None:
+        delay_ms = self._throttle.delay_ms(size, self._clock.now_ms())
+        if delay_ms > 0:
+            await asyncio.sleep(delay_ms / 1000)
+
+    async def _swap(self, clean: Clean, group: CleanedGroup) -> None:
+        if not group.changed:
+            return
+        removed = self.manager.swap(clean, group)
+        partition_log = clean.log
+        try:
+            await self._background.run_in_thread(self._files.sync_directory, clean.job.directory)
+        except OSError as error:  # gone with its topic, perhaps; else old files stay until the next start
+            log.warning("directory_not_synced", directory=clean.job.directory, reason=str(error))
+            return
+        due_ms = self._clock.now_ms() + partition_log.config.file_delete_delay_ms
+        partition_log.removals += [(due_ms, path) for path in removed]
+
+    async def _write_checkpoint(self) -> None:
+        try:
+            await self._background.run_in_thread(self._logs.take_checkpoint(CLEANER_OFFSET))
+        except OSError as error:
+            log.error("a checkpoint could not be written", checkpoint=CLEANER_OFFSET, reason=str(error))
+
+    def _tell(self, clean: Clean, done: CleanDone, number: int, seconds: float) -> None:
+        stats = done.stats
+        self.last[number] = LastClean(stats, seconds)
+        told: dict[str, Any] = {
+            "partition": str(clean.log.topic_partition),
+            "dirty_from": clean.job.first_dirty_offset,
+            "dirty_to": done.end_offset,
+            "seconds": round(seconds, 3),
+            **stats.as_dict(),
+        }
+        log.info("log_cleaned", cleaner=number, **told)

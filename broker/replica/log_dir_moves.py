@@ -1,0 +1,146 @@
+"""AlterReplicaLogDirs: replicas that move from one log directory of this broker to another, while they are used.
+
+Every move is a task of the background: it has pieces of the log copied in a thread, one after the other, and swaps the
+copy in at the end (`storage/log_move.py`, `storage/log_moves.py`). So many moves at a time as
+`num.replica.alter.log.dirs.threads` says, by default one for each directory; together they copy as many bytes in a
+second as `replica.alter.log.dirs.io.max.bytes.per.second`. A move that fails (the target is full, say) is named in
+the log and given up; the replica stays where it is. One that a stop interrupts begins anew with the next start.
+
+Source: Kafka's `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsManager`; KIP-113.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.replica.flusher import Threads
+from broker.replica.hosted_partitions import HostedPartitions
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from storage.log_names import has_room_for_a_future
+
+if TYPE_CHECKING:
+    from broker.metadata_cache import MetadataCache
+    from storage.log_manager import LogManager
+    from storage.log_move import LogMove, MoveJob
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+UNLIMITED = 0x7FFFFFFFFFFFFFFF
+
+log = structlog.get_logger("broker.replica")
+
+
+class LogDirMoves:
+    """`threads`: how many moves at a time; `bytes_per_second`: what they may copy together, asked anew each time."""
+
+    def __init__(
+        self, log_manager: LogManager, partitions: HostedPartitions, background: Threads, threads: int | None = None
+    ) -> None:
+        self.bytes_per_second: Callable[[], int] = lambda: UNLIMITED
+        self._logs = log_manager
+        self._moves = log_manager.moves
+        self._partitions = partitions
+        self._background = background
+        self._turns = asyncio.Semaphore(threads or len(log_manager.directories))
+        self._running = 0
+
+    def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """`wanted`: paths of log directories. NONE where the move has begun, or the replica is there already;
+        INVALID_TOPIC_EXCEPTION (its name is too long for a future folder), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
+        REPLICA_NOT_AVAILABLE (it is on other brokers), UNKNOWN_TOPIC_OR_PARTITION. In the last two cases the replica
+        is made in that directory, should it come to this broker.
+        """
+        return {key: self._alter(key, path) for key, path in wanted.items()}
+
+    def _alter(self, key: TopicPartition, path: str) -> ErrorCode:
+        if not has_room_for_a_future(key):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if path not in self._logs.directories:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        under_way = self._moves.get(key)
+        if under_way is not None and under_way.directory != path:
+            self._moves.abandon(key)
+        try:
+            partition_log = self._partitions.find(key).log
+        except ProtocolError as error:
+            return self._not_here(key, path, error.code)
+        if self._logs.directory_of(partition_log) == path or self._moves.get(key) is not None:
+            return ErrorCode.NONE
+        return self._begin(key, path)
+
+    def _not_here(self, key: TopicPartition, path: str, code: ErrorCode) -> ErrorCode:
+        if code is ErrorCode.KAFKA_STORAGE_ERROR:
+            return code
+        self._moves.prefer(key, path)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
+
+    def _begin(self, key: TopicPartition, path: str) -> ErrorCode:
+        try:
+            move = self._moves.begin(key, path)
+        except OSError as error:
+            log.error("move not begun", partition=str(key), target=path, reason=str(error))
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        log.info("move begun", partition=str(key), source=self._logs.directory_of(move.log), target=path)
+        self._background.spawn(self._carry_out(key, move), f"move {key}")
+        return ErrorCode.NONE
+
+    def resume(self, key: TopicPartition) -> None:
+        """The partition is served again: goes on with a move that a stop has interrupted."""
+        path = self._moves.interrupted.pop(key, None)
+        if path is not None and self._logs.directory_of(self._logs.logs[key]) != path:
+            self._begin(key, path)
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition is not served here any more."""
+        self._moves.abandon(key)
+
+    async def _carry_out(self, key: TopicPartition, move: LogMove) -> None:
+        try:
+            async with self._turns:
+                await self._copy(move)
+        except OSError as error:
+            if not move.abandoned:
+                log.error("move failed", partition=str(key), target=move.directory, reason=str(error))
+                self._moves.abandon(key)
+
+    async def _copy(self, move: LogMove) -> None:
+        self._running += 1
+        try:
+            while not move.abandoned and not await self._advance(move):
+                pass
+        finally:
+            self._running -= 1
+
+    async def _advance(self, move: LogMove) -> bool:
+        """One piece; whether it was the last."""
+        job = move.next_job()
+        if job is not None:
+            await self._run(move, job)
+            if job.size:
+                await self._pause(job.size)
+            return False
+        await self._run(move, move.settle())
+        return not move.abandoned and self._moves.finish(move)
+
+    async def _run(self, move: LogMove, job: MoveJob) -> None:
+        await self._background.run_in_thread(job.run)
+        if not move.abandoned:
+            move.finished(job)
+
+    async def _pause(self, size: int) -> None:
+        """Others' turn on the loop, and as long as so many bytes may take."""
+        rate = self.bytes_per_second()
+        await asyncio.sleep(size * self._running / rate if 0 < rate < UNLIMITED else 0)
+
+
+def copy_rate(metadata: MetadataCache) -> int:
+    """The dynamic setting of this broker, else of all brokers; unlimited without one, or with one that is no number."""
+    for broker_id in (metadata.broker_id, None):
+        value = metadata.broker_config(broker_id).get(RATE)
+        if value is not None:
+            return int(value) if value.isdecimal() else UNLIMITED
+    return UNLIMITED

@@ -1,0 +1,64 @@
+"""Putting a cleaned segment in the place of those that it was made of (Kafka's LocalLog.replaceSegments).
+
+1. `.cleaned` files become `.swap` files. Until all have, a restart removes them, and the old segments stand.
+2. The old segments' files become `.deleted`. From here on a restart finishes the replacement (see leftovers).
+3. The `.swap` files get their names.
+
+Readers that hold an old file go on with it: it is there until file.delete.delay.ms has passed. The cleaned files were
+synced before; the names are durable once `directory` is synced, and only then may old files go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.log_names import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
+from storage.segment import LogSegment
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+
+def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> list[str]:
+    """Swaps the cleaned segment at `base_offset` in for `replaced`, the first of which begins there too.
+
+    Returns the paths to remove when the directory has been synced. Raises OSError, after which the log takes no more
+    appends: its next start finishes what was begun.
+    """
+    names = [offset_file_name(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+    paths = [f"{log.directory}/{name}" for name in names]
+    paths = [path for path in paths if log.files.exists(path + CLEANED_SUFFIX)]
+    try:
+        for path in paths:
+            log.files.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        removed: list[str] = []
+        for segment in replaced:
+            removed += _take_out(log, segment, base_offset)
+        for path in paths:
+            log.files.rename(path + SWAP_SUFFIX, path)
+        log.add_segment(LogSegment(log.files, log.directory, base_offset, log.config, log.clock.wall_ms()))
+    except OSError as error:
+        log.fail(error)
+        raise
+    log.forget_positions()
+    log.directory_changed = True
+    return removed
+
+
+def _take_out(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
+    log.drop_segment(segment)
+    segment.close_files()
+    paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+    snapshot = log.snapshots.release(segment.base_offset) if segment.base_offset != base_offset else None
+    if snapshot is not None:
+        paths.append(snapshot)
+    removed = [path for path in paths if log.files.exists(path)]
+    for path in removed:
+        log.files.rename(path, path + DELETED_SUFFIX)
+    return [path + DELETED_SUFFIX for path in removed]
+
+
+def discard_cleaned(log: Log, base_offset: int) -> None:
+    """Removes a cleaned segment that is not wanted any more. Raises OSError."""
+    for suffix in SEGMENT_SUFFIXES:
+        log.files.remove(f"{log.directory}/{offset_file_name(base_offset, suffix)}{CLEANED_SUFFIX}")

@@ -1,0 +1,71 @@
+"""What a cleaner must know of transactions as it walks through a log (Kafka's CleanedTransactionMetadata).
+
+(A) Data of an aborted transaction goes, whatever its keys.
+(B) A marker may go once the walk has met no data of its transaction: all of it went in an earlier clean. Then it is
+    given a delete horizon like a tombstone, and goes when that has passed.
+(C) The marker of an aborted transaction that had data keeps its entry in the transaction index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from protocol.batch_header import BatchHeader
+from protocol.control_records import ControlType
+from storage.transaction_index import AbortedTransaction
+
+
+class _Aborted:
+    __slots__ = ("has_data", "transaction")
+
+    def __init__(self, transaction: AbortedTransaction) -> None:
+        self.transaction = transaction
+        self.has_data = False
+
+
+class CleanedTransactions:
+    """`note_aborted` is handed what (C) keeps; batches are shown in the order of their offsets."""
+
+    __slots__ = ("_aborted", "_committed", "_ongoing", "note_aborted")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._ongoing: dict[int, _Aborted] = {}
+        self._committed: set[int] = set()
+        self.note_aborted: Callable[[AbortedTransaction], None] | None = None
+
+    def data_batch(self, header: BatchHeader) -> bool:
+        """Whether its records belong to an aborted transaction. (A)"""
+        if not header.is_transactional:
+            return False
+        self._begin_up_to(header.last_offset)
+        aborted = self._ongoing.get(header.producer_id)
+        if aborted is None:
+            self._committed.add(header.producer_id)
+            return False
+        aborted.has_data = True
+        return True
+
+    def marker(self, header: BatchHeader, control_type: ControlType | None) -> bool:
+        """Whether the control batch may go (B); `control_type` None: it is an empty one."""
+        self._begin_up_to(header.last_offset)
+        if control_type is None:
+            return True
+        if control_type is ControlType.ABORT:
+            aborted = self._ongoing.pop(header.producer_id, None)
+            if aborted is None or not aborted.has_data:
+                return True
+            if self.note_aborted is not None:
+                self.note_aborted(aborted.transaction)
+            return False
+        if control_type is ControlType.COMMIT:
+            if header.producer_id not in self._committed:
+                return True
+            self._committed.remove(header.producer_id)
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        waiting = self._aborted
+        while waiting and waiting[-1].first_offset <= offset:
+            transaction = waiting.pop()
+            self._ongoing.setdefault(transaction.producer_id, _Aborted(transaction))

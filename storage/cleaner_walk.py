@@ -1,0 +1,288 @@
+"""The cleaner's loops over the records of a batch: what runs for every record of a compacted log, twice.
+
+The layout of a record is in protocol/record_walk. These loops read what is in the log, checksum proven: they walk as
+that one does, and where lengths do not fit together they give up with a number below 0 instead of guessing.
+
+Keys are bytes, exactly; one of 32 bytes and more stands as its BLAKE2b of 32 bytes, so that a table of keys has a
+size that can be told. The two cannot meet: they differ in length.
+
+Written for two lives like record_walk: as it stands, and compiled (see COMPILED in setup.py).
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from mypy_extensions import i64
+
+MALFORMED: Final = -1
+LONG_KEY: Final = 32
+_BIT_62: Final = 1 << 62
+
+
+def put_keys(data: bytes, start: int, count: int, base_offset: int, from_offset: int, latest: dict[bytes, int]) -> int:
+    """Notes in `latest` the offset of each of `count` records in `data[start:]` that has a key and an offset at or
+    above `from_offset`; returns the bytes of those keys, or MALFORMED.
+    """
+    return _put_keys(data, start, count, base_offset, from_offset, latest)
+
+
+def _put_keys(data: bytes, start: i64, count: i64, base_offset: i64, from_offset: i64, latest: dict[bytes, int]) -> int:
+    end: i64 = len(data)
+    position: i64 = start
+    index: i64 = 0
+    key_bytes: i64 = 0
+    long: i64
+    raw: i64
+    while index < count:
+        long = _varint(data, position, end)
+        raw = long >> 3
+        position += long & 7
+        record_end: i64 = position + (raw >> 1)
+        if long == 0 or raw & 1 != 0 or record_end > end:
+            return MALFORMED
+        position += 1
+        long = _varlong_size(data, position, record_end)
+        if long < 0:
+            return MALFORMED
+        position += long
+        long = _varint(data, position, record_end)
+        if long == 0:
+            return MALFORMED
+        raw = long >> 3
+        position += long & 7
+        offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
+        long = _varint(data, position, record_end)
+        if long == 0:
+            return MALFORMED
+        raw = long >> 3
+        position += long & 7
+        if raw & 1 == 0:
+            size: i64 = raw >> 1
+            if position + size > record_end:
+                return MALFORMED
+            if offset >= from_offset:
+                if size < LONG_KEY:
+                    latest[data[position : position + size]] = int(offset)
+                    key_bytes += size
+                else:
+                    latest[blake2b(data[position : position + size], digest_size=32).digest()] = int(offset)
+                    key_bytes += LONG_KEY
+        position = record_end
+        index += 1
+    return int(key_bytes)
+
+
+def select_records(
+    data: bytes,
+    start: int,
+    count: int,
+    base_offset: int,
+    latest_offset: int,
+    latest: dict[bytes, int],
+    tombstones: bool,
+) -> tuple[int, list[int], int, int, int, int, int]:
+    """Which of `count` records in `data[start:]` stay in a compacted log.
+
+    A record stays when it lies behind `latest_offset`, up to which `latest` knows the keys, or when it is the last
+    one of its key and has a value or `tombstones` stay.
+
+    Returns (records that stay or MALFORMED, where they lie as start, end, start, end ..., the timestamp delta of the
+    first, the smallest and the largest of those that stay, tombstones that stay, records without a key that go).
+    """
+    return _select_records(data, start, count, base_offset, latest_offset, latest, tombstones)
+
+
+def _select_records(  # noqa: C901
+    data: bytes,
+    start: i64,
+    count: i64,
+    base_offset: i64,
+    latest_offset: i64,
+    latest: dict[bytes, int],
+    tombstones: bool,
+) -> tuple[int, list[int], int, int, int, int, int]:
+    runs: list[int] = []
+    end: i64 = len(data)
+    position: i64 = start
+    run_start: i64 = -1
+    index: i64 = 0
+    kept: i64 = 0
+    first: i64 = 0
+    least: i64 = 0
+    most: i64 = 0
+    kept_tombstones: i64 = 0
+    without_key: i64 = 0
+    long: i64
+    raw: i64
+    size: i64
+    delta: i64
+    keep: bool
+    while index < count:
+        record_start: i64 = position
+        if position + 1 < end and data[position] < 0x80:
+            raw = data[position]
+            position += 1
+        else:
+            long = _varint(data, position, end)
+            if long == 0:
+                return MALFORMED, runs, 0, 0, 0, 0, 0
+            raw = long >> 3
+            position += long & 7
+        record_end: i64 = position + (raw >> 1)
+        if raw & 1 != 0 or record_end > end:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        position += 1
+        size = _varlong_size(data, position, record_end)
+        if size < 0:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        delta = _varlong(data, position, size)
+        position += size
+        long = _varint(data, position, record_end)
+        if long == 0:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        raw = long >> 3
+        position += long & 7
+        offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
+        long = _varint(data, position, record_end)
+        if long == 0:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        raw = long >> 3
+        position += long & 7
+        keep = offset > latest_offset
+        if raw & 1 != 0:
+            if not keep:
+                without_key += 1
+        else:
+            size = raw >> 1
+            if position + size > record_end:
+                return MALFORMED, runs, 0, 0, 0, 0, 0
+            if not keep:
+                if size < LONG_KEY:
+                    found = latest.get(data[position : position + size])
+                else:
+                    found = latest.get(blake2b(data[position : position + size], digest_size=32).digest())
+                if found is None:
+                    keep = True
+                else:
+                    latest_of_key: i64 = found
+                    keep = offset >= latest_of_key
+            position += size
+        if keep:
+            long = _varint(data, position, record_end)
+            if long == 0:
+                return MALFORMED, runs, 0, 0, 0, 0, 0
+            if (long >> 3) & 1 != 0:
+                if tombstones or offset > latest_offset:
+                    kept_tombstones += 1
+                else:
+                    keep = False
+        if keep:
+            if kept == 0:
+                first = delta
+                least = delta
+                most = delta
+            elif delta > most:
+                most = delta
+            elif delta < least:
+                least = delta
+            kept += 1
+            if run_start < 0:
+                run_start = record_start
+        elif run_start >= 0:
+            runs.append(int(run_start))
+            runs.append(int(record_start))
+            run_start = -1
+        position = record_end
+        index += 1
+    if run_start >= 0:
+        runs.append(int(run_start))
+        runs.append(int(position))
+    return int(kept), runs, int(first), int(least), int(most), int(kept_tombstones), int(without_key)
+
+
+def move_timestamps(data: bytes, runs: list[int], shift: int, fixed: bool) -> bytes:
+    """The records that lie in `runs`, their timestamp deltas less by `shift`; `fixed`: -`shift` each, whatever they
+    were (a batch whose time is its leader's). Deltas and shift must fit 62 bits.
+    """
+    return _move_timestamps(data, runs, shift, fixed)
+
+
+def _move_timestamps(data: bytes, runs: list[int], shift: i64, fixed: bool) -> bytes:
+    parts: list[bytes] = []
+    pair: i64 = 0
+    total: i64 = len(runs)
+    while pair < total:
+        position: i64 = runs[pair]
+        end: i64 = runs[pair + 1]
+        while position < end:
+            long: i64 = _varint(data, position, end)
+            position += long & 7
+            record_end: i64 = position + (long >> 4)
+            attributes: i64 = position
+            position += 1
+            size: i64 = _varlong_size(data, position, record_end)
+            delta: i64 = -shift if fixed else _varlong(data, position, size) - shift
+            position += size
+            encoded: bytes = varint_bytes(delta)
+            new_size: i64 = 1 + len(encoded) + (record_end - position)
+            parts.append(varint_bytes(new_size))
+            parts.append(data[attributes : attributes + 1])
+            parts.append(encoded)
+            parts.append(data[position:record_end])
+            position = record_end
+        pair += 2
+    return b"".join(parts)
+
+
+def varint_bytes(value: i64) -> bytes:
+    """A number of at most 62 bits as ZigZag varint."""
+    raw: i64 = (value << 1) ^ (value >> 63)
+    parts: list[int] = []
+    while raw >= 0x80:
+        parts.append(int(raw & 0x7F | 0x80))
+        raw >>= 7
+    parts.append(int(raw))
+    return bytes(parts)
+
+
+def _varint(data: bytes, position: i64, end: i64) -> i64:
+    """As record_walk's: 32 raw bits times 8, plus the number of bytes; 0: it is cut or too long."""
+    raw: i64 = 0
+    size: i64 = 0
+    byte: i64
+    while size < 5 and position + size < end:
+        byte = data[position + size]
+        raw |= (byte & 0x7F) << (7 * size)
+        size += 1
+        if byte < 0x80:
+            return (raw & 0xFFFFFFFF) << 3 | size
+    return 0
+
+
+def _varlong_size(data: bytes, position: i64, end: i64) -> i64:
+    """How many bytes the varlong at `position` has; -1 where it is cut or longer than ten."""
+    size: i64 = 0
+    while size < 10:
+        if position + size >= end:
+            return -1
+        size += 1
+        if data[position + size - 1] < 0x80:
+            return size
+    return -1
+
+
+def _varlong(data: bytes, position: i64, size: i64) -> i64:
+    """As record_walk's: the signed number in the varlong of `size` bytes at `position`."""
+    raw: i64 = 0
+    index: i64 = 0
+    byte: i64
+    while index < size and index < 9:
+        byte = data[position + index]
+        raw |= (byte & 0x7F) << (7 * index)
+        index += 1
+    half: i64 = raw >> 1
+    if size == 10:
+        byte = data[position + 9]
+        if byte & 1 != 0:
+            half += _BIT_62
+    return half ^ -(raw & 1)

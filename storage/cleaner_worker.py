@@ -1,0 +1,86 @@
+"""The process that cleans: `python -m storage.cleaner_worker`. It is told what to clean and says what it has done, in
+lines of JSON over its standard input and output.
+
+    it is told                    it answers
+    a CleanJob, an array          ["progress", bytes] and ["group", base offset, [replaced ...], changed], as often as
+                                  it takes, then ["done", end offset, stats]; or ["failed", kind, text] with the kind
+                                  "disk" or "uncleanable"; or ["stopped"]
+    "go" or "stop"                after each progress and group it waits for one of them
+
+Whoever starts it may say "go" once in advance, so that it need not wait each time. The end of its input, which is the
+end of the broker, is the end of it too.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+
+from storage.cleaner import clean_steps
+from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, UncleanableLog
+from storage.cleaner_messages import GO, STOP, Message, encode
+from storage.files import Files, OsFiles
+
+NICENESS = 10
+
+
+def serve(read_line: Callable[[], bytes], write: Callable[[bytes], object], files: Files) -> None:
+    """Until the input ends."""
+    while line := read_line():
+        if line in (GO, STOP):
+            continue  # said in advance, of a job that was done already
+        job = CleanJob.from_json(line)
+        try:
+            done = _clean(files, job, read_line, write)
+        except UncleanableLog as error:
+            write(encode(Message.FAILED, "uncleanable", str(error)))
+        except OSError as error:
+            write(encode(Message.FAILED, "disk", str(error)))
+        else:
+            if done is None:
+                write(encode(Message.STOPPED))
+            else:
+                write(encode(Message.DONE, done.end_offset, done.stats.as_dict()))
+
+
+def _clean(
+    files: Files, job: CleanJob, read_line: Callable[[], bytes], write: Callable[[bytes], object]
+) -> CleanDone | None:
+    """None: it was stopped."""
+    steps = clean_steps(files, job)
+    try:
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                done: CleanDone = end.value
+                return done
+            if isinstance(step, CleanedGroup):
+                write(encode(Message.GROUP, *step))
+            else:
+                write(encode(Message.PROGRESS, step))
+            if read_line() != GO:
+                return None
+    finally:
+        steps.close()
+
+
+def main() -> None:
+    os.nice(NICENESS)
+    gc.disable()  # millions of keys and no cycles
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+
+    def write(line: bytes) -> None:
+        target.write(line)
+        target.flush()
+
+    try:
+        serve(source.readline, write, OsFiles())
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""A log on its way to another directory: the future replica, copied while the log is written and read (KIP-113).
+
+The copy is a folder `topic-partition.<unique>-future` in the target directory, with the same segments under the same
+names, byte for byte, so that every offset lies where it lay. It goes in pieces that run in a thread:
+
+(A) the records of all segments, a slice at a time, the active one's too; a sealed segment's indexes when its records
+    are there, and then all of it is synced;
+(B) `settle`, when everything has been copied: the small files beside the segments, and the active segment is synced;
+(C) `copy_rest`, on the loop: what was appended since (B), if that is little; else (A) goes on.
+
+What changes meanwhile is noticed by the identity of the segments: what retention has deleted, the cleaner replaced or
+a truncation cut is removed from the copy and, as far as there is something new, copied anew.
+
+Kafka copies by fetching from itself and appending again; the folder is the same, and so is when it is swapped.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, write_epochs
+from storage.files import Files
+from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from storage.log_names import offset_file_name as file_name
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from storage.segment import LogSegment
+
+SLICE_BYTES = 1 << 20
+REST_BYTES = 4 << 20
+"""So much is copied on the loop at the end: two or three milliseconds' worth."""
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class MoveJob:
+    """A piece of work. `run` in any thread, keeping an OSError in `error`; then LogMove.finished on the loop.
+
+    `size`: how many bytes of records it copies.
+    """
+
+    __slots__ = ("_work", "error", "note", "segment", "size")
+
+    def __init__(
+        self, work: Callable[[], None], note: Callable[[], None], *, segment: LogSegment | None = None, size: int = 0
+    ) -> None:
+        self._work = work
+        self.note = note
+        self.segment = segment
+        self.size = size
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except OSError as error:
+            self.error = error
+
+
+class _SegmentCopy:
+    """How much of a segment's records is there; `sealed`: all of it is, indexes too, and synced."""
+
+    __slots__ = ("sealed", "segment", "size")
+
+    def __init__(self, segment: LogSegment) -> None:
+        self.segment = segment
+        self.size = 0
+        self.sealed = False
+
+
+class LogMove:
+    """`directory`: the one of log.dirs that the log goes to; `folder`: its folder there, until it is the log's."""
+
+    def __init__(self, files: Files, log: Log, directory: str, folder: str) -> None:
+        self.log = log
+        self.directory = directory
+        self.folder = folder
+        self.abandoned = False
+        self._files = files
+        self._copies: dict[int, _SegmentCopy] = {}
+        self._generation = log.generation
+        self._snapshots: set[int] = set()
+        self._epochs: list[tuple[int, int]] | None = None
+        self._settled_offset = -1
+
+    # ---- how far it is
+
+    @property
+    def size(self) -> int:
+        """Bytes of records that have been copied."""
+        return sum(copy.size for copy in self._copies.values())
+
+    @property
+    def end_offset(self) -> int:
+        """Everything below has been copied; within a segment as exactly as its index tells."""
+        for segment in self.log.segments:
+            copy = self._copy_of(segment)
+            if copy is None or copy.size == 0 < segment.size:
+                return segment.base_offset
+            if copy.size < segment.size:
+                index = self.log.use(segment).offset_index
+                offset = index.upper_bound_offset(copy.size)
+                return index.last_offset if offset is None else offset
+        return self.log.log_end_offset
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below is on the target's disk, indexes too: its recovery point."""
+        for segment in self.log.segments:
+            copy = self._copy_of(segment)
+            if copy is None or not copy.sealed:
+                return min(segment.base_offset, self.log.safe_recovery_point)
+        return self.log.safe_recovery_point
+
+    def _copy_of(self, segment: LogSegment) -> _SegmentCopy | None:
+        copy = self._copies.get(segment.base_offset)
+        return copy if copy is not None and copy.segment is segment else None
+
+    # ---- (A)
+
+    def next_job(self) -> MoveJob | None:
+        """What to copy next; None when everything is copied for now. Raises OSError."""
+        stale = self._stale()
+        if stale:
+            return self._removal(stale)
+        for segment in self.log.segments:
+            copy = self._copies.setdefault(segment.base_offset, _SegmentCopy(segment))
+            if copy.size < segment.size:
+                return self._slice(copy)
+            if segment is self.log.active_segment:
+                return None
+            if not copy.sealed:
+                return self._seal(copy)
+        return None
+
+    def finished(self, job: MoveJob) -> None:
+        """Takes note of a job that has run. Raises its OSError, unless what it copied is no longer of interest."""
+        if job.error is None:
+            job.note()
+        elif job.segment is None or job.segment in self.log.segments:
+            raise job.error
+
+    def _stale(self) -> list[int]:
+        if self._generation != self.log.generation:
+            return list(self._copies)
+        return [base for base, copy in self._copies.items() if not self._is_current(copy.segment)]
+
+    def _is_current(self, segment: LogSegment) -> bool:
+        slot = bisect_left(self.log.base_offsets, segment.base_offset)
+        return slot < len(self.log.segments) and self.log.segments[slot] is segment
+
+    def _removal(self, stale: list[int]) -> MoveJob:
+        generation = self.log.generation
+
+        def work() -> None:
+            for base in stale:
+                for suffix in SEGMENT_SUFFIXES:
+                    self._files.remove(self._target(base, suffix))
+
+        def note() -> None:
+            for base in stale:
+                del self._copies[base]
+            self._generation = generation
+
+        return MoveJob(work, note)
+
+    def _slice(self, copy: _SegmentCopy) -> MoveJob:
+        segment, position = copy.segment, copy.size
+        length = min(SLICE_BYTES, segment.size - position)
+        source = self.log.use(segment).file.duplicate()
+
+        def work() -> None:
+            try:
+                data = source.read(position, length)
+            finally:
+                source.close()
+            if len(data) != length:
+                raise OSError(errno.EIO, "the segment is shorter than it was", segment.path(LOG_SUFFIX))
+            target = self._files.open(self._target(segment.base_offset, LOG_SUFFIX), create=True)
+            try:
+                target.write((data,), position)
+            finally:
+                target.close()
+
+        def note() -> None:
+            copy.size = position + length
+
+        return MoveJob(work, note, segment=segment, size=length)
+
+    def _seal(self, copy: _SegmentCopy) -> MoveJob:
+        """A segment that is appended to no more; an empty one's files have to be made, too."""
+        segment = copy.segment
+        segment.write_indexes()
+
+        def work() -> None:
+            self._copy_indexes(segment)
+            for suffix in SEGMENT_SUFFIXES:
+                self._files.sync_file(self._target(segment.base_offset, suffix))
+
+        def note() -> None:
+            copy.sealed = True
+
+        return MoveJob(work, note, segment=segment)
+
+    def _copy_indexes(self, segment: LogSegment) -> None:
+        self._files.open(self._target(segment.base_offset, LOG_SUFFIX), create=True).close()
+        for suffix in INDEX_SUFFIXES:
+            path = segment.path(suffix)
+            if self._files.exists(path):
+                self._copy_file(path, self._target(segment.base_offset, suffix))
+
+    def _copy_file(self, source: str, target: str) -> None:
+        data = self._files.read_file(source)
+        self._files.remove(target)
+        file = self._files.open(target, create=True)
+        try:
+            file.write((data,), 0)
+        finally:
+            file.close()
+
+    # ---- (B)
+
+    def settle(self) -> MoveJob:
+        """To be asked for when `next_job` has nothing more."""
+        log, files = self.log, self._files
+        end_offset, epochs = log.log_end_offset, list(log.leader_epochs.entries)
+        snapshots = [offset for offset in log.snapshots.offsets if offset not in self._snapshots]
+        paths = [(log.snapshots.path(offset), self._beside(log.snapshots.path(offset))) for offset in snapshots]
+        metadata = f"{log.directory}/{PARTITION_METADATA}"
+        active = self._target(log.active_segment.base_offset, LOG_SUFFIX)
+
+        def work() -> None:
+            for source, target in paths:
+                if files.exists(source):
+                    self._copy_file(source, target)
+                    files.sync_file(target)
+            if files.exists(metadata):
+                files.replace_file(self._beside(metadata), files.read_file(metadata))
+            write_epochs(files, self._beside(LEADER_EPOCH), epochs)
+            files.sync_file(active)
+            files.sync_directory(self.folder)
+
+        def note() -> None:
+            self._snapshots.update(snapshots)
+            self._epochs = epochs
+            self._settled_offset = end_offset
+
+        return MoveJob(work, note)
+
+    # ---- (C)
+
+    def copy_rest(self) -> bool:
+        """After `settle`: whether the copy is all that the log is, and as durable. Raises OSError."""
+        log = self.log
+        if log.failure is not None:
+            raise log.failure
+        active = log.active_segment
+        copy = self._copy_of(active)
+        others = [segment for segment in log.segments if segment is not active]
+        if self._stale() or copy is None or not all((each := self._copy_of(one)) and each.sealed for one in others):
+            return False
+        if active.size - copy.size > REST_BYTES:
+            return False
+        while copy.size < active.size:
+            job = self._slice(copy)
+            job.run()
+            self.finished(job)
+        active.write_indexes()
+        self._copy_indexes(active)
+        self._bring_up_to_date()
+        for segment in others:
+            if not segment.is_released:
+                segment.write_indexes()
+                segment.release()
+        return True
+
+    def _bring_up_to_date(self) -> None:
+        log = self.log
+        if log.leader_epochs.entries != self._epochs:
+            write_epochs(self._files, self._beside(LEADER_EPOCH), log.leader_epochs.entries)
+        for offset in log.snapshots.offsets:
+            if offset not in self._snapshots:
+                self._copy_file(log.snapshots.path(offset), self._beside(log.snapshots.path(offset)))
+        if log.recovery_point > self._settled_offset:
+            self._files.sync_file(self._target(log.active_segment.base_offset, LOG_SUFFIX))
+
+    def _target(self, base_offset: int, suffix: str) -> str:
+        return f"{self.folder}/{file_name(base_offset, suffix)}"
+
+    def _beside(self, path: str) -> str:
+        return f"{self.folder}/{path.rpartition('/')[2]}"

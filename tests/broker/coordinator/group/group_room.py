@@ -1,0 +1,259 @@
+"""A shard of groups outside of any broker: a manual clock, a log that is safe when a test says so, and restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.join import Joining
+from broker.coordinator.group.membership import GroupWaits, Membership, Syncing
+from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.group.settings import GroupSettings
+from broker.coordinator.group.shard import GroupShard
+from broker.coordinator.group.state import GroupState
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.shard import AppendFailed, Decision
+from protocol.compiler import encode_versioned
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from purgatory import CompletionQueue, DelayedOperationPurgatory
+from timer import ManualClock, SystemTimer
+
+GROUP = "g"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+Protocols = Mapping[str, bytes] | Iterable[str]
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer of these topics says."""
+    return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
+
+
+class Asked:
+    """A request that waits, or was answered: once, or the test fails."""
+
+    def __init__(self) -> None:
+        self._response: Any = None
+
+    def answer(self, response: JoinGroupResponse | SyncGroupResponse) -> None:
+        assert self._response is None, f"answered twice: {self._response} and {response}"
+        self._response = response
+
+    @property
+    def is_answered(self) -> bool:
+        return self._response is not None
+
+    @property
+    def response(self) -> Any:
+        assert self._response is not None, "not answered yet"
+        return self._response
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self.response.error_code)
+
+
+class GroupLog:
+    """The log of the shard's partition. While `is_held`, what is appended waits for the high watermark."""
+
+    def __init__(self) -> None:
+        self.records: list[CoordinatorRecord] = []
+        self.is_held = False
+        self.failure: ErrorCode | None = None
+        self.waiting: list[Decision] = []
+
+    def act(self, shard: GroupShard, decision: Decision) -> None:
+        if self.failure is not None and decision.records:
+            decision.done(AppendFailed(self.failure))
+            return
+        for record in decision.records:
+            offset = len(self.records)
+            self.records.append(record)
+            if decision.replay:
+                shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
+        if self.is_held and decision.records:
+            self.waiting.append(decision)
+        else:
+            decision.done(None)
+
+    def settle(self, cause: ErrorCode | None = None) -> None:
+        """What waits is safe, or has failed for this cause."""
+        waiting, self.waiting = self.waiting, []
+        for decision in waiting:
+            decision.done(None if cause is None else AppendFailed(cause))
+
+
+class GroupRoom:
+    """`member_id` of `join` is empty for one that is new; `known_ids` False is a client before version 4."""
+
+    def __init__(self, settings: GroupSettings | None = None, *, seed: int = 0, tick_ms: int = 1) -> None:
+        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
+        self.clock = ManualClock()
+        self.random = Random(seed)
+        self.timer = SystemTimer(self.clock, tick_ms=tick_ms)
+        self.completions = CompletionQueue(lambda _: None)
+        self.waits = GroupWaits(
+            DelayedOperationPurgatory("Heartbeat", self.timer, self.clock, self.completions),
+            DelayedOperationPurgatory("Rebalance", self.timer, self.clock, self.completions),
+        )
+        self.log = GroupLog()
+        self.shard = self._new_shard()
+        self.shard.loaded()
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            0,
+            clock=self.clock,
+            act=self.log.act,
+            membership=lambda groups, act: Membership(groups, self.waits, self.settings, act, self.clock, self.random),
+            offsets=lambda _: GroupOffsets(),
+        )
+
+    def restart(self, records: int | None = None) -> None:
+        """The partition moves away and comes back, with the log as it is, or its first records."""
+        self.shard.unload()
+        self.settled()
+        self.log.waiting.clear()
+        self.shard = self._new_shard()
+        del self.log.records[len(self.log.records) if records is None else records :]
+        for offset, record in enumerate(self.log.records):
+            self.shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
+        self.shard.loaded()
+        self.settled()
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def settled(self) -> None:
+        """What the running handler has left to do, and what is due, is done."""
+        self.timer.advance_clock()
+        while not self.completions.is_empty:
+            self.completions.drain()
+            self.timer.advance_clock()
+
+    def advance(self, ms: int) -> None:
+        """Lets time pass, stopping wherever something is due."""
+        end_ms = self.clock.now_ms() + ms
+        while (due_ms := self.timer.next_expiration_ms) is not None and due_ms <= end_ms:
+            self.clock.advance(max(due_ms - self.clock.now_ms(), 0))
+            self.settled()
+        self.clock.advance(end_ms - self.clock.now_ms())
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group_id: str = GROUP,
+        instance: str | None = None,
+        protocols: Protocols = ("range",),
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        known_ids: bool = False,
+        can_skip: bool = False,
+        client_id: str = "client",
+    ) -> Asked:
+        asked = Asked()
+        said = protocols if isinstance(protocols, Mapping) else {name: subscription("t") for name in protocols}
+        joining = Joining(
+            member_id=member_id,
+            group_instance_id=instance,
+            client_id=client_id,
+            client_host="/127.0.0.1",
+            rebalance_timeout_ms=rebalance_ms,
+            session_timeout_ms=session_ms,
+            protocol_type=protocol_type,
+            protocols=tuple(said.items()),
+            needs_known_id=known_ids,
+            can_skip_assignment=can_skip,
+            reason="test",
+            answer=asked.answer,
+        )
+        try:
+            self.shard.membership.join(group_id, joining)
+        except ProtocolError as error:
+            asked.answer(JoinGroupResponse(error_code=error.code, member_id=member_id))
+        self.settled()
+        return asked
+
+    def sync(
+        self,
+        member_id: str,
+        generation_id: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Asked:
+        asked = Asked()
+        syncing = Syncing(
+            generation_id, member_id, instance, protocol_type, protocol_name, assignments or {}, asked.answer
+        )
+        try:
+            self.shard.membership.sync(GROUP, syncing)
+        except ProtocolError as error:
+            asked.answer(SyncGroupResponse(error_code=error.code))
+        self.settled()
+        return asked
+
+    def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
+        try:
+            return self.shard.membership.heartbeat(GROUP, member_id, instance, generation_id)
+        except ProtocolError as error:
+            return error.code
+        finally:
+            self.settled()
+
+    def leave(self, member_id: str = "", instance: str | None = None) -> ErrorCode:
+        try:
+            self.shard.membership.leave(GROUP, member_id, instance, "test")
+        except ProtocolError as error:
+            return error.code
+        finally:
+            self.settled()
+        return ErrorCode.NONE
+
+    # --- whole scenes -------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        return self.shard.groups[GROUP]
+
+    @property
+    def state(self) -> GroupState:
+        return self.group.state
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many operations wait for heartbeats and for rebalances."""
+        return self.waits.heartbeat.delayed, self.waits.rebalance.delayed
+
+    def stable(self, count: int = 1, **joining: Any) -> list[str]:
+        """A Stable group of so many members, the leader first. Each is assigned its own number."""
+        asked = [self.join(**joining) for _ in range(count)]
+        self.advance(2 * self.settings.initial_rebalance_delay_ms)
+        answered = [each for each in asked if each.is_answered]
+        if len(answered) < count:  # the first began a generation of its own
+            for each in answered:
+                asked[asked.index(each)] = self.join(each.response.member_id, **joining)
+        ids = [each.response.member_id for each in asked]
+        leader = asked[0].response.leader
+        ids.sort(key=lambda member_id: member_id != leader)
+        self.sync_all(ids, asked[0].response.generation_id)
+        return ids
+
+    def sync_all(self, ids: list[str], generation_id: int) -> list[Asked]:
+        """All send their SyncGroup, the leader, the first one, last."""
+        assignments = {member_id: b"%d" % number for number, member_id in enumerate(ids)}
+        asked = [self.sync(member_id, generation_id) for member_id in ids[1:]]
+        return [self.sync(ids[0], generation_id, assignments), *asked]
+
+    def rejoined(self, ids: list[str], **joining: Any) -> list[Asked]:
+        """All members join again."""
+        return [self.join(member_id, **joining) for member_id in ids]

@@ -1,0 +1,224 @@
+"""What is written of a group's membership, in Kafka's form, and what a restart makes of it."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
+from broker.coordinator.group.settings import GroupSettings
+from broker.coordinator.group.state import TRANSITIONS, GroupState, IllegalTransition
+from broker.coordinator.record import CoordinatorRecord
+from protocol.errors import ErrorCode, MalformedMessage
+from protocol.messages.group_records import GroupMetadataValue
+from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom, subscription
+from timer import ManualClock
+
+VECTORS = Path(__file__).parents[3] / "vectors" / "coordinator_records"
+
+
+def vectors(name: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
+
+
+def test_a_group_is_written_when_it_is_stable_and_when_it_is_empty_and_not_in_between() -> None:
+    room = GroupRoom()
+    member_id = room.join().response.member_id
+    assert room.log.records == []
+    room.sync(member_id, 1)
+    assert len(room.log.records) == 1
+    room.heartbeat(member_id, 1)
+    room.leave(member_id)
+    assert len(room.log.records) == 2
+    assert {read_group_id(record) for record in room.log.records} == {GROUP}
+    generations = [read_group(GROUP, record.value or b"", room.clock).generation_id for record in room.log.records]
+    assert generations == [1, 2]
+
+
+def test_a_stable_group_comes_back_with_its_members_and_what_they_were_told() -> None:
+    room = GroupRoom()
+    leader, follower = room.stable(2, protocols={"range": subscription("orders", "bills")})
+    room.restart()
+    assert (room.state, room.group.generation_id, room.group.leader_id) == (GroupState.STABLE, 2, leader)
+    assert (room.group.protocol_type, room.group.protocol_name) == ("consumer", "range")
+    assert room.heartbeat(follower, 2) is ErrorCode.NONE
+    assert room.sync(follower, 2).response.assignment == b"1"
+    assert room.group.subscribed_topics == {"orders", "bills"}
+
+
+def test_members_have_their_whole_session_to_be_heard_of_after_a_restart() -> None:
+    room = GroupRoom()
+    leader, _ = room.stable(2)
+    room.advance(SESSION_MS - 1)
+    room.restart()
+    room.advance(SESSION_MS - 1)
+    assert room.heartbeat(leader, 2) is ErrorCode.NONE
+    room.advance(1)
+    assert [member.member_id for member in room.group.members] == [leader]
+    assert room.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_rebalance_that_a_restart_interrupts_leaves_the_generation_before() -> None:
+    room = GroupRoom()
+    leader, follower = room.stable(2)
+    new = room.join()
+    again = room.join(leader)
+    room.restart()
+    assert {new.error, again.error} == {ErrorCode.NOT_COORDINATOR}
+    assert (again.response.member_id, new.response.member_id.startswith("client-")) == (leader, True)
+    assert (room.state, room.group.size) == (GroupState.STABLE, 2)
+    assert room.heartbeat(follower, 2) is ErrorCode.NONE
+    assert room.waiting == (2, 0)
+
+
+def test_syncs_that_a_restart_interrupts_look_for_the_coordinator() -> None:
+    room = GroupRoom()
+    leader, follower = room.stable(2)
+    room.rejoined([leader, follower])
+    asked = room.sync(follower, 3)
+    room.restart()
+    assert asked.error is ErrorCode.NOT_COORDINATOR
+    assert room.sync(leader, 3).error is ErrorCode.ILLEGAL_GENERATION
+    assert room.heartbeat(leader, 2) is ErrorCode.NONE
+
+
+def test_the_first_generation_is_forgotten_by_a_restart_before_it_was_stable() -> None:
+    room = GroupRoom()
+    member_id = room.join().response.member_id
+    room.restart()
+    assert room.shard.groups == {}
+    assert room.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_empty_group_comes_back_empty_and_its_next_generation_is_a_new_one() -> None:
+    room = GroupRoom()
+    (member_id,) = room.stable()
+    room.leave(member_id)
+    empty_since = room.group.current_state_timestamp_ms
+    room.advance(1_000_000)
+    room.restart()
+    assert (room.state, room.group.current_state_timestamp_ms) == (GroupState.EMPTY, empty_since)
+    assert room.join().response.generation_id == 3
+
+
+def test_unloading_leaves_nothing_waiting_and_no_group() -> None:
+    room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=3_000))
+    room.stable(3)
+    room.join()
+    room.join(known_ids=True, group_id="other")
+    room.join(group_id="third")
+    groups = list(room.shard.groups.values())
+    room.shard.unload()
+    room.settled()
+    assert room.waiting == (0, 0)
+    assert {group.state for group in groups} == {GroupState.DEAD}
+    assert room.shard.groups == {}
+    room.advance(1_000_000)
+
+
+@pytest.mark.parametrize("vector", vectors("GroupMetadataValue"), ids=lambda v: f"{v['version']}-{v['style']}")
+def test_every_version_that_kafka_wrote_is_read(vector: dict[str, object]) -> None:
+    value = bytes.fromhex(str(vector["hex"]))
+    fields: dict[str, object] = vector["fields"]  # type: ignore[assignment]
+    members: list[dict[str, object]] = fields["members"]  # type: ignore[assignment]
+    if members and fields["protocol"] is None:
+        with pytest.raises(MalformedMessage):
+            read_group(GROUP, value, ManualClock())
+        return
+    group = read_group(GROUP, value, ManualClock())
+    assert group.generation_id == fields["generation"]
+    assert (group.protocol_type or "", group.protocol_name) == (fields["protocolType"], fields["protocol"])
+    assert group.leader_id == fields["leader"]
+    assert group.state is (GroupState.STABLE if members else GroupState.EMPTY)
+    assert group.current_state_timestamp_ms == fields.get("currentStateTimestamp", -1)
+    expected = {str(member["memberId"]): member for member in members}
+    assert {member.member_id for member in group.members} == set(expected)
+    for member in group.members:
+        fields_of_it = expected[member.member_id]
+        assert base64.b64encode(member.assignment).decode() == fields_of_it["assignment"]
+        assert base64.b64encode(member.metadata(str(fields["protocol"]))).decode() == fields_of_it["subscription"]
+        assert member.session_timeout_ms == fields_of_it["sessionTimeout"]
+        assert member.group_instance_id == fields_of_it.get("groupInstanceId")
+        timeout = fields_of_it.get("rebalanceTimeout", fields_of_it["sessionTimeout"])
+        assert member.rebalance_timeout_ms == timeout
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [v for v in vectors("GroupMetadataValue") if v["version"] == 3],
+    ids=lambda v: str(v["style"]),
+)
+def test_what_was_read_is_written_as_kafka_writes_it(vector: dict[str, object]) -> None:
+    value = bytes.fromhex(str(vector["hex"]))
+    try:
+        group = read_group(GROUP, value, ManualClock())
+    except MalformedMessage:
+        return  # members without a protocol: no group is like that
+    assignments = {member.member_id: member.assignment for member in group.members}
+    assert group_metadata_record(group, assignments).value == value
+
+
+@pytest.mark.parametrize("vector", vectors("GroupMetadataKey"), ids=lambda v: str(v["style"]))
+def test_kafkas_keys_are_read(vector: dict[str, object]) -> None:
+    fields: dict[str, str] = vector["fields"]  # type: ignore[assignment]
+    assert read_group_id(CoordinatorRecord(bytes.fromhex(str(vector["hex"])), None)) == fields["group"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00", b"\x00\x07", b"\x7f\xff"])
+def test_a_value_that_cannot_be_read_is_malformed(damage: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        read_group(GROUP, damage, ManualClock())
+
+
+def test_a_value_cut_at_any_length_is_malformed() -> None:
+    room = GroupRoom()
+    room.stable(2)
+    value = room.log.records[-1].value
+    assert value is not None
+    for length in range(len(value)):
+        with pytest.raises(MalformedMessage):
+            read_group(GROUP, value[:length], room.clock)
+
+
+def test_a_record_of_another_kind_is_malformed_and_the_others_load() -> None:
+    room = GroupRoom()
+    room.stable(2)
+    shard = room.shard
+    for key in (b"\x00\x03\x00\x01g", b"\x00\x02\x00\xffg", b"\x00", b""):
+        with pytest.raises(MalformedMessage):
+            shard.replay(
+                CoordinatorRecord(key, b"\x00\x00"), offset=9, timestamp_ms=0, producer_id=-1, producer_epoch=-1
+            )
+    assert room.state is GroupState.STABLE
+
+
+def test_subscriptions_of_versions_to_come_are_read_and_nonsense_makes_all_topics_count() -> None:
+    room = GroupRoom()
+    newer = b"\x00\x63" + subscription("orders")[2:] + b"something that is not known yet"
+    (member_id,) = room.stable(protocols={"range": newer})
+    assert (room.group.is_subscribed_to("orders"), room.group.is_subscribed_to("bills")) == (True, False)
+    room.join(member_id, protocols={"range": b"\xff"})
+    assert room.group.is_subscribed_to("bills")
+
+
+def test_a_state_changes_only_as_the_table_says() -> None:
+    room = GroupRoom()
+    room.stable()
+    for new in GroupState:
+        if (GroupState.STABLE, new) not in TRANSITIONS:
+            with pytest.raises(IllegalTransition, match="cannot go from Stable"):
+                room.group.transition_to(new, "a test")
+    assert room.state is GroupState.STABLE
+
+
+def test_the_table_is_kafkas() -> None:
+    before = {new: {old.value for old, into in TRANSITIONS if into is new} for new in GroupState}
+    assert before == {
+        GroupState.PREPARING_REBALANCE: {"Stable", "CompletingRebalance", "Empty"},
+        GroupState.COMPLETING_REBALANCE: {"PreparingRebalance"},
+        GroupState.STABLE: {"CompletingRebalance"},
+        GroupState.EMPTY: {"PreparingRebalance"},
+        GroupState.DEAD: {"Stable", "PreparingRebalance", "CompletingRebalance", "Empty"},
+    }
+    assert GroupMetadataValue.__schema__.versions.highest == 4

@@ -1,0 +1,97 @@
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.coordinator.group.offset_records import (
+    CommittedOffset,
+    key_prefix,
+    offset_key,
+    offset_tombstone,
+    offset_value,
+    read_offset,
+    read_offset_key,
+)
+from broker.coordinator.record import CoordinatorRecord
+
+VECTORS = Path(__file__).parents[3] / "vectors"
+
+
+def lines(name: str) -> list[dict[str, object]]:
+    with (VECTORS / name).open() as file:
+        return [json.loads(line) for line in file]
+
+
+def fields(vector: dict[str, object]) -> dict[str, object]:
+    found = vector["fields"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_keys_are_those_that_kafka_writes() -> None:
+    vectors = [each for each in lines("coordinator_records/OffsetCommitKey.jsonl") if each["version"] == 1]
+    assert len(vectors) > 3
+    for vector in vectors:
+        has = fields(vector)
+        key = offset_key(key_prefix(str(has["group"]), str(has["topic"])), int(str(has["partition"])))
+        assert key.hex() == vector["hex"]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_keys_of_both_versions_are_read(version: int) -> None:
+    for vector in lines("coordinator_records/OffsetCommitKey.jsonl"):
+        if vector["version"] == version:
+            read = read_offset_key(CoordinatorRecord(bytes.fromhex(str(vector["hex"])), None))
+            assert fields(vector) == {"group": read.group, "topic": read.topic, "partition": read.partition}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_values_of_every_version_are_read(version: int) -> None:
+    vectors = [each for each in lines("coordinator_records/OffsetCommitValue.jsonl") if each["version"] == version]
+    assert len(vectors) > 3
+    for vector in vectors:
+        read, has = read_offset(bytes.fromhex(str(vector["hex"])), 17), fields(vector)
+        assert (read.offset, read.metadata, read.log_offset) == (has["offset"], has["metadata"], 17)
+        assert read.commit_timestamp == has["commitTimestamp"]
+        assert read.leader_epoch == has.get("leaderEpoch", -1)
+        assert read.expire_timestamp == has.get("expireTimestamp", -1)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_values_are_those_that_kafka_writes(version: int) -> None:
+    checked = 0
+    for vector in lines("coordinator_records/OffsetCommitValue.jsonl"):
+        has = fields(vector)
+        if vector["version"] != version or (version == 1 and has["expireTimestamp"] == -1):
+            continue
+        value = CommittedOffset(
+            int(str(has["offset"])),
+            int(str(has.get("leaderEpoch", -1))),
+            str(has["metadata"]),
+            int(str(has["commitTimestamp"])),
+            int(str(has.get("expireTimestamp", -1))),
+        )
+        assert offset_value(value).hex() == vector["hex"]
+        checked += 1
+    assert checked > 3
+
+
+def test_the_offsets_that_a_real_broker_stored_are_written_again_byte_for_byte() -> None:
+    """But for tombstones, which have no value."""
+    checked = 0
+    for contents in (VECTORS / "logs/clean/contents").glob("__consumer_offsets-*.jsonl"):
+        for line in contents.read_text().splitlines():
+            for record in json.loads(line)["records"]:
+                if not isinstance(record["key"], str) or record.get("controlType"):
+                    continue
+                key = base64.b64decode(record["key"])
+                if key[:2] != b"\0\1":
+                    continue
+                name = read_offset_key(CoordinatorRecord(key, None))
+                assert offset_tombstone(key_prefix(name.group, name.topic), name.partition).key == key
+                if record["value"] is not None:
+                    value = base64.b64decode(record["value"])
+                    assert offset_value(read_offset(value, 0)) == value
+                    checked += 1
+    assert checked > 3

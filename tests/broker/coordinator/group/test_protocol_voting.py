@@ -1,0 +1,43 @@
+"""Which protocol a generation goes by: the first choice of most members among what all of them support."""
+
+import pytest
+
+from tests.broker.coordinator.group.group_room import GroupRoom
+
+R, RR, S = "range", "roundrobin", "sticky"
+
+
+def chosen(*members: list[str]) -> str:
+    room = GroupRoom()
+    asked = [room.join(protocols=protocols) for protocols in members]
+    if len(members) > 1:
+        asked[0] = room.join(asked[0].response.member_id, protocols=members[0])
+    (protocol,) = {each.response.protocol_name for each in asked}
+    return str(protocol)
+
+
+@pytest.mark.parametrize(
+    ("members", "protocol"),
+    [
+        ([[R, RR]], R),
+        ([[R, RR], [RR, R], [RR, R]], RR),  # most votes
+        ([[R, RR], [RR]], RR),  # what all support
+        ([[R, RR, S], [RR, R, S], [S, RR]], RR),  # range is no candidate: its voter's next choice counts
+        ([[R, RR], [RR, R]], R),  # equal votes: the choice of the member that came first
+        ([[R, R], [RR, R]], R),  # named twice counts once
+        ([[S, R], [S, R], [R, S], [R, S], [S, R]], S),
+    ],
+)
+def test_every_member_votes_for_its_first_choice_among_what_all_support(
+    members: list[list[str]], protocol: str
+) -> None:
+    assert chosen(*members) == protocol
+
+
+def test_a_member_that_leaves_takes_its_veto_with_it() -> None:
+    room = GroupRoom()
+    first = room.join(protocols=[S, R]).response.member_id
+    other = room.join(protocols=[R])
+    assert room.join(first, protocols=[S, R]).response.protocol_name == R
+    room.leave(other.response.member_id)
+    assert room.join(first, protocols=[S, R]).response.protocol_name == S

@@ -1,0 +1,134 @@
+"""Heartbeats and sessions: who is silent for too long is out."""
+
+import pytest
+
+from broker.coordinator.group.state import GroupState
+from protocol.errors import ErrorCode
+from tests.broker.coordinator.group.group_room import SESSION_MS, GroupRoom
+
+
+def test_a_member_that_misses_its_session_is_out_and_the_others_rebalance() -> None:
+    room = GroupRoom()
+    leader, silent = room.stable(2)
+    room.advance(SESSION_MS // 2)
+    room.heartbeat(leader, 2)
+    room.advance(SESSION_MS // 2 - 1)
+    assert room.group.size == 2
+    room.advance(1)
+    assert room.group.member(silent) is None
+    assert room.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert room.heartbeat(silent, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.join(leader).response.generation_id == 3
+
+
+def test_a_group_whose_last_member_misses_its_session_is_empty() -> None:
+    room = GroupRoom()
+    room.stable()
+    room.advance(SESSION_MS)
+    assert (room.state, room.group.generation_id) == (GroupState.EMPTY, 2)
+    assert room.waiting == (0, 0)
+
+
+def test_heartbeats_keep_a_member_alive_for_ever() -> None:
+    room = GroupRoom()
+    (member_id,) = room.stable()
+    for _ in range(1_000):
+        room.advance(SESSION_MS - 1)
+        assert room.heartbeat(member_id, 1) is ErrorCode.NONE
+    room.advance(SESSION_MS)
+    assert room.state is GroupState.EMPTY
+
+
+@pytest.mark.parametrize("tick_ms", [1, 7, 50])
+def test_a_coarser_wheel_ends_a_session_up_to_a_tick_early_and_never_loops(tick_ms: int) -> None:
+    room = GroupRoom(tick_ms=tick_ms)
+    (member_id,) = room.stable()
+    for step in range(100):
+        room.advance(SESSION_MS - tick_ms - step % 13)
+        assert room.heartbeat(member_id, 1) is ErrorCode.NONE
+    room.advance(SESSION_MS - tick_ms)
+    assert room.state is GroupState.STABLE
+    room.advance(tick_ms)
+    assert room.state is GroupState.EMPTY
+
+
+def test_heartbeats_move_nothing_in_the_wheel() -> None:
+    room = GroupRoom()
+    room.stable(3)
+    ids = [member.member_id for member in room.group.members]
+    operations = [member.heartbeat for member in room.group.members]
+    due = [operation.expiration_ms for operation in operations if operation is not None]
+    for _ in range(5):
+        room.advance(1_000)
+        assert [room.heartbeat(each, 2) for each in ids] == [ErrorCode.NONE] * 3
+    assert [member.heartbeat for member in room.group.members] == operations
+    assert [operation.expiration_ms for operation in operations if operation is not None] == due
+    assert room.waits.heartbeat.watched == 3
+
+
+def test_a_shorter_session_counts_from_the_next_generation_on() -> None:
+    room = GroupRoom()
+    (member_id,) = room.stable(session_ms=100_000)
+    room.join(member_id, session_ms=6_000)
+    room.sync(member_id, 2)
+    room.advance(6_000)
+    assert room.state is GroupState.EMPTY
+
+
+def test_a_join_that_waits_costs_nobody_its_session() -> None:
+    room = GroupRoom()
+    leader, follower = room.stable(2)
+    asked = room.join(leader)
+    for _ in range(5):
+        room.advance(SESSION_MS - 1)
+        room.heartbeat(follower, 2)
+    assert not asked.is_answered
+    room.join(follower)
+    assert asked.response.generation_id == 3
+    room.advance(SESSION_MS - 1)
+    assert room.group.size == 2
+
+
+def test_an_offset_commit_is_a_sign_of_life() -> None:
+    room = GroupRoom()
+    (member_id,) = room.stable()
+    room.advance(SESSION_MS - 1)
+    room.shard.heard_of(room.group, member_id)
+    room.advance(SESSION_MS - 1)
+    assert room.state is GroupState.STABLE
+
+
+def test_a_heartbeat_in_the_instant_in_which_the_session_ends_saves_it() -> None:
+    room = GroupRoom()
+    (member_id,) = room.stable()
+    room.clock.advance(SESSION_MS)
+    room.timer.advance_clock()  # the time is found to be over; it is looked at after the running handler
+    assert room.heartbeat(member_id, 1) is ErrorCode.NONE
+    assert room.state is GroupState.STABLE
+    room.advance(SESSION_MS)
+    assert room.state is GroupState.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("member", "generation_id", "error"),
+    [
+        ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("nobody", 7, ErrorCode.UNKNOWN_MEMBER_ID),
+        (None, 0, ErrorCode.ILLEGAL_GENERATION),
+        (None, 2, ErrorCode.ILLEGAL_GENERATION),
+        (None, -1, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_heartbeats_of_strangers_and_of_other_generations_are_refused(
+    member: str | None, generation_id: int, error: ErrorCode
+) -> None:
+    room = GroupRoom()
+    (member_id,) = room.stable()
+    assert room.heartbeat(member_id if member is None else member, generation_id) is error
+    room.advance(SESSION_MS)
+    assert room.state is GroupState.EMPTY, "a refused heartbeat is no sign of life"
+
+
+def test_a_group_that_does_not_exist_knows_no_member() -> None:
+    assert GroupRoom().heartbeat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,0 +1,195 @@
+"""Static members (KIP-345): they keep their place while they are away, and one instance has one member."""
+
+import pytest
+
+from broker.coordinator.group.state import GroupState
+from protocol.errors import ErrorCode
+from tests.broker.coordinator.group.group_room import REBALANCE_MS, SESSION_MS, GroupRoom
+
+
+def with_instances(room: GroupRoom) -> tuple[str, str]:
+    """A Stable group in generation 2 of the instances one, who leads, and two."""
+    first = room.join(instance="one").response.member_id
+    second = room.join(instance="two")
+    room.join(first, instance="one")
+    other = second.response.member_id
+    room.sync_all([first, other], 2)
+    assert (room.state, room.group.leader_id) == (GroupState.STABLE, first)
+    return first, other
+
+
+def test_a_static_member_is_told_its_id_at_once() -> None:
+    room = GroupRoom()
+    asked = room.join(instance="one", known_ids=True)
+    assert asked.error is ErrorCode.NONE
+    assert asked.response.member_id.startswith("one-")
+    assert asked.response.members[0].group_instance_id == "one"
+
+
+def test_one_that_comes_back_takes_its_place_without_a_rebalance() -> None:
+    room = GroupRoom()
+    leader, follower = with_instances(room)
+    back = room.join(instance="two")
+    assert (back.error, back.response.generation_id, back.response.leader) == (ErrorCode.NONE, 2, leader)
+    new_id = back.response.member_id
+    assert new_id != follower
+    assert room.state is GroupState.STABLE
+    assert room.sync(new_id, 2, instance="two").response.assignment == b"1"
+    assert room.heartbeat(leader, 2, "one") is ErrorCode.NONE
+
+
+def test_the_one_whose_place_was_taken_is_fenced_whatever_it_asks() -> None:
+    room = GroupRoom()
+    _, old = with_instances(room)
+    room.join(instance="two")
+    assert room.heartbeat(old, 2, "two") is ErrorCode.FENCED_INSTANCE_ID
+    assert room.sync(old, 2, instance="two").error is ErrorCode.FENCED_INSTANCE_ID
+    assert room.join(old, instance="two").error is ErrorCode.FENCED_INSTANCE_ID
+    assert room.leave(old, "two") is ErrorCode.FENCED_INSTANCE_ID
+    assert room.heartbeat(old, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.group.size == 2
+
+
+def test_an_instance_that_is_not_there_is_an_unknown_member() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    assert room.heartbeat(leader, 2, "three") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.sync(leader, 2, instance="three").error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.join(leader, instance="three").error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_leader_that_comes_back_is_told_to_assign_nothing() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    back = room.join(instance="one", can_skip=True).response
+    assert (back.leader, back.skip_assignment) == (back.member_id, True)
+    assert len(back.members) == 2
+    assert room.state is GroupState.STABLE
+    assert room.group.leader_id == back.member_id != leader
+
+
+def test_a_leader_of_before_version_9_takes_another_for_the_leader_and_assigns_nothing() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    back = room.join(instance="one").response
+    assert (back.leader, back.skip_assignment, back.members) == (leader, False, [])
+    assert room.group.leader_id == back.member_id
+
+
+def test_a_follower_that_comes_back_is_not_told_to_skip_anything() -> None:
+    room = GroupRoom()
+    with_instances(room)
+    back = room.join(instance="two", can_skip=True).response
+    assert (back.skip_assignment, back.members) == (False, [])
+
+
+def test_one_that_comes_back_with_another_protocol_rebalances_the_group() -> None:
+    room = GroupRoom()
+    first = room.join(instance="one", protocols=["range", "sticky"]).response.member_id
+    room.sync(first, 1)
+    assert room.group.protocol_name == "range"
+    back = room.join(instance="one", protocols=["sticky"])
+    assert (back.response.generation_id, back.response.protocol_name) == (2, "sticky")
+
+
+def test_one_that_comes_back_while_the_group_completes_rebalances_it() -> None:
+    room = GroupRoom()
+    leader, follower = with_instances(room)
+    room.join(leader, instance="one")
+    room.join(follower, instance="two")
+    waiting = room.sync(follower, 3, instance="two")
+    back = room.join(instance="two")
+    assert waiting.error is ErrorCode.FENCED_INSTANCE_ID
+    assert room.state is GroupState.PREPARING_REBALANCE
+    room.join(leader, instance="one")
+    assert back.response.generation_id == 4
+
+
+def test_one_that_comes_back_while_the_group_prepares_waits_with_the_others() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    joining = room.join(leader, instance="one")  # the leader begins a rebalance
+    back = room.join(instance="two")
+    assert joining.response.generation_id == back.response.generation_id == 3
+
+
+def test_a_join_that_waits_is_fenced_when_its_instance_comes_again() -> None:
+    room = GroupRoom()
+    leader, follower = with_instances(room)
+    old = room.join(follower, instance="two", protocols={"range": b"new"})
+    back = room.join(instance="two")
+    assert (old.error, old.response.member_id) == (ErrorCode.FENCED_INSTANCE_ID, follower)
+    room.join(leader, instance="one")
+    assert back.response.generation_id == 3
+
+
+def test_a_static_member_that_does_not_join_again_in_time_keeps_its_place() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    new = room.join(session_ms=1_800_000)
+    asked = room.join(leader, instance="one")
+    for _ in range(REBALANCE_MS // 5_000):
+        room.advance(5_000)
+        room.heartbeat(room.group.static_member_id("two") or "", 2, "two")
+    assert new.response.generation_id == asked.response.generation_id == 3
+    assert room.group.static_member_id("two") is not None
+
+
+def test_a_static_member_whose_session_ends_is_out() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    room.advance(SESSION_MS - 1)
+    room.heartbeat(leader, 2, "one")
+    room.advance(1)
+    assert room.group.static_member_id("two") is None
+    assert room.state is GroupState.PREPARING_REBALANCE
+
+
+def test_when_only_static_members_are_missing_the_rebalance_waits_for_their_sessions() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    for member in list(room.group.members):
+        member.session_timeout_ms = 200_000
+        room.heartbeat(member.member_id, 2, member.group_instance_id)
+    room.join()
+    room.leave(list(room.group.members)[-1].member_id)
+    room.advance(REBALANCE_MS)
+    assert room.state is GroupState.PREPARING_REBALANCE, "nobody has joined: another wait"
+    assert room.group.size == 2
+    back = room.join(leader, instance="one")
+    room.advance(REBALANCE_MS)
+    assert back.response.generation_id == 3
+
+
+def test_the_new_id_is_told_when_it_is_safe_and_survives_a_restart() -> None:
+    room = GroupRoom()
+    with_instances(room)
+    room.log.is_held = True
+    back = room.join(instance="two")
+    assert not back.is_answered
+    room.log.settle()
+    new_id = back.response.member_id
+    room.restart()
+    assert room.heartbeat(new_id, 2, "two") is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("cause", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_new_id_that_cannot_be_written_is_taken_back(cause: ErrorCode) -> None:
+    room = GroupRoom()
+    leader, follower = with_instances(room)
+    room.log.failure = cause
+    back = room.join(instance="two", protocols=["range", "sticky"], session_ms=20_000)
+    assert back.error is not ErrorCode.NONE
+    assert room.heartbeat(follower, 2, "two") is ErrorCode.NONE
+    assert room.group.member(follower).session_timeout_ms == SESSION_MS  # type: ignore[union-attr]
+    assert (room.state, room.group.awaiting, room.group.leader_id) == (GroupState.STABLE, 0, leader)
+
+
+def test_a_new_id_that_is_written_while_a_rebalance_begins_is_told_with_it() -> None:
+    room = GroupRoom()
+    leader, _ = with_instances(room)
+    room.log.is_held = True
+    back = room.join(instance="two")
+    room.join(leader, instance="one")
+    room.log.settle()
+    assert back.response.generation_id == 3

@@ -1,0 +1,112 @@
+"""The internal topics of a directory that Apache Kafka wrote: this broker knows of groups, offsets and transactions
+what that broker knew after it had loaded them.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from broker.testing import in_process_broker
+from protocol.documents import to_document
+from protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.offsets import OffsetFetchRequest
+from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
+from protocol.schema import Message
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from timer import SystemClock
+
+LOGS = Path(__file__).parents[2] / "vectors" / "logs"
+KNOWN = json.loads((LOGS / "clean" / "coordinators.json").read_text(encoding="utf-8"))
+WRITTEN_MS = 1795231531000 + 60_000
+"""About when that broker ran: offsets expire, and open transactions are aborted, by it."""
+
+WHEN_KILLED = ("Stable", "consumer", "range")
+"""State, type and protocol of `group-static` at the kill; what is known is from after its member's session."""
+
+
+class Then(SystemClock):
+    """The time at which the directory was written."""
+
+    def wall_ms(self) -> int:
+        return WRITTEN_MS
+
+
+@asynccontextmanager
+async def broker_of(name: str, data_dir: Path) -> AsyncIterator[Api]:
+    """A broker whose internal topics hold what that set of logs holds, loaded."""
+    async with in_process_broker(data_dir=data_dir) as broker:
+        for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+            await broker.internal_topics.ensure(topic)
+    for folder in (LOGS / name).glob("__*"):
+        target = data_dir / folder.name
+        ours = (target / "partition.metadata").read_bytes()
+        shutil.rmtree(target)
+        shutil.copytree(folder, target, copy_function=shutil.copyfile)
+        (target / "partition.metadata").write_bytes(ours)
+    if name == "killed":
+        (data_dir / ".kafka_cleanshutdown").unlink()
+    async with api_of_a_broker(data_dir=data_dir, clock=Then()) as api:
+        while any(runtime.loading for runtime in api.broker.coordinator_runtimes):  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+        yield api
+
+
+def document(message: Message, version: int) -> Any:
+    return to_document(message, version)
+
+
+def by_partition(topics: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(topic["Name"], one["PartitionIndex"]): one for topic in topics for one in topic["Partitions"]}
+
+
+@pytest.fixture(params=["clean", "killed"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def api(name: str, tmp_path: Path) -> AsyncIterator[Api]:
+    with capture_logs() as lines:
+        async with broker_of(name, tmp_path) as api:
+            assert [line for line in lines if line["log_level"] == "error"] == []
+            yield api
+
+
+async def test_what_that_broker_knew_is_known(name: str, api: Api) -> None:
+    await groups_their_states_and_their_offsets_are_known(name, api)
+    await transactional_ids_and_their_states_are_known(api)
+
+
+async def groups_their_states_and_their_offsets_are_known(name: str, api: Api) -> None:
+    listed = await api(ListGroupsRequest(), 4)
+    assert {group.group_id for group in listed.groups} == set(KNOWN["groups"])
+    for group_id, known in KNOWN["groups"].items():
+        described = document(await api(DescribeGroupsRequest(groups=[group_id]), 4), 4)["Groups"]
+        if (name, group_id) == ("killed", "group-static"):
+            (group,) = described
+            assert (group["GroupState"], group["ProtocolType"], group["ProtocolData"]) == WHEN_KILLED
+            assert [member["GroupInstanceId"] for member in group["Members"]] == ["instance-1"]
+        else:
+            assert described == known["described"]
+        fetched = document(await api(OffsetFetchRequest(group_id=group_id, topics=None), 7), 7)
+        assert fetched["ErrorCode"] == known["errorCode"]
+        assert by_partition(fetched["Topics"]) == by_partition(known["offsets"])
+
+
+async def transactional_ids_and_their_states_are_known(api: Api) -> None:
+    known = {one["TransactionalId"]: one for one in KNOWN["transactions"]}
+    described = await api(DescribeTransactionsRequest(transactional_ids=list(known)), 0)
+    found = {one["TransactionalId"]: one for one in document(described, 0)["TransactionStates"]}
+    assert found == known
+    listed = document(await api(ListTransactionsRequest(), 0), 0)["TransactionStates"]
+    assert {(one["TransactionalId"], one["ProducerId"], one["TransactionState"]) for one in listed} == {
+        (one["TransactionalId"], one["ProducerId"], one["TransactionState"]) for one in known.values()
+    }

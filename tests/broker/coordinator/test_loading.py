@@ -1,0 +1,412 @@
+"""Loading a partition's shard: in slices, past whatever is damaged, whatever happens meanwhile."""
+
+import json
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+from structlog.testing import capture_logs
+
+from broker.coordinator.loading import MOST_LINES, RECORDS_PER_SLICE
+from broker.coordinator.record import CoordinatorRecord
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import Record, build_batch
+from protocol.topic_partition import TopicPartition
+from storage.recovery import open_log
+from storage.segment import LogSegment
+from tests.broker.coordinator.workplace import PARTITION, TOPIC, Notes, Workplace, overwrite, workplace
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+LENGTH = 8
+MAGIC = 16
+BODY = 61
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    with workplace(tmp_path) as place:
+        yield place
+
+
+def batches(place: Workplace) -> list[tuple[int, int]]:
+    """(offset, position in the first segment) of each batch."""
+    segment = place.manager.partition(PARTITION).log.segments[0]
+    return [(batch.base_offset, batch.position) for batch in segment.scan(0)]
+
+
+def numbered(place: Workplace, count: int, size: int = 20) -> dict[bytes, bytes]:
+    """Writes `count` batches with a key of its own each; returns keys and values by offset."""
+    written = {b"key %03d" % number: b"%03d" % number * size for number in range(count)}
+    for item in written.items():
+        assert place.write(item).is_done
+    return written
+
+
+def without(written: dict[bytes, bytes], *numbers: int) -> dict[bytes, bytes]:
+    gone = {b"key %03d" % number for number in numbers}
+    return {key: value for key, value in written.items() if key not in gone}
+
+
+def reload(place: Workplace) -> tuple[Notes, list[Any]]:
+    """A shard loaded anew, and the errors in the log meanwhile."""
+    with capture_logs() as lines:
+        shard = place.load_again()
+    return shard, [line for line in lines if line["log_level"] == "error"]
+
+
+def refusal(place: Workplace) -> ErrorCode | None:
+    try:
+        place.runtime.shard_for("g")
+    except ProtocolError as error:
+        return error.code
+    return None
+
+
+# Slices
+
+
+def test_a_load_gives_others_their_turn_and_is_told_of_meanwhile(place: Workplace) -> None:
+    place.lead()
+    for _ in range(10):
+        place.write(*[(b"key %d" % number, b"v") for number in range(RECORDS_PER_SLICE // 2)])
+    place.runtime.stop()
+    place.runtime = place.new_runtime()
+    place.runtime.start()
+    turns = 0
+    while place.runtime.loading:
+        assert refusal(place) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (place.runtime.shards(), place.shard.events) == ([], [])
+        before = len(place.shard.offsets)
+        place.tasks.turn()
+        assert len(place.shard.offsets) - before <= RECORDS_PER_SLICE
+        turns += 1
+    assert turns > 5
+    assert refusal(place) is None
+    assert (place.shard.events, len(place.shard.offsets)) == (["loaded"], 5 * RECORDS_PER_SLICE)
+
+
+def test_the_smallest_log_is_loaded_first(tmp_path: Path) -> None:
+    keys = [TopicPartition(TOPIC, partition) for partition in range(3)]
+    with workplace(tmp_path, partitions=3) as place:
+        for key, count in zip(keys, (300, 1000, 50), strict=True):
+            place.lead(key)
+            place.write(*[(b"%d" % number, b"v") for number in range(count)], key=key)
+        place.runtime.stop()
+        place.runtime = place.new_runtime()
+        place.runtime.start()
+        order: list[int] = []
+        while place.runtime.loading:
+            place.tasks.turn()
+            shards: Any = place.runtime.shards()
+            order += [shard.partition for shard in shards if shard.partition not in order]
+        assert order == [2, 0, 1]
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 100, 5000])
+def test_no_more_than_the_buffer_or_a_batch_is_read_at_a_time(tmp_path: Path, buffer_bytes: int) -> None:
+    with workplace(tmp_path, load_buffer_bytes=buffer_bytes) as place:
+        place.lead(segment_bytes=20_000)
+        written = numbered(place, 300, size=50)
+        largest = max(
+            size
+            for segment in place.manager.partition(PARTITION).log.segments
+            for size in [batch.size for batch in segment.scan(0)]
+        )
+        place.disk.reads.clear()
+        assert place.load_again().values == written
+        assert max(place.disk.reads) <= max(buffer_bytes, largest)
+
+
+def test_what_the_page_cache_does_not_hold_is_read_in_a_thread(place: Workplace) -> None:
+    place.lead(segment_bytes=2000)
+    written = numbered(place, 100)
+    segments = len(place.manager.partition(PARTITION).log.segments)
+    place.disk.cold = True
+    shard, errors = reload(place)
+    assert (shard.values, errors) == (written, [])
+    assert place.tasks.thread_calls == segments > 3
+
+
+# Transactions
+
+
+def test_a_transactions_records_are_pending_until_its_marker(place: Workplace) -> None:
+    place.lead()
+    place.write((b"a", b"1"), producer_id=5, producer_epoch=0)
+    place.write((b"b", b"2"), producer_id=6, producer_epoch=1)
+    place.write((b"c", b"3"), producer_id=7, producer_epoch=0)
+    place.mark(5, committed=True)
+    place.mark(6, 1, committed=False)
+    shard = place.load_again()
+    assert shard.values == {b"a": b"1"}
+    assert shard.pending == {7: [CoordinatorRecord(b"c", b"3")]}
+    assert shard.events == [("ended", 5, 0, True), ("ended", 6, 1, False), "loaded"]
+    place.mark(7)
+    assert shard.values == {b"a": b"1", b"c": b"3"}
+
+
+def test_a_marker_that_is_appended_while_loading_ends_the_transaction_once(place: Workplace) -> None:
+    place.lead()
+    place.write((b"a", b"1"), producer_id=5, producer_epoch=0)
+    place.write(*[(b"%d" % number, b"v") for number in range(3 * RECORDS_PER_SLICE)])
+    place.runtime.stop()
+    place.runtime = place.new_runtime()
+    place.runtime.start()
+    place.tasks.turn()
+    assert place.runtime.loading
+    place.mark(5)
+    place.tasks.run()
+    assert place.shard.events == [("ended", 5, 0, True), "loaded"]
+    assert place.shard.values[b"a"] == b"1"
+
+
+# Lost, stopped, changed
+
+
+def test_leadership_that_is_lost_while_loading_ends_the_load(place: Workplace) -> None:
+    place.lead()
+    place.write(*[(b"%d" % number, b"v") for number in range(3 * RECORDS_PER_SLICE)])
+    place.runtime.stop()
+    place.runtime = place.new_runtime()
+    place.runtime.start()
+    place.tasks.turn()
+    shard, seen = place.shard, len(place.shard.offsets)
+    assert 0 < seen < 3 * RECORDS_PER_SLICE
+    place.manager.stop_replica(PARTITION)
+    place.tasks.run()
+    assert (shard.events, len(shard.offsets)) == (["unloaded"], seen)
+    place.lead(epoch=1)
+    place.tasks.run()
+    assert (place.shard.events, len(place.shard.values)) == (["loaded"], 3 * RECORDS_PER_SLICE)
+
+
+def test_a_stop_while_loading_ends_the_load(place: Workplace) -> None:
+    place.lead()
+    numbered(place, 20)
+    place.runtime.stop()
+    place.runtime = place.new_runtime()
+    place.runtime.start()
+    place.runtime.stop()
+    place.tasks.run()
+    assert (place.shard.events, place.shard.offsets) == (["unloaded"], [])
+
+
+def test_segments_that_are_replaced_while_loading_are_loaded_once(tmp_path: Path) -> None:
+    with workplace(tmp_path, load_buffer_bytes=500) as place:
+        partition = place.lead(segment_bytes=2000)
+        written = numbered(place, 100)
+        log = partition.log
+        place.runtime.stop()
+        place.runtime = place.new_runtime()
+        place.runtime.start()
+        turns = 0
+        while place.runtime.loading:
+            place.tasks.turn()
+            turns += 1
+            for slot, old in enumerate(log.segments[:-1] if turns % 20 == 0 else ()):
+                log.segments[slot] = LogSegment(log.files, log.directory, old.base_offset, log.config, 0)
+                old.close_files()
+        assert turns > 20
+        assert place.shard.offsets == list(range(100))
+        assert place.shard.values == written
+
+
+def test_a_log_that_moves_to_another_directory_while_loading_is_loaded_once(tmp_path: Path) -> None:
+    with workplace(tmp_path / "here", load_buffer_bytes=500) as place:
+        partition = place.lead(segment_bytes=2000)
+        written = numbered(place, 100)
+        place.runtime.stop()
+        place.runtime = place.new_runtime()
+        place.runtime.start()
+        for _ in range(10):
+            place.tasks.turn()
+        here, there = partition.log, tmp_path / "there" / str(PARTITION)
+        here.flush()
+        shutil.copytree(here.directory, there)
+        partition.log = open_log(place.disk, str(there), PARTITION, here.config, place.clock)
+        here.close_files()
+        shutil.rmtree(here.directory)
+        assert 0 < len(place.shard.offsets) < 100
+        with capture_logs() as lines:
+            place.tasks.run()
+        assert place.shard.offsets == list(range(100))
+        assert place.shard.values == written
+        assert [line for line in lines if line["log_level"] == "error"] == []
+        partition.log.close_files()
+
+
+def test_the_load_begins_at_the_logs_start(place: Workplace) -> None:
+    place.lead(cleanup_policy="compact,delete", segment_bytes=2000)
+    written = numbered(place, 100)
+    place.manager.partition(PARTITION).delete_records(57)
+    shard, errors = reload(place)
+    assert (shard.values, errors) == (without(written, *range(57)), [])
+
+
+# Damage
+
+
+def test_a_batch_with_a_wrong_checksum_is_passed_over_and_the_rest_loads(place: Workplace) -> None:
+    place.lead()
+    written = numbered(place, 10)
+    overwrite(place.log_file(), batches(place)[4][1] + BODY + 10, b"\xff\xff")
+    shard, errors = reload(place)
+    assert shard.values == without(written, 4)
+    assert shard.events == ["loaded"]
+    damage, summary = errors
+    assert "checksum" in damage["reason"]
+    assert (damage["partition"], damage["segment"]) == (str(PARTITION), 0)
+    assert (summary["event"], summary["records"], summary["passed_over"]) == ("coordinator loaded", 9, 1)
+
+
+def test_neighbours_with_wrong_checksums_are_passed_over_one_by_one(place: Workplace) -> None:
+    place.lead()
+    written = numbered(place, 10)
+    for number in (0, 1, 8, 9):
+        overwrite(place.log_file(), batches(place)[number][1] + BODY + 10, b"\xff\xff")
+    assert reload(place)[0].values == without(written, 0, 1, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("where", "data"),
+    [
+        (LENGTH, struct.pack(">i", 1 << 30)),
+        (LENGTH, struct.pack(">i", -1)),
+        (LENGTH, struct.pack(">i", 3)),
+        (LENGTH, struct.pack(">i", 60)),
+        (MAGIC, b"\x07"),
+        (0, bytes(BODY)),
+        (0, b"\xff" * BODY),
+    ],
+)
+def test_what_is_no_batch_is_passed_over_up_to_the_next_place_in_the_index(
+    place: Workplace, where: int, data: bytes
+) -> None:
+    place.lead(index_interval_bytes=1000)
+    written = numbered(place, 60)
+    segment = place.manager.partition(PARTITION).log.segments[0]
+    damaged = 20
+    starts = batches(place)
+    position = dict(starts)[damaged]
+    places = [segment.offset_index.entry(number)[1] for number in range(len(segment.offset_index))]
+    resumes = next(offset for offset, start in starts if start == min(p for p in places if p > position))
+    overwrite(place.log_file(), position + where, data)
+    shard, errors = reload(place)
+    assert shard.values == without(written, *range(damaged, resumes))
+    assert 1 <= resumes - damaged < 20
+    assert errors[0]["bytes"] == dict(starts)[resumes] - position
+
+
+def test_a_segment_that_ends_in_garbage_is_followed_by_the_next(place: Workplace) -> None:
+    place.lead(segment_bytes=2000, index_interval_bytes=1 << 20)
+    written = numbered(place, 60)
+    log = place.manager.partition(PARTITION).log
+    first, second = log.segments[:2]
+    offsets = [batch.base_offset for batch in first.scan(0)]
+    start = [batch.position for batch in first.scan(0)][3]
+    overwrite(place.log_file(), start, bytes(first.size - start))
+    shard, errors = reload(place)
+    assert shard.values == without(written, *offsets[3:])
+    assert second.base_offset == offsets[-1] + 1
+    assert errors[0]["bytes"] == first.size - start
+
+
+def test_a_segment_that_the_disk_does_not_give_is_followed_by_the_next(place: Workplace) -> None:
+    place.lead(segment_bytes=2000)
+    written = numbered(place, 60)
+    log = place.manager.partition(PARTITION).log
+    first, lost, third = (segment.base_offset for segment in log.segments[:3])
+    place.disk.unreadable = {f"{lost:020d}.log"}
+    shard, errors = reload(place)
+    assert first == 0
+    assert shard.values == without(written, *range(lost, third))
+    assert errors[0]["segment"] == lost
+
+
+def test_a_segment_file_that_has_become_shorter_is_followed_by_the_next(place: Workplace) -> None:
+    place.lead(segment_bytes=2000)
+    written = numbered(place, 60)
+    log = place.manager.partition(PARTITION).log
+    with place.log_file().open("r+b") as file:
+        file.truncate(100)
+    shard, errors = reload(place)
+    assert shard.values == without(written, *range(log.segments[1].base_offset))
+    assert errors
+
+
+def test_a_batch_whose_offsets_cannot_stand_there_is_passed_over(place: Workplace) -> None:
+    place.lead()
+    written = numbered(place, 10)
+    overwrite(place.log_file(), dict(batches(place))[5], struct.pack(">q", 1 << 40))
+    overwrite(place.log_file(), dict(batches(place))[7], struct.pack(">q", 2))
+    assert reload(place)[0].values == without(written, 5, 7)
+
+
+def test_records_that_the_shard_cannot_read_are_passed_over(place: Workplace) -> None:
+    place.lead(cleanup_policy="delete")
+    keyless = [Record(offset, 0, key, b"v") for offset, key in enumerate((b"a", b"bad one", None, b"b"))]
+    place.manager.appends.append_as_coordinator(PARTITION, build_batch(keyless))
+    place.write((b"c", b"v"))
+    shard, errors = reload(place)
+    assert set(shard.values) == {b"a", b"b", b"c"}
+    assert [(line["offset"], line["event"]) for line in errors[:-1]] == [
+        (1, "a record of the internal topic cannot be read"),
+        (2, "a record of the internal topic cannot be read"),
+    ]
+
+
+def test_records_that_are_none_fail_their_batch_alone(place: Workplace) -> None:
+    """The checksum fits: somebody wrote them so."""
+    place.lead()
+    for key in (b"a", b"x", b"b"):
+        place.write((key, b"v"))
+    position = dict(batches(place))[1]
+    broken = bytearray(build_batch([Record(1, 0, b"x", b"v")], base_offset=1))
+    assert len(broken) == dict(batches(place))[2] - position
+    broken[-3] = 0x7F  # the length of the value
+    broken[17:21] = struct.pack(">I", crc32c(bytes(broken[21:])))
+    overwrite(place.log_file(), position, bytes(broken))
+    shard, errors = reload(place)
+    assert set(shard.values) == {b"a", b"b"}
+    assert errors[0]["event"] == "a batch of the internal topic cannot be read"
+    assert errors[0]["offset"] == 1
+
+
+def test_a_thousand_faults_are_counted_but_not_all_told(place: Workplace) -> None:
+    place.lead()
+    place.write(*[(b"bad %d" % number, b"v") for number in range(1000)], replay=False)
+    place.write((b"a", b"v"))
+    shard, errors = reload(place)
+    assert shard.values == {b"a": b"v"}
+    assert len(errors) == MOST_LINES + 1
+    assert errors[-1]["passed_over"] == 1000
+
+
+def test_a_control_batch_that_nobody_can_read_decides_nothing(place: Workplace) -> None:
+    place.lead(cleanup_policy="delete")
+    place.write((b"a", b"1"), producer_id=5, producer_epoch=0)
+    snapshot_header = Record(0, 0, struct.pack(">hh", 0, 3), b"")
+    control = build_batch([snapshot_header], producer_id=5, producer_epoch=0, is_control=True)
+    assert place.manager.appends.append_as_coordinator(PARTITION, control).error == 0
+    shard, errors = reload(place)
+    assert (shard.events, list(shard.pending), errors) == (["loaded"], [5], [])
+
+
+@pytest.mark.parametrize("name", ["magic0_none", "magic0_gzip", "magic1_none", "magic1_lz4"])
+def test_batches_of_old_message_formats_are_passed_over(tmp_path: Path, name: str) -> None:
+    """As the directory of an old Kafka has them, newer ones behind them."""
+    vectors = map(json.loads, (VECTORS / "records" / "batches.jsonl").read_text().splitlines())
+    old = bytes.fromhex(next(vector["hex"] for vector in vectors if vector["name"] == name))  # offsets 0 to 5
+    new = build_batch([Record(6, 0, b"a", b"v"), Record(7, 0, b"b", b"v")], base_offset=6)
+    folder = tmp_path / str(PARTITION)
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(old + new)
+    with workplace(tmp_path) as place, capture_logs() as lines:
+        place.lead()
+        place.tasks.run()
+        assert set(place.shard.values) == {b"a", b"b"}
+    assert sum("bytes of the internal topic" in line["event"] for line in lines) >= 1

@@ -1,0 +1,264 @@
+"""kill -9 at every step: after each record of `__transaction_state` and after each marker, and again while what was
+begun is being completed. Whatever was answered holds; whatever was not has ended one way, everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.coordinator.transaction.timeouts import abort_timed_out, expiry_steps
+from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, RETURNS, TransactionRoom
+
+WEEK_MS = 7 * 24 * 60 * MINUTE_MS
+MOST_STEPS = 200
+BOTH = frozenset({ORDERS, RETURNS})
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Story:
+    """What a client did and what it was answered, until the process is killed."""
+
+    def __init__(self, room: TransactionRoom) -> None:
+        self.room = room
+        self.producers: dict[str, ProducerIdAndEpoch] = {}
+        """By id: the last one that was given out."""
+        self.added: dict[str, frozenset[TopicPartition]] = {}
+        """By id: partitions that were acknowledged as part of the open transaction."""
+        self.asked: dict[str, bool] = {}
+        """By id: an EndTxn that was sent for it and not answered."""
+        self.ended: list[tuple[ProducerIdAndEpoch, frozenset[TopicPartition], bool]] = []
+        """Transactions whose end was acknowledged."""
+
+    def init(self, name: str, times: int = 3) -> ProducerIdAndEpoch:
+        for _ in range(times):
+            answer = self.room.init(name)
+            if answer is ErrorCode.CONCURRENT_TRANSACTIONS:
+                self.added.pop(name, None)
+                continue
+            assert isinstance(answer, ProducerIdAndEpoch), answer
+            self.producers[name] = answer
+            return answer
+        raise AssertionError(f"{name} is never free")
+
+    def add(self, name: str, *partitions: TopicPartition) -> None:
+        assert self.room.add(self.producers[name], *partitions, name=name) is ErrorCode.NONE
+        self.added[name] = self.added.get(name, frozenset()) | frozenset(partitions)
+
+    def end(self, name: str, committed: bool) -> None:
+        self.asked[name] = committed
+        assert self.room.end(self.producers[name], committed, name) is ErrorCode.NONE
+        del self.asked[name]
+        self.ended.append((self.producers[name], self.added.pop(name), committed))
+
+    def tell(self) -> None:
+        """Commits, aborts, a new producer, a time-out, and an id that expires."""
+        self.init("a")
+        self.add("a", ORDERS)
+        self.add("a", RETURNS)
+        self.end("a", True)
+        self.add("a", ORDERS, RETURNS)
+        self.end("a", False)
+        self.init("b")
+        self.add("b", ORDERS, RETURNS)
+        self.end("b", True)
+        self.add("b", RETURNS)
+        self.init("b")  # aborts what is open
+        self.add("a", ORDERS, RETURNS)
+        self.room.clock.advance(MINUTE_MS + 1)
+        self.late = True
+        abort_timed_out(self.room.coordinator, self.room.clock.wall_ms())
+        self.added.pop("a")
+        self.init("a")
+        self.room.clock.advance(WEEK_MS)
+        self.expired = True
+        list(expiry_steps(self.room.coordinator, self.room.clock.wall_ms(), WEEK_MS))
+
+    late = expired = False
+
+
+def killed_after(room: TransactionRoom, steps: int) -> None:
+    """The process dies when so many things have become durable."""
+    left = steps
+
+    def count(step: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+
+    room.on_step = count
+
+
+def run_until_killed(room: TransactionRoom, steps: int) -> tuple[Story, bool]:
+    story = Story(room)
+    killed_after(room, steps)
+    try:
+        story.tell()
+    except Killed:
+        room.crash()
+        return story, True
+    return story, False
+
+
+def revive(room: TransactionRoom) -> None:
+    room.on_step = lambda step: None
+    room.crash()
+    room.start()
+
+
+def check(room: TransactionRoom, story: Story) -> None:
+    """All that was promised."""
+    for transaction in room.shard.transactions.values():
+        assert not transaction.state.is_prepared
+        assert transaction.pending is None
+    for producer, partitions, committed in story.ended:
+        for key in partitions:
+            assert (producer, committed) in markers_of(room, key)
+    for name, partitions in story.added.items():
+        if name not in story.asked and not story.late and not is_fenced(room, story, name):
+            assert all(room.verify(story.producers[name], key, name) is ErrorCode.NONE for key in partitions)
+    check_one_ending(room)
+    if not story.expired:
+        for name, producer in story.producers.items():
+            assert newer(room, name, producer)
+
+
+def is_fenced(room: TransactionRoom, story: Story, name: str) -> bool:
+    return room.transaction(name).producer_epoch > story.producers[name].producer_epoch
+
+
+def newer(room: TransactionRoom, name: str, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the next producer of the id shuts out the one that was given out."""
+    for _ in range(2):
+        answer: Any = room.init(name)
+        if isinstance(answer, ProducerIdAndEpoch):
+            return answer.producer_id == producer.producer_id and answer.producer_epoch > producer.producer_epoch
+    return False
+
+
+def markers_of(room: TransactionRoom, key: TopicPartition) -> list[tuple[ProducerIdAndEpoch, bool]]:
+    return [(marker.producer, marker.committed) for marker in room.markers.get(key, [])]
+
+
+def check_one_ending(room: TransactionRoom) -> None:
+    """The transactions of the story that have the same producer: a commit, then an abort, both of two partitions. So
+    each partition has seen the same endings in the same order, but for what is written again after a crash.
+    """
+
+    def endings(key: TopicPartition, producer: ProducerIdAndEpoch) -> list[bool]:
+        found: list[bool] = []
+        for other, committed in markers_of(room, key):
+            if other == producer and (not found or found[-1] != committed):
+                found.append(committed)
+        return found
+
+    for producer in {producer for key in BOTH for producer, _ in markers_of(room, key)}:
+        if endings(ORDERS, producer):
+            assert endings(ORDERS, producer) == endings(RETURNS, producer)
+
+
+def steps() -> Iterator[int]:
+    """How many there are."""
+    for count in range(MOST_STEPS):
+        yield count
+        if not run_until_killed(TransactionRoom(), count)[1]:
+            return
+    raise AssertionError("the story has no end")
+
+
+def test_whatever_was_answered_holds_after_a_kill_at_every_step() -> None:
+    walked = 0
+    for count in steps():
+        room = TransactionRoom()
+        story, killed = run_until_killed(room, count)
+        revive(room)
+        check(room, story)
+        walked += killed
+    assert walked >= 30
+
+
+def test_whatever_was_answered_holds_after_further_kills_while_it_is_completed() -> None:
+    walked = 0
+    for count in steps():
+        for further in range(4):
+            room = TransactionRoom()
+            story, _ = run_until_killed(room, count)
+            for _ in range(3):
+                killed_after(room, further)
+                try:
+                    room.start()
+                except Killed:
+                    walked += 1
+                room.crash()
+            revive(room)
+            check(room, story)
+    assert walked >= 30
+
+
+def test_a_commit_whose_decision_is_in_the_log_is_made_everywhere_though_nobody_was_answered() -> None:
+    outcomes = set()
+    for count in range(8):
+        room = TransactionRoom()
+        story = Story(room)
+        story.init("a")
+        story.add("a", ORDERS, RETURNS)
+        killed_after(room, count)
+        try:
+            story.end("a", True)
+        except Killed:
+            pass
+        revive(room)
+        state = room.state("a")
+        outcomes.add(state)
+        assert room.end(story.producers["a"], True, "a") is ErrorCode.NONE
+        for key in BOTH:
+            assert set(markers_of(room, key)) == {(story.producers["a"], True)}
+    assert outcomes == {"CompleteCommit"}
+
+
+def test_a_record_that_is_in_the_log_though_its_append_timed_out_counts_after_a_restart() -> None:
+    room = TransactionRoom()
+    producer = room.init()
+    room.add(producer, ORDERS, RETURNS)
+    room.append_failure, room.written_though_failed = ErrorCode.REQUEST_TIMED_OUT, True
+    assert room.end(producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (room.state(), room.markers) == ("Ongoing", {})
+    room.append_failure = None
+    room.restart()
+    assert room.state() == "CompleteCommit"
+    assert room.end(producer) is ErrorCode.NONE
+
+
+def test_the_last_record_decides_when_one_that_timed_out_is_in_the_log() -> None:
+    room = TransactionRoom()
+    producer = room.init()
+    room.add(producer, ORDERS, RETURNS)
+    room.append_failure, room.written_though_failed = ErrorCode.REQUEST_TIMED_OUT, True
+    assert room.end(producer, True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    room.append_failure = None
+    assert room.end(producer, False) is ErrorCode.NONE
+    room.restart()
+    assert room.state() == "CompleteAbort"
+    assert markers_of(room, ORDERS) == [(producer, False)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_new_coordinator_writes_markers_with_its_own_epoch(committed: bool) -> None:
+    room = TransactionRoom()
+    producer = room.init()
+    room.add(producer, ORDERS, RETURNS)
+    room.markers_held = True
+    room.end(producer, committed)
+    room.crash()
+    room.markers_held = False
+    room.start()
+    assert room.markers == {key: [(producer, committed, 1)] for key in BOTH}

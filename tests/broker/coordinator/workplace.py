@@ -1,0 +1,256 @@
+"""A coordinator's runtime over real logs, whose time, tasks and threads the test turns by hand."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinator.shard import Decision
+from broker.replica.partition import Partition
+from protocol.control_records import ControlType
+from protocol.errors import ProtocolError
+from protocol.records import build_end_transaction_marker
+from protocol.topic_partition import TopicPartition
+from storage.files import Buffer, File
+from tests.broker.replica.conftest import HastyFiles, Room, ThreadCall
+
+TOPIC = "__consumer_offsets"
+PARTITION = TopicPartition(TOPIC, 0)
+
+
+class TurnedTasks:
+    """The background: tasks go one step for each `turn`; what they give to threads is done with the next one."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[Coroutine[Any, Any, Any], ThreadCall | None]] = []
+        self.thread_calls = 0
+
+    def run_in_thread(self, function: Callable[..., Any], /, *arguments: Any) -> ThreadCall:
+        return ThreadCall(function, arguments)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        self._running.append((coroutine, None))
+
+    def turn(self) -> None:
+        running, self._running = self._running, []
+        for coroutine, call in running:
+            try:
+                self._running.append((coroutine, self._step(coroutine, call)))
+            except StopIteration:
+                pass
+
+    def run(self) -> int:
+        """Until nothing is left to do; returns how many turns that took."""
+        turns = 0
+        while self._running:
+            self.turn()
+            turns += 1
+        return turns
+
+    def close(self) -> None:
+        for coroutine, _ in self._running:
+            coroutine.close()
+
+    def _step(self, coroutine: Coroutine[Any, Any, Any], call: ThreadCall | None) -> Any:
+        if call is None:
+            return coroutine.send(None)
+        self.thread_calls += 1
+        try:
+            result = call.function(*call.arguments)
+        except Exception as error:
+            return coroutine.throw(error)
+        return coroutine.send(result)
+
+
+class WatchedFile:
+    """A file of a `Disk`."""
+
+    def __init__(self, file: File, disk: Disk) -> None:
+        self._file = file
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, parts: Sequence[Buffer], position: int) -> int:
+        if self._disk.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.path)
+        return self._file.write(parts, position)
+
+    def read(self, position: int, length: int) -> Buffer:
+        if os.path.basename(self._file.path) in self._disk.unreadable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self._file.path)
+        return self._file.read(position, length)
+
+    def read_cached(self, position: int, length: int) -> Buffer | None:
+        self._disk.reads.append(length)
+        return None if self._disk.cold else self.read(position, length)
+
+    def duplicate(self) -> File:
+        return WatchedFile(self._file.duplicate(), self._disk)  # type: ignore[return-value]
+
+
+class Disk(HastyFiles):
+    """Real files on a disk that can be full, cold (nothing in the page cache) or unreadable (by file name)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.cold = False
+        self.unreadable: set[str] = set()
+        self.reads: list[int] = []
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
+        file = super().open(path, create=create, exclusive=exclusive)
+        return WatchedFile(file, self)  # type: ignore[return-value]
+
+
+class Notes:
+    """A shard that notes what it is told. Keys that begin with b"bad" cannot be read."""
+
+    def __init__(self, partition: int = 0, leader_epoch: int = 0) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.values: dict[bytes, bytes] = {}
+        self.pending: dict[int, list[CoordinatorRecord]] = {}
+        self.events: list[Any] = []
+        self.offsets: list[int] = []
+
+    def replay(
+        self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
+    ) -> None:
+        if record.key.startswith(b"bad"):
+            raise ValueError(f"{record.key!r} is bad")
+        self.offsets.append(offset)
+        if producer_id >= 0:
+            self.pending.setdefault(producer_id, []).append(record)
+        else:
+            self._put(record)
+
+    def _put(self, record: CoordinatorRecord) -> None:
+        if record.value is None:
+            self.values.pop(record.key, None)
+        else:
+            self.values[record.key] = record.value
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.events.append(("ended", producer_id, producer_epoch, committed))
+        for record in self.pending.pop(producer_id, []):
+            if committed:
+                self._put(record)
+
+    def loaded(self) -> None:
+        self.events.append("loaded")
+
+    def unload(self) -> None:
+        self.events.append("unloaded")
+
+
+class Outcome:
+    """What a decision was told, each time."""
+
+    def __init__(self) -> None:
+        self.told: list[ProtocolError | None] = []
+
+    def __call__(self, error: ProtocolError | None) -> None:
+        self.told.append(error)
+
+    @property
+    def is_done(self) -> bool:
+        return self.told == [None]
+
+    @property
+    def error(self) -> Any:
+        (error,) = self.told
+        return error
+
+
+class Workplace(Room):
+    """`runtime` of one internal topic; its shards are `Notes`."""
+
+    def __init__(self, root: Path, partitions: int = 1, **settings: Any) -> None:
+        super().__init__(root)
+        self.disk = Disk()
+        self.logs.files = self.disk
+        self.tasks = TurnedTasks()
+        self.partition_count = partitions
+        self.settings = RuntimeSettings(TOPIC)._replace(**settings)
+        self.made: list[Notes] = []
+        self.runtime = self.new_runtime()
+
+    def new_runtime(self) -> CoordinatorRuntime:
+        return CoordinatorRuntime(
+            self.settings,
+            new_shard=self._new_shard,
+            partition_count=lambda: self.partition_count,
+            replica_manager=self.manager,
+            clock=self.clock,
+            background=self.tasks,
+        )
+
+    def _new_shard(self, partition: int, leader_epoch: int) -> Notes:
+        self.made.append(Notes(partition, leader_epoch))
+        return self.made[-1]
+
+    @property
+    def shard(self) -> Notes:
+        """The newest."""
+        return self.made[-1]
+
+    def lead(self, key: TopicPartition = PARTITION, **arguments: Any) -> Partition:
+        return super().lead(key, **{"cleanup_policy": "compact", **arguments})
+
+    def write(self, *records: tuple[bytes, bytes | None], key: TopicPartition = PARTITION, **options: Any) -> Outcome:
+        """A batch, as the partition's shard would decide it."""
+        outcome = Outcome()
+        shard = self.runtime.shard_of(key.partition)
+        self.runtime.act(shard, Decision([CoordinatorRecord(*record) for record in records], outcome, **options))
+        self.turn()
+        return outcome
+
+    def mark(self, producer_id: int, epoch: int = 0, *, committed: bool = True) -> None:
+        """A transaction's marker in the partition, as the replica manager appends one."""
+        kind = ControlType.COMMIT if committed else ControlType.ABORT
+        timestamp = self.clock.wall_ms()
+        marker = build_end_transaction_marker(
+            kind, timestamp=timestamp, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=0
+        )
+        result = self.manager.appends.append_as_coordinator(PARTITION, marker)
+        assert result.error == 0
+        self.runtime.transaction_ended(0, producer_id, epoch, committed)
+
+    def load_again(self) -> Notes:
+        """A new runtime loads what is in the logs."""
+        self.runtime.stop()
+        self.runtime = self.new_runtime()
+        self.runtime.start()
+        self.tasks.run()
+        return self.shard
+
+    def log_file(self, base_offset: int = 0) -> Path:
+        return Path(self.manager.partition(PARTITION).log.directory) / f"{base_offset:020d}.log"
+
+
+@contextmanager
+def workplace(root: Path, **arguments: Any) -> Iterator[Workplace]:
+    """Started, with its logs closed at the end, as a killed broker leaves them."""
+    place = Workplace(root, **arguments)
+    place.runtime.start()
+    try:
+        yield place
+    finally:
+        place.tasks.close()
+        place.logs.close()
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    """Changes bytes of a file that a log has open."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)

@@ -1,0 +1,284 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: what lasts, expires, goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.periodic_work import PeriodicWork
+from protocol.errors import ErrorCode
+from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from protocol.messages.producers import InitProducerIdRequest
+from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from protocol.messages.transactions import AddOffsetsToTxnRequest, EndTxnRequest, TxnOffsetCommitRequest
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from timer import ManualClock
+
+MINUTE_MS = 60_000
+SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
+
+_CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+_CommitPartition = OffsetCommitRequest.OffsetCommitRequestPartition
+
+
+async def coordinated(api: Api, *topics: str) -> None:
+    """The topics exist, with two partitions each, and both coordinators can be asked."""
+    creatable = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2) for name in topics]
+    for topic in creatable:
+        topic.replication_factor = 1
+    await api(CreateTopicsRequest(topics=creatable, timeout_ms=10_000), 5)
+    for key_type in (0, 1):
+        for _ in range(200):
+            found = await api(FindCoordinatorRequest(key="any", key_type=key_type), 1)
+            if found.error_code == ErrorCode.NONE:
+                break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError(found)
+    await loaded(api)
+
+
+async def loaded(api: Api) -> None:
+    runtimes = api.broker.coordinator_runtimes
+    for _ in range(500):
+        if not any(runtime.loading for runtime in runtimes):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("still loading")
+
+
+async def commit(
+    api: Api, topic: str, offsets: dict[int, int], group: str = "g", version: int = 8, **more: Any
+) -> list[int]:
+    """The error codes, by partition as they were named."""
+    partly = {key: more.pop(key) for key in list(more) if key.startswith("committed_")}
+    partitions = [_CommitPartition(partition_index=p, committed_offset=o, **partly) for p, o in offsets.items()]
+    request = OffsetCommitRequest(group_id=group, topics=[_CommitTopic(name=topic, partitions=partitions)], **more)
+    response = await api(request, version)
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
+
+
+async def fetched(api: Api, group: str = "g", *, require_stable: bool = False) -> dict[str, dict[int, int]]:
+    """Everything that the group has committed; -1 less the error code where that is not known."""
+    response = await api(OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable), 7)
+    assert response.error_code == 0
+    return {
+        topic.name: {
+            each.partition_index: -1 - each.error_code if each.error_code else each.committed_offset
+            for each in topic.partitions
+        }
+        for topic in response.topics
+    }
+
+
+async def group_ids(api: Api) -> list[str]:
+    return sorted(group.group_id for group in (await api(ListGroupsRequest(), 4)).groups)
+
+
+async def begin(api: Api, group: str = "g") -> dict[str, Any]:
+    """A transaction in which the group is."""
+    given = await api(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 4)
+    assert given.error_code == 0
+    producer = {
+        "transactional_id": "tx",
+        "producer_id": given.producer_id,
+        "producer_epoch": given.producer_epoch,
+    }
+    assert (await api(AddOffsetsToTxnRequest(group_id=group, **producer), 3)).error_code == 0
+    return producer
+
+
+async def commit_in(api: Api, producer: dict[str, Any], topic: str, offsets: dict[int, int]) -> list[int]:
+    partitions = [
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=p, committed_offset=o)
+        for p, o in offsets.items()
+    ]
+    named = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+    response = await api(TxnOffsetCommitRequest(group_id="g", topics=[named], **producer), 3)
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
+
+
+async def set_on_offsets_topic(api: Api, name: str, value: str) -> None:
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=2, resource_name="__consumer_offsets", configs=[config]
+    )
+    response = await api(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert response.responses[0].error_code == 0
+
+
+async def test_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5, 1: 6})
+        assert await commit(api, "t", {1: 7}, committed_metadata="so weit", committed_leader_epoch=0) == [0]
+        assert await commit(api, "t", {0: 9}, "other") == [0]
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await fetched(api) == {"t": {0: 5, 1: 7}}
+        assert await fetched(api, "other") == {"t": {0: 9}}
+        partition = (await api(OffsetFetchRequest(group_id="g", topics=None), 5)).topics[0].partitions[1]
+        assert (partition.metadata, partition.committed_leader_epoch) == ("so weit", 0)
+        assert await group_ids(api) == ["g", "other"]
+
+
+async def test_a_transactions_offsets_are_still_pending_after_a_restart_and_count_when_it_ends(tmp_path: Path) -> None:
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 1})
+        producer = await begin(api)
+        assert await commit_in(api, producer, "t", {0: 5, 1: 6}) == [0, 0]
+        assert await commit_in(api, producer, "t", {1: 7}) == [0]
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await fetched(api) == {"t": {0: 1}}
+        assert await fetched(api, require_stable=True) == {"t": {0: -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT}}
+        assert (await api(EndTxnRequest(committed=True, **producer), 3)).error_code == 0
+        for _ in range(200):
+            if -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT not in (await fetched(api, require_stable=True))["t"].values():
+                break
+            await asyncio.sleep(0.01)
+        assert await fetched(api, require_stable=True) == {"t": {0: 5, 1: 7}}
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await fetched(api, require_stable=True) == {"t": {0: 5, 1: 7}}
+
+
+async def test_offsets_of_version_0_last_and_are_apart_from_the_others(tmp_path: Path) -> None:
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        assert await commit(api, "t", {0: 5, 7: 5}, version=0) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await commit(api, "t", {0: 6}, version=0) == [0]
+        assert await commit(api, "t", {0: 6}, "", version=0) == [ErrorCode.INVALID_GROUP_ID]
+        assert await fetched(api) == {}
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        answer = (await api(OffsetFetchRequest(group_id="g", topics=[asked]), 0)).topics[0].partitions
+        assert [(each.committed_offset, each.error_code) for each in answer] == [
+            (6, ErrorCode.NONE),
+            (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+
+
+async def test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_good(tmp_path: Path) -> None:
+    clock = ManualClock()
+    settings = {**SETTINGS, "offsets.retention.minutes": 10}
+    async with api_of_a_broker(settings, clock=clock, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        work = PeriodicWork(api.broker)
+        await commit(api, "t", {0: 5})
+        await commit(api, "t", {0: 5}, "stays")
+        clock.advance(5 * MINUTE_MS)
+        await commit(api, "t", {1: 6})
+        clock.advance(5 * MINUTE_MS)
+        await commit(api, "t", {0: 6}, "stays")
+        await work.expire_offsets()
+        assert await fetched(api) == {"t": {1: 6}}
+        clock.advance(5 * MINUTE_MS)
+        await work.expire_offsets()
+        assert await fetched(api) == {}
+        assert await group_ids(api) == ["stays"]
+        described = await api(DescribeGroupsRequest(groups=["g"]), 3)
+        assert described.groups[0].group_state == "Dead"
+        assert api.broker.group_coordinator.offset_metrics.expirations == 2
+        assert api.broker.group_coordinator.offset_count == 1
+    async with api_of_a_broker(settings, clock=clock, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await group_ids(api) == ["stays"]
+        assert await fetched(api, "stays") == {"t": {0: 6}}
+
+
+async def test_a_retention_that_came_with_the_commit_lasts_over_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with api_of_a_broker(SETTINGS, clock=clock, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5}, version=2, retention_time_ms=MINUTE_MS)
+        await commit(api, "t", {1: 6}, version=2, retention_time_ms=-1)
+    async with api_of_a_broker(SETTINGS, clock=clock, data_dir=tmp_path) as api:
+        await loaded(api)
+        clock.advance(MINUTE_MS - 1)
+        await PeriodicWork(api.broker).expire_offsets()
+        assert await fetched(api) == {"t": {0: 5, 1: 6}}
+        clock.advance(1)
+        await PeriodicWork(api.broker).expire_offsets()
+        assert await fetched(api) == {"t": {1: 6}}
+
+
+async def test_nobody_has_offsets_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api, "t", "u")
+        await commit(api, "t", {0: 5, 1: 6})
+        await commit(api, "u", {0: 7})
+        await commit(api, "t", {0: 5}, "only")
+        producer = await begin(api)
+        await commit_in(api, producer, "t", {0: 6})
+        await api(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+        assert await fetched(api) == {"u": {0: 7}}
+        assert await fetched(api, "only") == {}
+        assert await group_ids(api) == ["g"]
+        await coordinated(api, "t")
+        assert (await api(EndTxnRequest(committed=True, **producer), 3)).error_code == 0
+        assert await fetched(api) == {"u": {0: 7}}
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await fetched(api) == {"u": {0: 7}}
+        assert await group_ids(api) == ["g"]
+
+
+async def test_deleted_offsets_stay_deleted(tmp_path: Path) -> None:
+    partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
+    request = OffsetDeleteRequest(
+        group_id="g", topics=[OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[partition])]
+    )
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5, 1: 6})
+        response = await api(request, 0)
+        assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
+        assert api.broker.group_coordinator.offset_metrics.deletions == 1
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await fetched(api) == {"t": {1: 6}}
+
+
+async def test_a_commit_that_the_log_does_not_take_is_told_and_changes_nothing() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5})
+        await set_on_offsets_topic(api, "max.message.bytes", "1")
+        assert await commit(api, "t", {0: 6}) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+        await set_on_offsets_topic(api, "max.message.bytes", "1000000")
+        assert await fetched(api, require_stable=True) == {"t": {0: 5}}
+        assert await commit(api, "t", {0: 7, 9: 7}) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await fetched(api) == {"t": {0: 7}}
+
+
+@pytest.mark.parametrize(("version", "answered"), [(1, 3), (2, 0), (7, 0), (8, 0)])
+async def test_a_broker_that_does_not_coordinate_the_group_says_so_in_every_version(
+    version: int, answered: int
+) -> None:
+    """Nobody has asked for the coordinator yet, so there is none."""
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 2])
+    one = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[])
+    async with api_of_a_broker(SETTINGS) as api:
+        response = await api(OffsetFetchRequest(group_id="g", topics=[asked], groups=[one]), version)
+        partitions = [each.error_code for topic in response.topics for each in topic.partitions]
+        assert partitions == [ErrorCode.NOT_COORDINATOR] * answered
+        codes = [response.error_code, *(group.error_code for group in response.groups)]
+        assert ErrorCode.NOT_COORDINATOR in codes or version == 1
+
+
+async def test_committed_offsets_are_counted() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5, 1: 6, 2: 7})
+        await commit(api, "t", {0: 6})
+        metrics = api.broker.group_coordinator.offset_metrics
+        assert (metrics.commits, metrics.expirations, metrics.deletions) == (3, 0, 0)
+        assert api.broker.group_coordinator.offset_count == 2

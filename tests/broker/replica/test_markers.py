@@ -1,0 +1,174 @@
+"""Transaction markers through the replica manager, and who waits for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.replica.fetch_target import FetchTarget
+from protocol.errors import ErrorCode
+from protocol.records import read_batch_header, read_coordinator_epoch, read_records
+from protocol.topic_partition import TopicPartition
+from tests.broker.replica.conftest import T0
+
+READ_COMMITTED = 1
+
+
+class Listener:
+    """Stands where the group coordinator listens."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int, int, bool]] = []
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        pass
+
+    def resigned(self, partition: int) -> None:
+        pass
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.heard.append((partition, producer_id, producer_epoch, committed))
+
+
+def transactional(room: Any, producer_id: int = 7, sequence: int = 0, epoch: int = 0, count: int = 1) -> bytes:
+    batch: bytes = room.batch(
+        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
+    )
+    return batch
+
+
+def mark(
+    room: Any, key: TopicPartition = T0, *, epoch: int = 0, coordinator_epoch: int = 3, **options: Any
+) -> list[Any]:
+    """Appends a marker of producer 7; what it is answered with, once the loop has gone round."""
+    told: list[ErrorCode] = []
+    committed = options.pop("committed", True)
+    room.manager.append_end_transaction_marker(key, 7, epoch, coordinator_epoch, committed, told.append, **options)
+    room.turn()
+    return told
+
+
+def test_a_marker_ends_the_transaction_and_is_stored_with_the_coordinators_epoch(room: Any) -> None:
+    log = room.lead().log
+    room.produce(transactional(room))
+    assert log.last_stable_offset == 0
+    assert mark(room, coordinator_epoch=5) == [ErrorCode.NONE]
+    assert (log.last_stable_offset, log.high_watermark, log.log_end_offset) == (2, 2, 2)
+    stored = bytes(log.read(1, 1000).records)
+    header = read_batch_header(stored, 0)
+    assert (header.is_control, header.is_transactional, header.producer_id, header.base_sequence) == (True, True, 7, -1)
+    (record,) = read_records(stored, 0, header)
+    assert read_coordinator_epoch(record.value) == 5
+    assert record.timestamp == room.clock.wall_ms()
+
+
+def test_a_marker_waits_for_the_followers_as_a_produce_does(room: Any) -> None:
+    log = room.lead(replicas=(0, 1)).log
+    room.produce(transactional(room))
+    told = mark(room)
+    assert told == []
+    room.fetch(FetchTarget(T0, 2, 1 << 20, log_start_offset=0), replica_id=1)
+    assert told == [ErrorCode.NONE]
+    assert log.last_stable_offset == 2
+
+
+def test_a_marker_that_is_not_replicated_in_time_is_told_so(room: Any) -> None:
+    room.lead(replicas=(0, 1))
+    told = mark(room, timeout_ms=500)
+    room.advance(500)
+    assert told == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_a_marker_for_a_partition_that_is_not_here_fails_at_once(room: Any) -> None:
+    assert mark(room) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    partition = room.lead()
+    partition.make_follower(4, 1, (0, 4))
+    assert mark(room) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_marker_of_a_zombie_coordinator_is_fenced_and_changes_nothing(room: Any) -> None:
+    log = room.lead().log
+    room.produce(transactional(room))
+    mark(room, coordinator_epoch=5)
+    room.produce(transactional(room, sequence=1))
+    assert mark(room, coordinator_epoch=4) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert (log.last_stable_offset, log.log_end_offset) == (2, 3)
+    assert mark(room, coordinator_epoch=5) == [ErrorCode.NONE]
+    assert log.last_stable_offset == 4
+
+
+def test_a_marker_of_an_old_producer_epoch_is_refused(room: Any) -> None:
+    room.lead()
+    room.produce(transactional(room, epoch=3))
+    assert mark(room, epoch=2) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+def test_after_a_marker_with_a_newer_epoch_the_old_producer_is_a_zombie(room: Any) -> None:
+    """The coordinator aborts a transaction that timed out with the epoch one above the producer's."""
+    log = room.lead().log
+    room.produce(transactional(room, epoch=3))
+    assert mark(room, epoch=4, committed=False) == [ErrorCode.NONE]
+    assert log.last_stable_offset == 2
+    assert room.produce(transactional(room, sequence=1, epoch=3)).result.error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_without_a_transaction_is_stored_and_no_aborted_transaction_comes_of_it(room: Any) -> None:
+    log = room.lead().log
+    assert mark(room, committed=False) == [ErrorCode.NONE]
+    assert mark(room, committed=False) == [ErrorCode.NONE]
+    assert (log.log_end_offset, log.last_stable_offset) == (2, 2)
+    assert log.aborted_transactions(log.read(0, 1000)) == []
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_group_coordinator_hears_of_a_marker_before_the_transaction_coordinator(room: Any, committed: bool) -> None:
+    key = TopicPartition("__consumer_offsets", 3)
+    listener = Listener()
+    room.manager.leadership_listeners[key.topic] = listener
+    room.lead(key)
+    heard_by_then: list[int] = []
+    room.manager.append_end_transaction_marker(
+        key, 7, 2, 0, committed, lambda _: heard_by_then.append(len(listener.heard))
+    )
+    room.turn()
+    assert heard_by_then == [1]
+    assert listener.heard == [(3, 7, 2, committed)]
+
+
+def test_the_group_coordinator_does_not_hear_of_a_marker_that_failed(room: Any) -> None:
+    key = TopicPartition("__consumer_offsets", 3)
+    listener = room.manager.leadership_listeners[key.topic] = Listener()
+    assert mark(room, key) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert listener.heard == []
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_a_marker_wakes_the_read_committed_fetch_that_waits_behind_the_transaction(room: Any, session: bool) -> None:
+    room.lead()
+    room.produce(transactional(room))
+    wants: dict[str, int] = {"max_wait_ms": 10_000, "min_bytes": 1, "isolation_level": READ_COMMITTED}
+    if session:
+        first = room.fetch(FetchTarget(T0, 0, 1 << 20), session=(0, 0), isolation_level=READ_COMMITTED)
+        fetched = room.fetch(session=first.session, **wants)
+    else:
+        fetched = room.fetch(FetchTarget(T0, 0, 1 << 20), **wants)
+    room.produce(room.batch())  # somebody else's record does not end the wait
+    assert not fetched.is_answered
+    mark(room)
+    assert fetched.is_answered
+    assert fetched.data.records
+    assert fetched.data.last_stable_offset == fetched.data.high_watermark == 3
+
+
+def test_a_read_committed_fetch_waits_until_a_marker_is_replicated(room: Any) -> None:
+    """The marker is in the log, but the last stable offset moves with the high watermark alone."""
+    room.lead(replicas=(0, 1))
+    room.produce(transactional(room))
+    room.fetch(FetchTarget(T0, 1, 1 << 20, log_start_offset=0), replica_id=1)
+    fetched = room.fetch(FetchTarget(T0, 0, 1 << 20), max_wait_ms=10_000, min_bytes=1, isolation_level=READ_COMMITTED)
+    mark(room)
+    assert not fetched.is_answered
+    room.fetch(FetchTarget(T0, 2, 1 << 20, log_start_offset=0), replica_id=1)
+    assert fetched.is_answered
+    assert fetched.data.last_stable_offset == 2

@@ -1,0 +1,171 @@
+"""A transactional batch enters a partition only if the coordinator says that its transaction is open there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.topic_partition import TopicPartition
+from tests.broker.replica.conftest import T0
+
+T1 = TopicPartition("t", 1)
+
+
+class Coordinator:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.answer = ErrorCode.NONE
+        self.asked: list[tuple[str, int, int, TopicPartition]] = []
+
+    def __call__(self, transactional_id: str, producer_id: int, producer_epoch: int, key: TopicPartition) -> ErrorCode:
+        self.asked.append((transactional_id, producer_id, producer_epoch, key))
+        return self.answer
+
+
+@pytest.fixture
+def coordinator(room: Any) -> Coordinator:
+    coordinator = room.manager.verification.is_open_transaction = Coordinator()
+    return coordinator
+
+
+def transactional(room: Any, sequence: int = 0, producer_id: int = 7, epoch: int = 0) -> bytes:
+    batch: bytes = room.batch(
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
+    )
+    return batch
+
+
+def refused(room: Any, entries: dict[TopicPartition, bytes]) -> dict[TopicPartition, ErrorCode]:
+    results = room.manager.verification.refused("copier", entries)
+    return {key: result.error for key, result in results.items()}
+
+
+def end(room: Any, committed: bool = True) -> None:
+    room.manager.append_end_transaction_marker(T0, 7, 0, 0, committed, lambda _: None)
+    room.turn()
+
+
+def test_the_first_batch_of_a_transaction_is_asked_about_and_those_behind_it_are_not(
+    room: Any, coordinator: Coordinator
+) -> None:
+    room.lead()
+    assert refused(room, {T0: transactional(room)}) == {}
+    assert coordinator.asked == [("copier", 7, 0, T0)]
+    room.produce(transactional(room))
+    coordinator.answer = ErrorCode.INVALID_TXN_STATE
+    assert refused(room, {T0: transactional(room, 1)}) == {}
+    assert len(coordinator.asked) == 1
+
+
+def test_a_batch_that_comes_after_its_transactions_end_is_refused(room: Any, coordinator: Coordinator) -> None:
+    room.lead()
+    room.produce(transactional(room))
+    end(room, committed=False)
+    coordinator.answer = ErrorCode.INVALID_TXN_STATE
+    assert refused(room, {T0: transactional(room, 1)}) == {T0: ErrorCode.INVALID_TXN_STATE}
+    assert room.manager.verification.failures == 1
+
+
+def test_each_partition_is_asked_about_on_its_own(room: Any, coordinator: Coordinator) -> None:
+    room.lead()
+    room.lead(T1)
+    room.produce(transactional(room))
+    coordinator.answer = ErrorCode.INVALID_TXN_STATE
+    batches = {T0: transactional(room, 1), T1: transactional(room)}
+    assert refused(room, batches) == {T1: ErrorCode.INVALID_TXN_STATE}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_the_coordinators_answer_becomes_one_that_producers_know(
+    room: Any, coordinator: Coordinator, answer: ErrorCode, told: ErrorCode
+) -> None:
+    room.lead()
+    coordinator.answer = answer
+    assert refused(room, {T0: transactional(room)}) == {T0: told}
+
+
+def test_a_coordinator_that_writes_in_a_transaction_hears_the_answer_itself(
+    room: Any, coordinator: Coordinator
+) -> None:
+    room.lead()
+    coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    room.produce(transactional(room))
+    assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
+
+
+def test_behind_a_refused_batch_of_an_unknown_producer_none_is_taken_before_it(
+    room: Any, coordinator: Coordinator
+) -> None:
+    """Else the batch with sequence 0 could never be sent again."""
+    room.lead()
+    coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
+    refused(room, {T0: transactional(room, 5)})
+    refused(room, {T0: transactional(room, 0)})
+    refused(room, {T0: transactional(room, 9)})
+    coordinator.answer = ErrorCode.NONE
+    assert refused(room, {T0: transactional(room, 5)}) == {T0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert refused(room, {T0: transactional(room, 0)}) == {}
+    room.produce(transactional(room, 0))
+    end(room)
+    assert refused(room, {T0: transactional(room, 1)}) == {}, "its sequences are known from the log now"
+
+
+def test_a_new_epoch_forgets_what_was_refused_of_the_old_one(room: Any, coordinator: Coordinator) -> None:
+    room.lead()
+    coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
+    refused(room, {T0: transactional(room, 0, epoch=1)})
+    refused(room, {T0: transactional(room, 4, epoch=2)})
+    refused(room, {T0: transactional(room, 0, epoch=1)})
+    coordinator.answer = ErrorCode.NONE
+    assert refused(room, {T0: transactional(room, 4, epoch=2)}) == {}
+
+
+def test_what_was_refused_is_forgotten_as_producers_are(room: Any, coordinator: Coordinator) -> None:
+    state = room.lead().log.producer_state
+    coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
+    refused(room, {T0: transactional(room, 0)})
+    state.remove_expired(room.clock.wall_ms() + state.expiration_ms - 1)
+    assert len(state.refused) == 1
+    state.remove_expired(room.clock.wall_ms() + state.expiration_ms)
+    assert len(state.refused) == 0
+
+
+def test_batches_of_two_producers_in_one_request_are_refused_whole(room: Any, coordinator: Coordinator) -> None:
+    room.lead()
+    room.lead(T1)
+    with pytest.raises(ProtocolError) as error:
+        refused(room, {T0: transactional(room), T1: transactional(room, producer_id=8)})
+    assert error.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_nothing_is_asked_where_the_setting_says_so_or_no_batch_is_transactional(
+    room: Any, coordinator: Coordinator
+) -> None:
+    room.lead()
+    coordinator.answer = ErrorCode.INVALID_TXN_STATE
+    assert refused(room, {T0: room.batch(), T1: b"no batch"}) == {}
+    room.manager.verification.is_enabled = False
+    assert refused(room, {T0: transactional(room)}) == {}
+    assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
+    assert coordinator.asked == []
+
+
+def test_a_partition_that_is_not_here_is_left_to_the_append(room: Any, coordinator: Coordinator) -> None:
+    coordinator.answer = ErrorCode.INVALID_TXN_STATE
+    assert refused(room, {T0: transactional(room)}) == {}
+    assert coordinator.asked == []

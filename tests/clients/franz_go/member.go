@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	sessionTimeout   = 6 * time.Second
+	rebalanceTimeout = 7 * time.Second
+	heartbeat        = 500 * time.Millisecond
+	pollFor          = 200 * time.Millisecond
+	batch            = 100
+)
+
+var balancers = map[string]kgo.GroupBalancer{
+	"range": kgo.RangeBalancer(), "roundrobin": kgo.RoundRobinBalancer(),
+	"sticky": kgo.StickyBalancer(), "cooperative-sticky": kgo.CooperativeStickyBalancer(),
+}
+
+// Partitions of the one topic, as words for a line of output.
+func words(partitions map[string][]int32) string {
+	var text []string
+	for _, numbers := range partitions {
+		for _, number := range numbers {
+			text = append(text, strconv.Itoa(int(number)))
+		}
+	}
+	return strings.Join(text, " ")
+}
+
+// A group member as in tests/clients/members: processes, then commits; a rebalance waits meanwhile.
+func member(bootstrap, group, topic, strategy, instance string) error {
+	told := func(word string) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			fmt.Println(word, words(partitions))
+		}
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.Balancers(balancers[strategy]),
+		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.HeartbeatInterval(heartbeat),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(told("assigned")), kgo.OnPartitionsRevoked(told("revoked")), kgo.OnPartitionsLost(told("lost")),
+	}
+	if instance != "" {
+		options = append(options, kgo.InstanceID(instance))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return err
+	}
+	ending := make(chan os.Signal, 1)
+	signal.Notify(ending, syscall.SIGTERM)
+	for {
+		select {
+		case <-ending:
+			client.CloseAllowingRebalance()
+			fmt.Println("closed")
+			return nil
+		default:
+			if err := step(client); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func step(client *kgo.Client) error {
+	defer client.AllowRebalance()
+	deadline, cancel := context.WithTimeout(context.Background(), pollFor)
+	defer cancel()
+	fetches := client.PollRecords(deadline, batch)
+	for _, failed := range fetches.Errors() {
+		if errors.Is(failed.Err, context.DeadlineExceeded) {
+			continue
+		}
+		if errors.Is(failed.Err, kerr.FencedInstanceID) {
+			fmt.Println("error FENCED_INSTANCE_ID")
+			return failed.Err
+		}
+		fmt.Println("error", failed.Err)
+	}
+	records := fetches.Records()
+	if len(records) == 0 {
+		return nil
+	}
+	var lines strings.Builder
+	for _, record := range records {
+		fmt.Fprintf(&lines, "record %d %d\n", record.Partition, record.Offset)
+	}
+	os.Stdout.WriteString(lines.String())
+	if err := client.CommitRecords(context.Background(), records...); err != nil {
+		fmt.Println("commit-failed", err)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+"""A group member by aiokafka: processes, then commits, and keeps a rebalance waiting meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from tests.clients.members.orders import (
+    BATCH,
+    HEARTBEAT_MS,
+    MAX_POLL_INTERVAL_MS,
+    POLL_S,
+    SESSION_TIMEOUT_MS,
+    Membership,
+    Orders,
+    membership,
+    positions_after,
+    processed,
+    tell,
+)
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """aiokafka rebalances in the background; it waits for the lock, which is held from processing to committing.
+
+    Not while polling: during a rebalance that waits for the new assignment.
+    """
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        async with self.lock:
+            tell("revoked", *(p.partition for p in revoked))
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        tell("assigned", *(p.partition for p in assigned))
+
+
+class Member:
+    def __init__(self, who: Membership) -> None:
+        self.who = who
+        self.listener = Listener()
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=who.bootstrap,
+            group_id=who.group,
+            group_instance_id=who.instance,
+            partition_assignment_strategy=(ASSIGNORS[who.strategy],),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+
+    async def run(self, orders: Orders) -> None:
+        self.consumer.subscribe([self.who.topic], listener=self.listener)
+        await self.consumer.start()
+        while not orders.stop.is_set():
+            if seconds := orders.stall_s():
+                await self._stall(seconds)
+            await self._step()
+        await self.consumer.stop()
+        tell("closed")
+
+    async def _step(self) -> None:
+        polled = await self.consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
+        positions = [(record.partition, record.offset) for records in polled.values() for record in records]
+        if positions:
+            async with self.listener.lock:
+                processed(positions)
+                await self._commit(positions_after(positions))
+
+    async def _commit(self, offsets: dict[int, int]) -> None:
+        try:
+            await self.consumer.commit({TopicPartition(self.who.topic, p): o for p, o in offsets.items()})
+        except KafkaError as failure:
+            tell("commit-failed", type(failure).__name__)
+
+    async def _stall(self, seconds: float) -> None:
+        mine = {p: await self.consumer.position(p) for p in self.consumer.assignment()}
+        await asyncio.sleep(seconds)
+        try:
+            await self.consumer.commit(mine)
+            tell("commit-after-stall", "accepted")
+        except (KafkaError, ValueError) as failure:
+            tell("commit-after-stall", type(failure).__name__)
+
+
+async def main() -> None:
+    await Member(membership()).run(Orders())
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,168 @@
+"""The members of a group as processes, of whatever kind, and what each has processed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.clients.members.orders import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS, Position
+
+ROOT = Path(__file__).parents[3]
+JAVA_ASSIGNORS = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+PYTHON_KINDS = {
+    "kafka-python": "tests.clients.members.kafka_python_member",
+    "aiokafka": "tests.clients.members.aiokafka_member",
+    "confluent": "tests.clients.members.confluent_member",
+}
+
+
+@dataclass(slots=True)
+class Programs:
+    """How to start the kinds that are not Python's."""
+
+    java_tools: list[str]
+    java: list[str]
+    franz_go: Path
+
+
+@dataclass(slots=True)
+class Member:
+    """A running member. `records` grows from a thread that reads what it says; `events` are its other lines."""
+
+    kind: str
+    process: subprocess.Popen[str]
+    records: list[Position] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    killed: bool = False
+    reader: threading.Thread | None = None
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._heard(line.split())
+
+    def _heard(self, words: list[str]) -> None:
+        match words:
+            case ["record", partition, offset]:
+                self.records.append((int(partition), int(offset)))
+            case [partition, offset] if partition.startswith("Partition:"):  # the console consumer's
+                self.records.append((int(partition.partition(":")[2]), int(offset.partition(":")[2])))
+            case _:
+                self.events.append(" ".join(words))
+
+    def stall(self, seconds: float) -> None:
+        """Keeps it from polling for so long; its heartbeats go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"stall {seconds}\n")
+        self.process.stdin.flush()
+
+    def leave(self) -> None:
+        """SIGTERM: it commits, closes, and (unless it is static) leaves the group."""
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.ended()
+        assert self.process.returncode in (0, 130, 143), (self.kind, self.process.returncode, self.events[-20:])
+
+    def kill(self) -> None:
+        self.killed = True
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.ended()
+
+    def ended(self) -> None:
+        """Waits for its end, and for all that it said."""
+        self.process.wait(30)
+        if self.reader is not None:
+            self.reader.join(30)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+@dataclass(slots=True)
+class Crew:
+    """Starts the members of one group, and remembers all that ever were."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    strategy: str
+    programs: Programs
+    log: Path
+    all: list[Member] = field(default_factory=list)
+
+    def start(self, kind: str, instance: str | None = None) -> Member:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                self._command(kind, instance),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                cwd=ROOT,
+                env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+            )
+        member = Member(kind, process)
+        member.reader = threading.Thread(target=member._read, name=f"reader of {kind}")
+        member.reader.start()
+        self.all.append(member)
+        return member
+
+    def _command(self, kind: str, instance: str | None) -> Sequence[str]:
+        where = [self.bootstrap, self.group, self.topic, self.strategy]
+        as_whom = ["--instance", instance] if instance else []
+        if kind == "console":
+            return self._console_consumer(instance)
+        if kind == "java":
+            return [*self.programs.java, "odradek.Member", *where, *as_whom]
+        if kind == "franz-go":
+            return [str(self.programs.franz_go), "member", *where, *as_whom]
+        return [sys.executable, "-m", PYTHON_KINDS[kind], *where, *as_whom]
+
+    def _console_consumer(self, instance: str | None) -> Sequence[str]:
+        """It commits by itself what it has printed, when it polls, closes or gives partitions back."""
+        settings = {
+            "group.id": self.group,
+            "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[self.strategy]}",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
+            "auto.commit.interval.ms": 200,
+            "auto.offset.reset": "earliest",
+        }
+        if instance:
+            settings["group.instance.id"] = instance
+        command = [*self.programs.java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        command += ["--bootstrap-server", self.bootstrap, "--topic", self.topic]
+        for name, value in settings.items():
+            command += ["--consumer-property", f"{name}={value}"]
+        for name in ("print.partition=true", "print.offset=true", "print.value=false"):
+            command += ["--property", name]
+        return command
+
+    def end(self) -> None:
+        for member in self.all:
+            if member.process.poll() is None:
+                os.killpg(member.process.pid, signal.SIGKILL)
+            member.ended()
+
+    def processed(self) -> Counter[Position]:
+        return Counter(position for member in self.all for position in member.records)
+
+    def processed_by(self) -> dict[Position, list[Member]]:
+        who: dict[Position, list[Member]] = defaultdict(list)
+        for member in self.all:
+            for position in member.records:
+                who[position].append(member)
+        return who

@@ -1,0 +1,115 @@
+"""A group member by kafka-python: processes, then commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
+
+from tests.clients.members.orders import (
+    BATCH,
+    HEARTBEAT_MS,
+    MAX_POLL_INTERVAL_MS,
+    POLL_S,
+    SESSION_TIMEOUT_MS,
+    Membership,
+    Orders,
+    membership,
+    positions_after,
+    processed,
+    tell,
+)
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, who: Membership) -> None:
+        self.topic = who.topic
+        self.uncommitted: dict[int, int] = {}
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=who.bootstrap,
+            group_id=who.group,
+            group_instance_id=who.instance,
+            partition_assignment_strategy=[ASSIGNORS[who.strategy]],
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        self.consumer.subscribe([who.topic], listener=self)
+
+    def run(self, orders: Orders) -> None:
+        while not orders.stop.is_set():
+            if seconds := orders.stall_s():
+                self._stall(seconds)
+            self._step()
+        self.consumer.close()
+        tell("closed")
+
+    def _step(self) -> None:
+        try:
+            polled = self.consumer.poll(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
+        except FencedInstanceIdError:
+            tell("error", "FENCED_INSTANCE_ID")
+            raise SystemExit(3) from None
+        positions = [(record.partition, record.offset) for records in polled.values() for record in records]
+        processed(positions)
+        self.uncommitted.update(positions_after(positions))
+        self._commit(list(self.uncommitted))
+
+    def _commit(self, partitions: list[int]) -> None:
+        offsets = {p: self.uncommitted[p] for p in partitions if p in self.uncommitted}
+        if not offsets:
+            return
+        try:
+            self.consumer.commit(self._to_commit(offsets))
+        except KafkaError as failure:
+            tell("commit-failed", type(failure).__name__)
+            return  # it is tried again, until they are committed, revoked or lost
+        self._forget(list(offsets))
+
+    def _forget(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self.uncommitted.pop(partition, None)
+
+    def _to_commit(self, offsets: dict[int, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {TopicPartition(self.topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+
+    def _stall(self, seconds: float) -> None:
+        mine = {p.partition: self.consumer.position(p) for p in self.consumer.assignment()}
+        time.sleep(seconds)
+        try:
+            self.consumer.commit(self._to_commit(mine))
+            tell("commit-after-stall", "accepted")
+        except (CommitFailedError, KafkaError) as failure:
+            tell("commit-after-stall", type(failure).__name__)
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        tell("assigned", *(p.partition for p in assigned))
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        partitions = [p.partition for p in revoked]
+        self._commit(partitions)
+        self._forget(partitions)
+        tell("revoked", *partitions)
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self.uncommitted.clear()
+        tell("lost", *(p.partition for p in lost))
+
+
+if __name__ == "__main__":
+    Member(membership()).run(Orders())

@@ -1,0 +1,85 @@
+"""What every member program has in common: how it tells what it did, and how it is told what to do.
+
+A member prints lines: `record PARTITION OFFSET` once a record has been processed, and other words with details.
+SIGTERM ends it in good order; a line `stall SECONDS` on its standard input keeps it from polling for so long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SESSION_TIMEOUT_MS = 6000
+MAX_POLL_INTERVAL_MS = 7000
+HEARTBEAT_MS = 500
+POLL_S = 0.2
+BATCH = 100
+
+Position = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Where and as who a member joins. `strategy`: range, roundrobin, sticky or cooperative-sticky."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    strategy: str
+    instance: str | None
+
+
+def membership() -> Membership:
+    parser = argparse.ArgumentParser()
+    for name in ("bootstrap", "group", "topic", "strategy"):
+        parser.add_argument(name)
+    parser.add_argument("--instance")
+    return Membership(**vars(parser.parse_args()))
+
+
+def tell(*words: object) -> None:
+    _write(" ".join(map(str, words)) + "\n")
+
+
+def processed(positions: Iterable[Position]) -> None:
+    """Said before the offsets are committed; it is in the pipe, whatever becomes of this process."""
+    _write("".join(f"record {partition} {offset}\n" for partition, offset in positions))
+
+
+def _write(text: str) -> None:
+    data = text.encode()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+class Orders:
+    """Listens to SIGTERM and standard input."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        signal.signal(signal.SIGTERM, lambda *_: self.stop.set())
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            self._lines.put(line)
+
+    def stall_s(self) -> float:
+        """For how long to stall now; 0: go on."""
+        try:
+            return float(self._lines.get_nowait().split()[1])
+        except queue.Empty:
+            return 0
+
+
+def positions_after(positions: Iterable[Position]) -> dict[int, int]:
+    """What to commit once these have been processed: the next offset of each partition."""
+    return {partition: offset + 1 for partition, offset in positions}

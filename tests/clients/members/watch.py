@@ -1,0 +1,130 @@
+"""What an administrator sees of a group, and the producer that gives it work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import confluent_kafka
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from protocol.compiler import decode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.scenarios.raw_client import RawClient, request_payload
+
+GIVE_UP_S = 60
+T = TypeVar("T")
+NOT_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.GROUP_ID_NOT_FOUND,
+)
+"""What a broker answers while its internal topic is being made or loaded, and before the group's first member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A group as DescribeGroups shows it: each member's partitions by (instance id or member id)."""
+
+    state: str
+    assigned: dict[str, tuple[int, ...]]
+
+    def is_stable(self, members: int, partitions: int) -> bool:
+        """Each of so many members has a part, and the parts are all there is."""
+        every = sorted(partition for part in self.assigned.values() for partition in part)
+        return (
+            self.state == ConsumerGroupState.STABLE.name
+            and len(self.assigned) == members
+            and all(self.assigned.values())
+            and every == list(range(partitions))
+        )
+
+
+class Watch:
+    def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self.group, self.topic, self.partitions = group, topic, partitions
+
+    def look(self) -> Seen:
+        try:
+            described = self.admin.describe_consumer_groups([self.group])[self.group].result(20)
+        except confluent_kafka.KafkaException as failure:
+            if failure.args[0].code() not in NOT_YET:
+                raise
+            return Seen(failure.args[0].name(), {})
+        assigned = {
+            member.group_instance_id or member.member_id: tuple(
+                sorted(p.partition for p in member.assignment.topic_partitions) if member.assignment else ()
+            )
+            for member in described.members
+        }
+        return Seen(described.state.name, assigned)
+
+    def until_stable(self, members: int) -> Seen:
+        """Waits until so many members share all partitions."""
+        return until(self.look, lambda seen: seen.is_stable(members, self.partitions), f"{members} stable members")
+
+    def committed(self) -> dict[int, int]:
+        request = ConsumerGroupTopicPartitions(self.group)
+        answer = self.admin.list_consumer_group_offsets([request])[self.group].result(20)
+        return {p.partition: p.offset for p in answer.topic_partitions or [] if p.topic == self.topic}
+
+    def ends(self) -> dict[int, int]:
+        wanted = {TopicPartition(self.topic, p): OffsetSpec.latest() for p in range(self.partitions)}
+        return {p.partition: future.result(20).offset for p, future in self.admin.list_offsets(wanted).items()}
+
+    def until_all_is_committed(self) -> None:
+        ends = self.ends()
+        until(self.committed, lambda committed: committed == ends, f"offsets {ends}")
+
+
+def until(look: Callable[[], T], is_good: Callable[[T], bool], wanted: str) -> T:
+    give_up = time.monotonic() + GIVE_UP_S
+    while True:
+        seen = look()
+        if is_good(seen):
+            return seen
+        assert time.monotonic() < give_up, f"no {wanted} for {GIVE_UP_S} s, but {seen}"
+        time.sleep(0.1)
+
+
+def until_coordinators(bootstrap: str) -> None:
+    """Has the broker make its internal topics, and waits for them: librdkafka gives up on that after two retries."""
+    with RawClient(bootstrap) as client:
+        for key_type in range(2):
+            until(lambda kind=key_type: _find(client, kind), lambda error: error == 0, "coordinator")  # type: ignore[misc]
+
+
+def _find(client: RawClient, key_type: int) -> int:
+    answer = client.call(request_payload(FindCoordinatorRequest(key="any", key_type=key_type), 2))
+    return decode(FindCoordinatorResponse, 2, answer, 4).error_code
+
+
+class Work:
+    """Writes records, each partition in turn, at about `per_second`, until told to stop."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int) -> None:
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self.topic, self.partitions, self.pause_s = topic, partitions, partitions / per_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="work")
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(self.pause_s):
+            for partition in range(self.partitions):
+                self._producer.produce(self.topic, b"%d" % number, partition=partition)
+                number += 1
+            self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Returns when all is acknowledged."""
+        self._stop.set()
+        self._thread.join(30)
+        assert self._producer.flush(60) == 0

@@ -1,0 +1,75 @@
+"""Kafka's own tools for groups and transactions print with our broker what they print with Apache Kafka."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.clients import program_clients
+from tests.clients.kafka_tools.stages import Stage, run_both
+
+TOOLS, CONTROL = program_clients.kafka_tools(), os.environ.get("KAFKA_CONTROL", "")
+STEPS = (
+    "ConsumerPerformance reads all with a group",
+    "EndToEndLatency sends and waits",
+    "list groups",
+    "list groups with states",
+    "list groups that are stable",
+    "describe the offsets of a group at work",
+    "describe the members",
+    "describe the state",
+    "reset the offsets of a group at work",
+    "delete a group at work",
+    "delete offsets of a topic that is read",
+    "describe an empty group",
+    "describe the state of an empty group",
+    "describe the members of an empty group",
+    "describe a group that is not there",
+    "say what a reset to the beginning would do",
+    "reset by a shift",
+    "reset to an offset beyond the end",
+    "reset to the end",
+    "describe after the resets",
+    "delete the offsets of one partition",
+    "describe all groups",
+    "delete a group and one that is not there",
+    "list groups after a deletion",
+    "list transactions",
+    "describe a transaction that is open",
+    "describe a transaction that is not there",
+    "describe the producers",
+    "find hanging transactions",
+    "describe a transaction that is complete",
+    "a read_committed console consumer reads what was committed",
+    "VerifiableProducer writes",
+    "VerifiableConsumer reads with a group",
+    "DumpLogSegments decodes offsets and groups",
+    "DumpLogSegments decodes transactions",
+)
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        not TOOLS or not CONTROL, reason="$KAFKA_TOOLS and $KAFKA_CONTROL name no Kafka to compare with"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stage, Stage]:
+    assert TOOLS is not None
+    return run_both(TOOLS, CONTROL, tmp_path_factory.mktemp("stages"))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_kafkas_tools_print_the_same(stages: tuple[Stage, Stage], step: str) -> None:
+    kafka, ours = stages
+    wanted = kafka.told(step)
+    assert ours.told(step).splitlines() == wanted.splitlines()
+
+
+def test_the_steps_are_all_there_are(stages: tuple[Stage, Stage]) -> None:
+    kafka, ours = stages
+    assert tuple(kafka.script.told) == STEPS
+    assert tuple(ours.script.told) == STEPS

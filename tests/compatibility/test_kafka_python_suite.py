@@ -1,0 +1,54 @@
+"""kafka-python's own integration suite passes against our broker as it does against Apache Kafka.
+
+$KAFKA_PYTHON_SUITE is a command that runs it: `COMMAND HOST:PORT [pytest arguments]`; without it this is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from tests.spawned_broker import spawned_broker
+
+SUITE = shlex.split(os.environ.get("KAFKA_PYTHON_SUITE", ""))
+SETTINGS = {
+    "broker.id": "0",
+    "auto.create.topics.enable": "true",
+    "num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+NEEDS_AN_AUTHORIZER = "test_create_describe_delete_acls"
+PASS_WITH_KAFKA = 51
+
+
+@pytest.mark.skipif(not SUITE, reason="KAFKA_PYTHON_SUITE does not say how to run kafka-python's own tests")
+@pytest.mark.timeout(900)
+def test_all_that_pass_against_apache_kafka_pass_but_the_one_that_needs_an_authorizer(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    with spawned_broker(tmp_path / "data", SETTINGS) as broker:
+        command = [*SUITE, broker.bootstrap, f"--junitxml={report}", "-k", f"not {NEEDS_AN_AUTHORIZER}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
+    assert report.exists(), done.stdout[-2000:] + done.stderr[-2000:]
+    outcomes = outcomes_of(report)
+    failed = [name for name, outcome in outcomes.items() if outcome in ("failure", "error")]
+    assert not failed, f"{failed}\n{done.stdout[-6000:]}"
+    assert list(outcomes.values()).count("passed") == PASS_WITH_KAFKA - 1, done.stdout[-6000:]
+    assert done.returncode == 0
+
+
+def outcomes_of(report: Path) -> dict[str, str]:
+    """By the test's name: passed, skipped, failure or error."""
+    outcomes: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        marks = [child.tag for child in case if child.tag in ("skipped", "failure", "error")]
+        outcomes[f"{case.get('classname')}.{case.get('name')}"] = marks[0] if marks else "passed"
+    return outcomes

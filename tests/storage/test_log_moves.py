@@ -1,0 +1,403 @@
+"""A log moves from one directory of log.dirs to another while it is used, and whatever happens meanwhile."""
+
+import errno
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from memory_files import ForgetfulFiles, _Inode
+from small_logs import NOW, all_bytes, append, batch, idempotent
+
+from protocol.topic_partition import TopicPartition
+from storage.checkpoint import RECOVERY_POINT, read_offsets
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_manager import LogManager
+from storage.log_move import LogMove
+from storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
+from timer import ManualClock
+
+CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
+TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
+CONFIG = LogConfig({"segment.bytes": 400, "index.interval.bytes": 100, "retention.ms": -1})
+PARTITION = TopicPartition("orders", 0)
+A, B = "/a", "/b"
+
+
+def started(files: Any, clock: ManualClock | None = None) -> LogManager:
+    manager = LogManager(
+        [A, B], files, clock or ManualClock(wall_ms=NOW), random_source=random.Random(3), default_config=CONFIG
+    )
+    manager.open()
+    manager.claim(1, CLUSTER)
+    manager.load()
+    return manager
+
+
+def filled(manager: LogManager, batches: int = 12) -> Log:
+    """In the first directory: several segments, an idempotent producer, records deleted from the front."""
+    manager.moves.prefer(PARTITION, A)
+    log = manager.get_or_create(PARTITION, TOPIC_ID, CONFIG)
+    log.assign_epoch_start_offset(2)
+    for number in range(batches):
+        append(log, idempotent(number, b"v" * 60), epoch=2)
+    log.delete_records_before(2)
+    assert manager.directory_of(log) == A
+    assert len(log.segments) > 3
+    return log
+
+
+def carry_out(manager: LogManager, move: LogMove, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """All pieces, one after the other, with something else between any two."""
+    for _ in range(1000):
+        job = move.next_job()
+        is_last = job is None
+        job = job or move.settle()
+        job.run()
+        meanwhile()
+        move.finished(job)
+        if is_last and manager.moves.finish(move):
+            return
+    raise AssertionError("the move does not come to an end")
+
+
+def folders(files: ForgetfulFiles, directory: str) -> list[str]:
+    return [name for name in files.list_directory(directory) if files.is_directory(f"{directory}/{name}")]
+
+
+def test_a_moved_log_is_the_same_log_in_another_directory() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    before = (all_bytes(log), log.log_start_offset, log.high_watermark, log.leader_epochs.entries)
+    carry_out(manager, manager.moves.begin(PARTITION, B))
+    assert manager.directory_of(log) == B
+    assert manager.logs[PARTITION] is log
+    assert (all_bytes(log), log.log_start_offset, log.high_watermark, log.leader_epochs.entries) == before
+    assert folders(files, B) == ["orders-0"]
+    (doomed,) = folders(files, A)
+    assert doomed.endswith("-delete")
+    append(log, idempotent(12), epoch=2)
+    manager.shutdown()
+    again = started(files)
+    log = again.logs[PARTITION]
+    assert again.directory_of(log) == B
+    assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (2, 13, TOPIC_ID)
+    assert all_bytes(log).startswith(before[0])
+    assert log.leader_epochs.entries == before[3]
+    assert append(log, idempotent(13), epoch=2) == 13
+
+
+def test_the_old_folder_is_removed_after_its_delay() -> None:
+    files, clock = ForgetfulFiles(), ManualClock(wall_ms=NOW)
+    manager = started(files, clock)
+    filled(manager)
+    carry_out(manager, manager.moves.begin(PARTITION, B))
+    assert manager.take_removals() is None
+    clock.advance(CONFIG.file_delete_delay_ms)
+    removal = manager.take_removals()
+    assert removal is not None
+    removal.run()
+    assert folders(files, A) == []
+
+
+def test_what_is_appended_while_the_log_moves_is_there_too() -> None:
+    manager = started(ForgetfulFiles())
+    log = filled(manager)
+    sequence = iter(range(12, 30))
+
+    def produce() -> None:
+        number = next(sequence, None)
+        if number is not None:
+            append(log, idempotent(number, b"w" * 50), epoch=2)
+
+    carry_out(manager, manager.moves.begin(PARTITION, B), produce)
+    assert log.log_end_offset == 30
+    assert manager.directory_of(log) == B
+    copied = all_bytes(log)
+    manager.shutdown()
+    log = started(manager.files).logs[PARTITION]
+    assert all_bytes(log) == copied
+    assert log.producer_state.producers[1].last_sequence == 29
+
+
+def test_what_retention_deletes_while_the_log_moves_is_not_in_the_copy() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    for _ in range(4):
+        job = move.next_job()
+        assert job is not None
+        job.run()
+        move.finished(job)
+    log.update_config(LogConfig({"segment.bytes": 400, "retention.bytes": 500, "retention.ms": -1}))
+    assert log.apply_retention(NOW) > 1
+    carry_out(manager, move)
+    logs = [name for name in files.list_directory(f"{B}/orders-0") if name.endswith(".log")]
+    assert len(logs) == len(log.segments)
+
+
+def test_a_truncated_log_is_copied_anew() -> None:
+    manager = started(ForgetfulFiles())
+    log = filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    cut = iter([lambda: None] * 4 + [lambda: manager.truncate(PARTITION, 5), lambda: append(log, batch(b"new"))])
+    carry_out(manager, move, lambda: next(cut, lambda: None)())
+    assert log.log_end_offset == 6
+    expected = all_bytes(log)
+    manager.shutdown()
+    assert all_bytes(started(manager.files).logs[PARTITION]) == expected
+
+
+def test_a_flush_that_was_under_way_at_the_swap_says_nothing_of_the_new_place() -> None:
+    manager = started(ForgetfulFiles())
+    log = filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    held: list[Any] = []
+
+    def begin_flush() -> None:
+        if not held and move.next_job() is None:
+            append(log, idempotent(12), epoch=2)
+            held.append(log.begin_flush())
+
+    carry_out(manager, move, begin_flush)
+    flushed = log.flushed_offset
+    held[0].error = OSError(errno.ENOENT, "its files have gone")
+    log.finish_flush(held[0])
+    assert (log.flushed_offset, log.failure) == (flushed, None)
+    log.flush()
+    assert log.flushed_offset == 13
+
+
+def test_how_far_a_move_is_shows_in_bytes_and_offsets() -> None:
+    manager = started(ForgetfulFiles())
+    log = filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    assert (move.size, move.end_offset) == (0, log.segments[0].base_offset)
+    seen = []
+
+    def look() -> None:
+        seen.append((move.size, move.end_offset))
+        assert move.end_offset <= log.log_end_offset
+        assert move.synced_offset <= move.end_offset
+
+    carry_out(manager, move, look)
+    assert seen == sorted(seen)
+    assert seen[-1] == (log.size, log.log_end_offset)
+
+
+def test_checkpoints_of_the_target_know_the_log_before_it_is_there() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    log.flush()
+    move = manager.moves.begin(PARTITION, B)
+    manager.checkpoint_recovery_points()
+    assert read_offsets(files, f"{B}/{RECOVERY_POINT}") == {PARTITION: log.segments[0].base_offset}
+    manager.checkpoint_log_start_offsets()
+    assert read_offsets(files, f"{B}/log-start-offset-checkpoint") == {PARTITION: 2}
+    carry_out(manager, move)
+    assert read_offsets(files, f"{B}/{RECOVERY_POINT}") == {PARTITION: log.safe_recovery_point}
+    assert read_offsets(files, f"{A}/{RECOVERY_POINT}") == {}
+
+
+def test_a_full_target_leaves_the_log_where_it_is() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    before = all_bytes(log)
+    move = manager.moves.begin(PARTITION, B)
+    files.room = 900
+    with pytest.raises(OSError, match="No space left"):
+        carry_out(manager, move)
+    manager.moves.abandon(PARTITION)
+    files.room = None
+    assert (all_bytes(log), manager.directory_of(log)) == (before, A)
+    assert [name.rpartition("-")[2] for name in folders(files, B)] == ["delete"]
+    append(log, idempotent(12), epoch=2)
+
+
+def test_a_folder_in_the_way_leaves_the_log_where_it_is() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    files.make_directories(f"{B}/orders-0")
+    with pytest.raises(FileExistsError):
+        carry_out(manager, manager.moves.begin(PARTITION, B))
+    assert manager.directory_of(log) == A
+    append(log, idempotent(12), epoch=2)
+
+
+def test_a_log_that_has_failed_does_not_move() -> None:
+    manager = started(ForgetfulFiles())
+    log = filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    log.fail(OSError(errno.EIO, "the disk is broken"))
+    with pytest.raises(OSError, match="broken"):
+        carry_out(manager, move)
+
+
+def test_a_partition_that_is_deleted_takes_its_move_along() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    job = move.next_job()
+    assert job is not None
+    manager.delete(PARTITION)
+    assert move.abandoned
+    job.run()
+    assert job.error is not None  # its folder has another name
+    assert all(name.endswith("-delete") for name in (*folders(files, A), *folders(files, B)))
+
+
+def test_a_log_that_somebody_wishes_in_a_directory_is_made_there() -> None:
+    manager = started(ForgetfulFiles())
+    for number in range(4):
+        manager.moves.prefer(TopicPartition("wished", number), B)
+    found = [manager.get_or_create(TopicPartition("wished", number), TOPIC_ID, CONFIG) for number in range(4)]
+    assert {manager.directory_of(log) for log in found} == {B}
+
+
+def test_future_folders_are_named_as_kafkas() -> None:
+    unique = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
+    name = future_folder(TopicPartition("a.b-c", 12), unique)
+    assert name == "a.b-c-12.52278a749d534a9789a503a14210367d-future"
+    assert parse_future_folder(name) == TopicPartition("a.b-c", 12)
+    for other in ("a-0", "a-0-future", "a-0.xyz-future", "a.52278a749d534a9789a503a14210367d-future", "-future"):
+        assert parse_future_folder(other) is None, other
+    assert has_room_for_a_future(TopicPartition("x" * 213, 0))
+    assert not has_room_for_a_future(TopicPartition("x" * 214, 0))
+
+
+# ---- crashes
+
+
+class PowerCut(BaseException):
+    """The power goes before the next change reaches the disk."""
+
+
+class FailingPower(ForgetfulFiles):
+    """Counts the changes and ends everything at the one numbered `ends_at`."""
+
+    changes = 0
+    ends_at: int | None = None
+
+    def _tick(self) -> None:
+        self.changes += 1
+        if self.changes - 1 == self.ends_at:
+            raise PowerCut
+
+    def _change(self, directory: str, added: dict[str, _Inode | None], removed: list[str]) -> None:
+        self._tick()
+        super()._change(directory, added, removed)
+
+    def take(self, wanted: int) -> int:
+        self._tick()
+        return super().take(wanted)
+
+    def sync_directory(self, path: str) -> None:
+        self._tick()
+        super().sync_directory(path)
+
+    def count_sync(self, path: str) -> None:
+        self._tick()
+        super().count_sync(path)
+
+
+def moved_until(ends_at: int | None) -> tuple[FailingPower, bytes, int]:
+    """A log that moves until the power goes; the disk, what was on it for sure, and the changes that it took."""
+    disk = FailingPower()
+    manager = started(disk)
+    log = filled(manager)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_log_start_offsets()
+    manager.checkpoint_high_watermarks()
+    durable = all_bytes(log)
+    disk.changes, disk.ends_at = 0, ends_at
+    sequence = iter(range(12, 20))
+
+    def produce() -> None:
+        number = next(sequence, None)
+        if number is not None:
+            append(log, idempotent(number, b"w" * 50), epoch=2)
+
+    try:
+        carry_out(manager, manager.moves.begin(PARTITION, B), produce)
+    except PowerCut:
+        pass
+    disk.ends_at = None
+    return disk, durable, disk.changes
+
+
+def crashes() -> Iterator[int]:
+    yield from range(moved_until(None)[2] + 1)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_a_power_cut_at_any_step_leaves_the_log_in_exactly_one_directory(seed: int | None) -> None:
+    places = set()
+    for ends_at in crashes():
+        disk, durable, _ = moved_until(ends_at)
+        manager = started(disk.crash(None if seed is None else random.Random(seed * 1000 + ends_at)))
+        log = manager.logs[PARTITION]
+        assert all_bytes(log).startswith(durable), ends_at
+        assert (log.log_start_offset, log.topic_id, log.leader_epochs.entries[0][0]) == (2, TOPIC_ID, 2), ends_at
+        places.add(manager.directory_of(log))
+        names = [name for path in (A, B) for name in folders(manager.files, path) if not name.endswith("-delete")]
+        assert names == ["orders-0"], ends_at
+        assert append(log, epoch=2) >= 12
+        if manager.directory_of(log) == A and PARTITION in manager.moves.interrupted:
+            carry_out(manager, manager.moves.begin(PARTITION, manager.moves.interrupted.pop(PARTITION)))
+            assert manager.directory_of(log) == B
+    assert places == {A, B}
+
+
+def test_a_swap_that_a_crash_cut_in_two_is_finished_by_the_next_start(logged: list[Any]) -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    manager.checkpoint_log_start_offsets()
+    expected = all_bytes(log)
+    move = manager.moves.begin(PARTITION, B)
+    rename = files.rename
+
+    def only_the_first(source: str, target: str) -> None:
+        if source == move.folder:
+            raise PowerCut
+        rename(source, target)
+
+    files.rename = only_the_first  # type: ignore[method-assign]
+    with pytest.raises(PowerCut):
+        carry_out(manager, move)
+    files.rename = rename  # type: ignore[method-assign]
+    manager.release()
+    again = started(files)
+    assert again.directory_of(again.logs[PARTITION]) == B
+    assert all_bytes(again.logs[PARTITION]) == expected
+    assert [entry["partition"] for entry in logged if entry["event"] == "interrupted_move_completed"] == ["orders-0"]
+
+
+def test_a_swap_that_the_target_refuses_is_taken_back() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    expected = all_bytes(log)
+    move = manager.moves.begin(PARTITION, B)
+    rename = files.rename
+
+    def refusing(source: str, target: str) -> None:
+        if source == move.folder:
+            raise OSError(errno.EIO, "the target is broken")
+        rename(source, target)
+
+    files.rename = refusing  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="broken"):
+        carry_out(manager, move)
+    assert (manager.directory_of(log), folders(files, A)) == (A, ["orders-0"])
+    assert all_bytes(log) == expected
+    append(log, idempotent(12), epoch=2)
