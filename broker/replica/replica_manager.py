@@ -109,16 +109,11 @@ class ReplicaManager:
         self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
         self.appends = Appends(self.partitions, self._wakeups, self.flusher)
         self.fetches = Fetches(self.partitions, self._wakeups, background)
-<<<<<<< HEAD
         self.deletions: Deletions = Deletions(self.partitions, self._wakeups)
-=======
-        self.deletions = Deletions(self.partitions, self._wakeups)
         self.verification = TransactionVerification(self.partitions, clock)
         self.log_dir_moves = LogDirMoves(
             log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
         )
-        self.verification = TransactionVerification(self.partitions, clock)
->>>>>>> main
         self.append_records = self.appends.append
         self.append_end_transaction_marker = Markers(self.appends, clock, self.leadership_listeners).append
         self.fetch_messages = self.fetches.fetch
