@@ -23,6 +23,7 @@ from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
 from storage import flushing, log_append, log_read, log_search, producer_replay, retention
 from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, read_partition_metadata, write_partition_metadata
+from storage.closing import LogClosing
 from storage.files import Files
 from storage.flushing import FlushJob
 from storage.leader_epochs import LeaderEpochs
@@ -454,26 +455,9 @@ class Log:
         """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the
         same.
         """
-        try:
-            if self.failure is None:
-                if not self.writable:
-                    self.make_writable()
-                self.flush()
-                self.snapshots.take(self.producer_state, sync=True)
-                self._close_segments()
-                self.closed = True
-        except OSError as error:
-            raise log_append.storage_error(self, "close_failed", error) from error
-        finally:
-            self.close_files()
-
-    def _close_segments(self) -> None:
-        """The active segment's indexes are synced too: after a clean shutdown nobody reads the segment again."""
-        active = self.active_segment
-        active.close()
-        if self.recovery_point > active.base_offset or active.size:
-            for path in (active.offset_index.path, active.time_index.path):
-                self.files.sync_file(path)
+        closing = LogClosing(self)
+        closing.run()
+        closing.finish()
 
     def close_files(self) -> None:
         """Closes all files as they are."""
