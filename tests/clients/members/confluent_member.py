@@ -57,7 +57,7 @@ class Member:
             if (error := message.error()) is None:
                 positions.append((message.partition(), message.offset()))
                 continue
-            tell("error", error.name())
+            tell("error", error.name(), error.str())
             if error.fatal() or error.code() == KafkaError._FATAL:
                 raise SystemExit(3)
         if self.is_out:

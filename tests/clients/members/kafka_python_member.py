@@ -76,6 +76,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             return
         try:
             self.consumer.commit(self._to_commit(offsets))
+        except FencedInstanceIdError:
+            tell("error", "FENCED_INSTANCE_ID")
+            raise SystemExit(3) from None
         except KafkaError as failure:
             tell("commit-failed", type(failure).__name__)
             return  # it is tried again, until they are committed, revoked or lost
