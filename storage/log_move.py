@@ -6,7 +6,7 @@ names, byte for byte, so that every offset lies where it lay. It goes in pieces 
 (A) the records of all segments, a slice at a time, the active one's too; a sealed segment's indexes when its records
     are there; then those segments are synced that the log itself has synced: what it has not, is flushed where it is
     then;
-(B) `settle`, when everything has been copied: the small files beside the segments, and the active segment is synced;
+(B) `settle`, when all but a slice has been copied: the small files beside the segments; the active one is synced;
 (C) `copy_rest`, on the loop: what was appended since (B), if that is little; else (A) goes on. It is not waited for the
     disk where the log itself has not been flushed so far.
 
@@ -127,15 +127,16 @@ class LogMove:
     # ---- (A)
 
     def next_job(self) -> MoveJob | None:
-        """What to copy next; None when everything is copied for now. Raises OSError."""
+        """What to copy next; None when no more is missing than grows while it is copied. Raises OSError."""
         stale = self._stale()
         if stale:
             return self._removal(stale)
         for segment in self.log.segments:
             copy = self._copies.setdefault(segment.base_offset, _SegmentCopy(segment))
-            if copy.size < segment.size:
+            is_active = segment is self.log.active_segment
+            if segment.size - copy.size > (SLICE_BYTES if is_active else 0):
                 return self._slice(copy)
-            if not copy.sealed and segment is not self.log.active_segment:
+            if not copy.sealed and not is_active:
                 return self._seal(copy)
         return self._sync()
 
@@ -255,7 +256,9 @@ class LogMove:
     def settle(self) -> MoveJob:
         """To be asked for when `next_job` has nothing more."""
         log, files = self.log, self._files
-        end_offset, epochs = log.log_end_offset, list(log.leader_epochs.entries)
+        epochs = list(log.leader_epochs.entries)
+        is_whole = self._copied_of(log.active_segment) == log.active_segment.size
+        end_offset = log.log_end_offset if is_whole else log.active_segment.base_offset
         snapshots = [offset for offset in log.snapshots.offsets if offset not in self._snapshots]
         paths = [(log.snapshots.path(offset), self._beside(log.snapshots.path(offset))) for offset in snapshots]
         metadata = f"{log.directory}/{PARTITION_METADATA}"
