@@ -27,6 +27,7 @@ from storage.checkpoint import (
     CorruptCheckpoint,
     read_partition_metadata,
 )
+from storage.closing import RunAll, close_all, one_after_the_other
 from storage.files import Files
 from storage.flushing import FlushJob
 from storage.log import Log
@@ -405,21 +406,14 @@ class LogManager:
 
     # ---- stopping
 
-    def shutdown(self) -> None:
+    def shutdown(self, run_all: RunAll = one_after_the_other) -> None:
         """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well,
-        unlocks.
+        unlocks. `run_all` does what waits for the disk, in threads perhaps.
         """
         removal = self.take_removals(everything=False)
         if removal is not None:
             removal.run()
-        failed = set()
-        for log in self.logs.values():
-            try:
-                log.close()
-            except ProtocolError:  # named in the log already
-                failed.add(self.directory_of(log))
-            if log.failure is not None:
-                failed.add(self.directory_of(log))
+        failed = {self.directory_of(log) for log in close_all(list(self.logs.values()), run_all)}
         try:
             self.checkpoint_recovery_points()
             self.checkpoint_high_watermarks()

@@ -2,12 +2,13 @@
 
 import random
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, headers_of
+from small_logs import NOW, append, batch, headers_of, idempotent
 
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -252,6 +253,51 @@ def test_a_folder_with_corrupt_metadata_is_left_alone(files: ForgetfulFiles, con
     files.content("/data/orders-0/partition.metadata")[:] = content
     assert started(files).logs == {}
     assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["folder_left_alone"]
+
+
+def test_a_stop_hands_out_what_waits_for_the_disk_and_all_of_it_is_durable_then(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    for number in range(100):
+        append(manager.get_or_create(partition(number), None, CONFIG), idempotent(0))
+    sizes: list[int] = []
+
+    def run_all(functions: Sequence[Callable[[], None]]) -> None:
+        before = len(files.synced_paths)
+        for function in reversed(functions):
+            function()
+        sizes.append(len(functions))
+        assert len(files.synced_paths) >= before + len(functions)
+
+    manager.shutdown(run_all)
+    assert sizes == [64, 36]
+    after = files.crash()
+    assert after.exists("/data/.kafka_cleanshutdown")
+    again = started(after)
+    assert [log.log_end_offset for log in again.logs.values()] == [1] * 100
+    assert [log.producer_state.producers[1].last_sequence for log in again.logs.values()] == [0] * 100
+    again.release()
+
+
+def test_a_log_that_cannot_be_synced_at_the_end_leaves_its_directory_unclean_and_the_others_closed(
+    files: ForgetfulFiles, logged: list[Any]
+) -> None:
+    manager = started(files, "/a", "/b")
+    logs = [manager.get_or_create(partition(number), None, CONFIG) for number in range(4)]
+    for log in logs:
+        append(log)
+    bad = next(log for log in logs if log.directory.startswith("/a/"))
+
+    def run_all(functions: Sequence[Callable[[], None]]) -> None:
+        for log, function in zip(logs, functions, strict=True):
+            files.fail_sync = OSError(5, "the disk does not answer") if log is bad else None
+            function()
+        files.fail_sync = None
+
+    manager.shutdown(run_all)
+    assert not files.exists("/a/.kafka_cleanshutdown")
+    assert files.exists("/b/.kafka_cleanshutdown")
+    assert [log.closed for log in logs] == [log is not bad for log in logs]
+    assert "flush_failed" in [entry["event"] for entry in logged]
 
 
 def test_partition_metadata_reads_back(files: ForgetfulFiles) -> None:
