@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from broker.controller.state import NewPartitions
 from broker.coordinator.java_hash import partition_for
 from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from protocol.errors import ErrorCode, ProtocolError
@@ -156,6 +157,17 @@ async def test_a_partition_that_cannot_be_opened_has_no_coordinator(tmp_path: Pa
         assert (await find(api, "g")).error_code == NOT_YET
         other = next(key for key in "abcdef" if partition_for(key, 3) != lost)
         assert (await find(api, other)).error_code == 0
+
+
+async def test_ids_keep_their_partitions_when_the_topic_gains_some_until_the_next_start(tmp_path: Path) -> None:
+    async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
+        await found(api)
+        wish = NewPartitions(GROUP_TOPIC, 5)
+        assert await api.broker.controller.create_partitions([wish], timeout_ms=10_000) == [None]
+        assert api.broker.internal_topics.partition_count(GROUP_TOPIC) == 3
+        assert len(api.broker.group_coordinator.runtime.shards()) == 5
+    async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
+        assert api.broker.internal_topics.partition_count(GROUP_TOPIC) == 5
 
 
 async def test_a_topic_that_was_deleted_is_created_anew(api: Api) -> None:
