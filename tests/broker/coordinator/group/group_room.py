@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
+from broker.coordinator.group.answers import join_refused
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.join import Joining
 from broker.coordinator.group.membership import GroupWaits, Membership, Syncing
@@ -177,7 +178,7 @@ class GroupRoom:
         try:
             self.shard.membership.join(group_id, joining)
         except ProtocolError as error:
-            asked.answer(JoinGroupResponse(error_code=error.code, member_id=member_id))
+            asked.answer(join_refused(error.code, member_id))
         self.settled()
         return asked
 
