@@ -22,7 +22,13 @@ from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
 from storage import flushing, log_append, log_read, log_search, producer_replay, retention
-from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, read_partition_metadata, write_partition_metadata
+from storage.checkpoint import (
+    LEADER_EPOCH,
+    PARTITION_METADATA,
+    CorruptCheckpoint,
+    read_partition_metadata,
+    write_partition_metadata,
+)
 from storage.closing import LogClosing
 from storage.files import Files
 from storage.flushing import FlushJob
@@ -250,7 +256,18 @@ class Log:
             )
 
     def load_topic_id(self) -> None:
-        self.topic_id = read_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}")
+        """Reads `partition.metadata`. What cannot be read there is written anew by `assign_topic_id`: the topic's id
+        stands in the metadata store too.
+        """
+        try:
+            self.topic_id = read_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}")
+        except CorruptCheckpoint as error:
+            _log.error(
+                "topic_id_unreadable",
+                partition=str(self.topic_partition),
+                reason=str(error),
+                instead="the topic id of the metadata store",
+            )
 
     # ---- reading
 

@@ -155,9 +155,8 @@ class LogManager:
         folder = f"{directory.path}/{topic_partition}"
         try:
             topic_id = read_partition_metadata(self.files, f"{folder}/{PARTITION_METADATA}")
-        except CorruptCheckpoint as error:
-            _log.error("folder_left_alone", directory=directory.path, folder=str(topic_partition), reason=str(error))
-            return False
+        except CorruptCheckpoint:  # the log says so; its name alone tells whose it is
+            topic_id = None
         reason = None
         if topic_partition in self.logs:
             reason = f"the partition is in {self.logs[topic_partition].directory} too"

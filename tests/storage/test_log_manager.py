@@ -246,13 +246,37 @@ def test_a_log_refuses_another_topics_id(files: ForgetfulFiles) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"version: 1\ntopic_id: UieKdJ1TSpeJpQOhQhA2fQ", b"version: 0\ntopic_id: short"]
 )
-def test_a_folder_with_corrupt_metadata_is_left_alone(files: ForgetfulFiles, content: bytes, logged: list[Any]) -> None:
+def test_a_corrupt_topic_id_is_said_loudly_and_taken_from_the_store(
+    files: ForgetfulFiles, content: bytes, logged: list[Any]
+) -> None:
+    manager = started(files)
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    manager.shutdown()
+    path = "/data/orders-0/partition.metadata"
+    files.content(path)[:] = content
+    asked: list[Any] = []
+
+    def known(topic_partition: TopicPartition, topic_id: uuid.UUID | None) -> bool:
+        asked.append((topic_partition, topic_id))
+        return True
+
+    again = started(files, known=known)
+    assert asked == [(partition(), None)]
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["topic_id_unreadable"]
+    assert again.get_or_create(partition(), TOPIC_ID, CONFIG).log_end_offset == 1
+    assert read_partition_metadata(files, path) == TOPIC_ID
+    with pytest.raises(ProtocolError) as error:
+        again.get_or_create(partition(), uuid.uuid4(), CONFIG)
+    assert error.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_corrupt_topic_id_in_a_folder_that_the_store_does_not_know_is_left_alone(files: ForgetfulFiles) -> None:
     manager = started(files)
     manager.get_or_create(partition(), TOPIC_ID, CONFIG)
     manager.shutdown()
-    files.content("/data/orders-0/partition.metadata")[:] = content
-    assert started(files).logs == {}
-    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["folder_left_alone"]
+    files.content("/data/orders-0/partition.metadata")[:] = b"?"
+    assert started(files, known=lambda _, topic_id: False).logs == {}
+    assert bytes(files.content("/data/orders-0/partition.metadata")) == b"?"
 
 
 def test_a_stop_hands_out_what_waits_for_the_disk_and_all_of_it_is_durable_then(files: ForgetfulFiles) -> None:
