@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The modules that set-up compiles, and the tests that run them both ways.
 COMPILED := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
-TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/broker/test_build_info.py
+TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/storage/test_cleaner*.py tests/timer tests/purgatory tests/broker/test_build_info.py
 
 .PHONY: setup run test check docs bench soak image-test clean
 

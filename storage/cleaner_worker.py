@@ -23,7 +23,7 @@ from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, UncleanableLo
 from storage.cleaner_messages import GO, STOP, Message, encode
 from storage.files import Files, OsFiles
 
-NICENESS = 10
+NICENESS = 5
 
 
 def serve(read_line: Callable[[], bytes], write: Callable[[bytes], object], files: Files) -> None:
