@@ -21,6 +21,7 @@ COMMANDS = {
     "configs": "describe and alter settings of topics and brokers",
     "produce": "write lines from stdin to a topic",
     "consume": "print a topic's records",
+    "transactions": "list, describe and abort transactions",
     "dump-log": "print segments and indexes of a log",
 }
 """The subcommands and what `--help` says of them; the module has underscores for dashes."""
