@@ -90,6 +90,34 @@ ELSEWHERE = {
     "log.cleaner.threads": (
         "broker/test_log_cleaner.py::test_cleaners_share_the_throttle_and_come_and_go_with_the_setting"
     ),
+    **dict.fromkeys(
+        (
+            "offsets.commit.required.acks",
+            "offsets.commit.timeout.ms",
+            "offsets.load.buffer.size",
+            "offsets.topic.compression.codec",
+            "transaction.state.log.load.buffer.size",
+        ),
+        "broker/coordinator/test_internal_topics.py::test_the_runtimes_go_by_the_settings",
+    ),
+    **dict.fromkeys(
+        (
+            "offsets.topic.num.partitions",
+            "offsets.topic.segment.bytes",
+            "transaction.state.log.min.isr",
+            "transaction.state.log.segment.bytes",
+        ),
+        "broker/coordinator/test_internal_topics.py::test_the_topics_are_created_as_kafka_creates_them",
+    ),
+    "transaction.state.log.num.partitions": (
+        "broker/coordinator/test_internal_topics.py"
+        "::test_who_asks_first_has_the_topic_created_and_hears_of_it_when_asking_again"
+    ),
+    **dict.fromkeys(
+        ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"),
+        "broker/coordinator/test_internal_topics.py"
+        "::test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator",
+    ),
     "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
 }
 SHOWN_HERE: set[str] = set()

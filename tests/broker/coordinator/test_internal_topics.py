@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from broker.config import BrokerConfig
 from broker.controller.state import NewPartitions
 from broker.coordinator.java_hash import partition_for
+from broker.coordinator.runtime import RuntimeSettings
 from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -59,7 +61,9 @@ async def test_who_asks_first_has_the_topic_created_and_hears_of_it_when_asking_
         first = response.coordinators[0] if version == 4 else response
         assert (first.error_code, first.node_id, first.host, first.port) == (NOT_YET, -1, "", -1)
         await found(api, key_type)
-        assert api.broker.metadata.topic(topic) is not None
+        created = api.broker.metadata.topic(topic)
+        assert created is not None
+        assert len(created.partitions) == 3 + key_type
         response = await api(asked, version)
         answer = response.coordinators[0] if version == 4 else response
         assert (answer.error_code, answer.node_id) == (0, api.broker.config.broker_id)
@@ -67,12 +71,17 @@ async def test_who_asks_first_has_the_topic_created_and_hears_of_it_when_asking_
 
 
 async def test_the_topics_are_created_as_kafka_creates_them() -> None:
-    settings = {"offsets.topic.segment.bytes": 2_000_000, "transaction.state.log.min.isr": 1}
+    settings = {
+        "offsets.topic.num.partitions": 7,
+        "offsets.topic.segment.bytes": 2_000_000,
+        "transaction.state.log.segment.bytes": 3_000_000,
+        "transaction.state.log.min.isr": 4,
+    }
     async with api_of_a_broker(settings) as api:
         await found(api)
         metadata = api.broker.metadata
         topic = metadata.topic(GROUP_TOPIC)
-        assert (len(topic.partitions), topic.replication_factor, topic.is_internal) == (50, 1, True)
+        assert (len(topic.partitions), topic.replication_factor, topic.is_internal) == (7, 1, True)
         assert metadata.topic(TRANSACTION_TOPIC) is None
         assert dict(metadata.topic_config(GROUP_TOPIC)) == {
             "cleanup.policy": "compact",
@@ -85,8 +94,8 @@ async def test_the_topics_are_created_as_kafka_creates_them() -> None:
         assert dict(metadata.topic_config(TRANSACTION_TOPIC)) == {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": "1",
-            "segment.bytes": "104857600",
+            "min.insync.replicas": "4",
+            "segment.bytes": "3000000",
             "unclean.leader.election.enable": "false",
         }
 
@@ -119,18 +128,42 @@ async def test_any_id_has_a_coordinator(api: Api, key: str) -> None:
     assert (await find(api, key)).error_code == 0
 
 
-async def test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator() -> None:
-    async with api_of_a_broker({"offsets.topic.replication.factor": 3}) as api:
+@pytest.mark.parametrize(
+    ("setting", "topic", "key_type"),
+    [
+        ("offsets.topic.replication.factor", GROUP_TOPIC, 0),
+        ("transaction.state.log.replication.factor", TRANSACTION_TOPIC, 1),
+    ],
+)
+async def test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator(
+    setting: str, topic: str, key_type: int
+) -> None:
+    async with api_of_a_broker({**FEW, setting: 3}) as api:
         for _ in range(3):
             with capture_logs() as lines:
-                assert (await find(api)).error_code == NOT_YET
+                assert (await find(api, key_type=key_type)).error_code == NOT_YET
                 with pytest.raises(ProtocolError) as error:
-                    await api.broker.internal_topics.ensure(GROUP_TOPIC)
+                    await api.broker.internal_topics.ensure(topic)
             assert error.value.code == NOT_YET
             (line, *_) = [line for line in lines if line["event"] == "internal topic not created"]
-            assert (line["topic"], line["replication_factor"]) == (GROUP_TOPIC, 3)
-        assert api.broker.metadata.topic(GROUP_TOPIC) is None
-        await found(api, 1)
+            assert (line["topic"], line["replication_factor"]) == (topic, 3)
+        assert api.broker.metadata.topic(topic) is None
+        await found(api, 1 - key_type)
+
+
+def test_the_runtimes_go_by_the_settings() -> None:
+    config = BrokerConfig.single_node(
+        {
+            "offsets.load.buffer.size": "1234",
+            "offsets.commit.timeout.ms": "2345",
+            "offsets.commit.required.acks": "1",
+            "offsets.topic.compression.codec": "3",
+            "transaction.state.log.load.buffer.size": "3456",
+        }
+    )
+    assert RuntimeSettings.for_groups(config) == RuntimeSettings(GROUP_TOPIC, 1234, 2345, 1, 3)
+    assert RuntimeSettings.for_transactions(config)[:2] == (TRANSACTION_TOPIC, 3456)
+    assert RuntimeSettings.for_transactions(config)[3:] == (-1, 0)
 
 
 async def test_a_disk_that_is_full_delays_the_coordinator_until_there_is_room() -> None:
