@@ -34,9 +34,9 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def fill(log: Log, now_ms: int, rounds: int = 60) -> None:
+def fill(log: Log, now_ms: int, first: int = 0, rounds: int = 60) -> None:
     """Values, tombstones, codecs, an idempotent producer and transactions that are committed or aborted."""
-    for number in range(rounds):
+    for number in range(first, first + rounds):
         put(
             log,
             *[(b"%d" % (number * 7 % 23 + i), b"v%d" % number * (number % 9)) for i in range(3)],
@@ -62,7 +62,7 @@ def test_kafka_finds_nothing_wrong_with_what_was_cleaned(tmp_path: Path) -> None
     folder = tmp_path / "orders-0"
     log = open_small(OsFiles(), str(folder), **SETTINGS)
     for round_number in range(4):
-        fill(log, NOW)
+        fill(log, NOW, 60 * round_number)
         seal(log)
         clean(log, NOW + round_number * 40_000_000)
     assert len(log.segments) > 2
