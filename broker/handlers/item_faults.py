@@ -37,7 +37,6 @@ ORDINARY = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
