@@ -31,7 +31,8 @@ def kafka_pythons(bootstrap: str, group: str) -> KafkaConsumer:
 
 def test_what_one_client_commits_another_finds(client_broker: ClientBroker, new_topic: NewTopic) -> None:
     topic, group = new_topic(3), f"g-{uuid4()}"
-    python, rdkafka = (make(client_broker.bootstrap, group) for make in (kafka_pythons, librdkafkas))
+    python = kafka_pythons(client_broker.bootstrap, group)
+    rdkafka = librdkafkas(client_broker.bootstrap, group)
     first = TopicPartition(topic, 0)
     python.assign([first])
     python.commit({first: OffsetAndMetadata(5, "von hier", -1)})
@@ -96,7 +97,7 @@ def test_a_group_goes_on_where_it_has_committed(client_broker: ClientBroker, new
             message = consumer.poll(20)
             assert message is not None
             assert message.error() is None
-            seen.append(int(message.value()))
+            seen.append(int(message.value() or b""))
             consumer.commit(message=message, asynchronous=False)
         consumer.close()
     assert seen == list(range(20))
