@@ -132,6 +132,18 @@ def test_members_of_mixed_kinds_share_all_records_while_they_join_leave_stall_an
         until(lambda: len(stalled.records), lambda count: count > seen, "work of the one who stalled")
 
 
+@pytest.mark.parametrize("leader", CREWS["range"])
+def test_a_topic_that_gains_partitions_is_shared_anew(crew: Crew, leader: str) -> None:
+    """The leader's client sees it and joins again."""
+    with work_for(crew) as watch:
+        crew.start(leader)
+        watch.until_stable(1)
+        crew.start("confluent" if leader != "confluent" else "kafka-python")
+        watch.until_stable(2)
+        watch.grow(PARTITIONS + 2)
+        watch.until_stable(2)
+
+
 def test_a_static_member_that_comes_back_gets_its_partitions_again_and_the_others_notice_nothing(crew: Crew) -> None:
     kinds = CREWS["range"]
     with work_for(crew) as watch:
