@@ -19,6 +19,7 @@ COMMANDS = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter and delete topics",
     "configs": "describe and alter settings of topics and brokers",
+    "groups": "list, describe and delete groups, move offsets",
     "produce": "write lines from stdin to a topic",
     "consume": "print a topic's records",
     "transactions": "list, describe and abort transactions",
