@@ -105,6 +105,7 @@ class LogCleaner:
     async def clean_all(self, number: int = 0) -> None:
         """Cleans the logs that are due, the dirtiest first, until none is left."""
         process = CleanerProcess()
+        self.manager.begin_round()
         try:
             while (to_clean := self.manager.filthiest()) is not None:
                 await self._clean(to_clean, number, process)
@@ -125,9 +126,12 @@ class LogCleaner:
             if done is not None:
                 end_offset = done.end_offset
                 self._tell(clean, done, number, (self._clock.now_ms() - started_ms) / 1000)
-        except (OSError, UncleanableLog) as error:
+        except (ProcessLookupError, UncleanableLog) as error:
             if self.manager.is_valid(clean):
-                self.manager.mark_uncleanable(clean.log, str(error) or type(error).__name__)
+                self.manager.mark_uncleanable(clean.log, str(error))
+        except OSError as error:
+            if self.manager.is_valid(clean):
+                self.manager.postpone(clean.log, str(error))
         finally:
             self.manager.done(clean, end_offset)
         await self._write_checkpoint()
