@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.transaction.state import BY_LABEL
 from broker.coordinator.transaction.transaction import LARGEST_EPOCH
+from broker.metrics_families import FAMILIES
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -388,3 +390,26 @@ async def test_the_longest_time_out_is_a_setting() -> None:
         for timeout_ms, code in ((1001, ErrorCode.INVALID_TRANSACTION_TIMEOUT), (1000, ErrorCode.NONE)):
             request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=timeout_ms)
             assert (await api(request, 1)).error_code == code
+
+
+# Metrics
+
+
+def told(api: Api, name: str) -> dict[tuple[str, ...], float]:
+    (family,) = (family for family in FAMILIES if family.name == name)
+    return {tuple(labels): value for labels, value in family.read(api.broker)}
+
+
+async def test_metrics_count_ids_by_state_and_what_is_being_completed(api: Api) -> None:
+    queue = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"
+    retries = "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize"
+    await new_producer(api, "idle")
+    producer = await new_producer(api)
+    await add(api, producer)
+    found = told(api, "odradek_transactional_ids")
+    assert {labels: count for labels, count in found.items() if count} == {("Empty",): 1, ("Ongoing",): 1}
+    assert set(found) == {(label,) for label in BY_LABEL}
+    api.broker.replica_manager.append_end_transaction_marker = never_written
+    await end(api, producer)
+    assert told(api, "odradek_transactions_being_completed") == {(): 1}
+    assert told(api, queue) == told(api, retries) == {(): 0}
