@@ -309,7 +309,8 @@ def abort_what_is_open(world: World) -> None:
     """So that partitions are free for others: every second one stays as it is for a while."""
     for transaction in world.transactions:
         if transaction.states == {"Ongoing"} and world.chance.random() < 0.5:
-            request = ask.end(transaction.name, (transaction.producer[0], *transaction.epochs), False)
+            (epoch,) = transaction.epochs
+            request = ask.end(transaction.name, (transaction.producer[0], epoch), False)
             answer = until_loaded(world.connection, request, EndTxnResponse, "error_code")
             assert answer.error_code == 0
             transaction.states = {"CompleteAbort"}
