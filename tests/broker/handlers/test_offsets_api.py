@@ -282,3 +282,25 @@ async def test_committed_offsets_are_counted() -> None:
         metrics = api.broker.group_coordinator.offset_metrics
         assert (metrics.commits, metrics.expirations, metrics.deletions) == (3, 0, 0)
         assert api.broker.group_coordinator.offset_count == 2
+
+
+async def test_how_long_a_text_may_be_is_a_setting() -> None:
+    async with api_of_a_broker({**SETTINGS, "offset.metadata.max.bytes": 3}) as api:
+        await coordinated(api, "t")
+        assert await commit(api, "t", {0: 5}, committed_metadata="abc") == [0]
+        assert await commit(api, "t", {0: 6}, committed_metadata="abcd") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        assert await fetched(api) == {"t": {0: 5}}
+
+
+async def test_offsets_are_looked_at_as_often_as_the_setting_says() -> None:
+    clock = ManualClock()
+    settings = {**SETTINGS, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 5}
+    async with api_of_a_broker(settings, clock=clock) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5})
+        clock.advance(MINUTE_MS)
+        for _ in range(500):
+            if await fetched(api) == {}:
+                break
+            await asyncio.sleep(0.01)
+        assert await fetched(api) == {}
