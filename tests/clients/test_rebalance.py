@@ -36,7 +36,7 @@ STALLS = {
     "sticky": "java",
     "cooperative-sticky": "confluent",
 }
-"""Who stops polling past max.poll.interval.ms. franz-go has no such interval, the console consumer cannot be told to."""
+"""Who stops polling past max.poll.interval.ms. franz-go has no such interval; the console consumer takes no orders."""
 
 pytestmark = pytest.mark.timeout(300)
 
