@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.java_hash import java_string_hash
 from broker.coordinator.transaction.state import BY_LABEL
 from broker.coordinator.transaction.transaction import LARGEST_EPOCH
 from broker.metrics_families import FAMILIES
@@ -230,6 +231,17 @@ async def test_ids_are_described_and_listed(api: Api) -> None:
     listed = await api(ListTransactionsRequest(state_filters=["Ongoing", "Odd"], producer_id_filters=[producer[0]]), 0)
     assert [(one.transactional_id, one.producer_id) for one in listed.transaction_states] == [("t", producer[0])]
     assert listed.unknown_state_filters == ["Odd"]
+
+
+async def test_ids_whose_hashes_collide_do_not_feel_each_other() -> None:
+    async with api_of_a_broker() as api:
+        await prepare(api)
+        assert java_string_hash("Aa") == java_string_hash("BB")
+        one, other = await new_producer(api, "Aa"), await new_producer(api, "BB")
+        assert await add(api, one, name="Aa") == {("orders", 0): 0}
+        assert await add(api, one, name="BB") == {("orders", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+        assert await new_producer(api, "BB") == (other[0], 1)
+        assert [found.transaction_state for found in await describe(api, "Aa", "BB")] == ["Ongoing", "Empty"]
 
 
 async def test_an_epoch_that_is_used_up_gives_way_to_a_new_producer_id(api: Api) -> None:
