@@ -38,6 +38,7 @@ from protocol.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.coordinator.group.group import Group
     from broker.coordinator.group.offsets import Commits
     from broker.coordinator.shard import OnDone
 
@@ -250,7 +251,28 @@ def handle_offset_delete(
     coordinator = context.broker.group_coordinator
     shard = coordinator.shard_of(request.group_id)
     group = check_may_delete(shard, request.group_id)
-    contains = context.broker.metadata.contains
+    response, removable = _deletions(request, group, context.broker.metadata.contains)
+    if not removable:
+        return response
+    pending = PendingResponse()
+
+    def done(error: ProtocolError | None) -> None:
+        if error is None:
+            pending.complete(response)
+        else:
+            pending.fail(error)
+
+    coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
+    if not pending.settled:
+        return pending
+    answered: OffsetDeleteResponse = pending.result()
+    return answered
+
+
+def _deletions(
+    request: OffsetDeleteRequest, group: Group, contains: Callable[[TopicPartition], bool]
+) -> tuple[OffsetDeleteResponse, dict[str, dict[int, None]]]:
+    """The answer if all goes well, and what may go."""
     response = OffsetDeleteResponse()
     removable: dict[str, dict[int, None]] = {}
     for topic in request.topics:
@@ -266,18 +288,4 @@ def handle_offset_delete(
                 removable.setdefault(topic.name, {})[index] = None
         if answers:
             response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    if not removable:
-        return response
-    pending = PendingResponse()
-
-    def done(error: ProtocolError | None) -> None:
-        if error is None:
-            pending.complete(response)
-        else:
-            pending.fail(error)
-
-    coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
-    if pending.settled:
-        answered: OffsetDeleteResponse = pending.result()
-        return answered
-    return pending
+    return response, removable
