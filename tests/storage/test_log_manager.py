@@ -12,7 +12,15 @@ from small_logs import NOW, append, batch, headers_of, idempotent
 
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
-from storage.checkpoint import CorruptCheckpoint, read_offsets, read_partition_metadata, write_partition_metadata
+from storage.checkpoint import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    CorruptCheckpoint,
+    read_offsets,
+    read_partition_metadata,
+    write_partition_metadata,
+)
 from storage.files import OsFiles
 from storage.log_config import LogConfig
 from storage.log_directory import DirectoryLocked
@@ -85,9 +93,9 @@ def test_checkpoints_are_kafkas(files: ForgetfulFiles) -> None:
         append(log)
     log.flush()
     log.delete_records_before(2)
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_high_watermarks()
-    manager.checkpoint_log_start_offsets()
+    manager.checkpoints.write(RECOVERY_POINT)
+    manager.checkpoints.write(HIGH_WATERMARK)
+    manager.checkpoints.write(LOG_START_OFFSET)
     assert files.read_file("/data/replication-offset-checkpoint") == b"0\n1\na.b-c_d 3 3\n"
     assert files.read_file("/data/log-start-offset-checkpoint") == b"0\n1\na.b-c_d 3 2\n"
     # one less than the end: the active segment's indexes are not on the disk
