@@ -135,7 +135,7 @@ KNOWN = [
     ),
     Known(
         "members_that_may_not_join",
-        r"DESCRIBE_GROUPS\.Groups\[0\]\.GroupState",
+        r"DESCRIBE_GROUPS\.Groups\[.*\]\.GroupState",
         "Kafka keeps a group, empty, whose only member was refused; here there is none",
     ),
     Known(

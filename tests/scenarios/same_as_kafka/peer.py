@@ -85,16 +85,10 @@ class Peer:
         request = _message(request_class(api), document)
         self._client.send(request_payload(request, self.version if version is None else version))
 
-    def finish(self, api: ApiKey, version: int | None = None) -> Document:
+    def finish(self, api: ApiKey, version: int | None = None, *, about: str = "") -> Document:
         """The answer to what was begun; noted."""
-        answer = _answer(api, self.version if version is None else version, self._client.receive())
-        self.note(api.name, answer)
-        return answer
-
-    def receive(self, api: ApiKey, version: int, *, about: str = "") -> Document:
-        """The next answer of this connection, noted: to what was asked with `is_answered` False."""
         try:
-            answer = _answer(api, version, self._client.receive())
+            answer = _answer(api, self.version if version is None else version, self._client.receive())
         except TimeoutError:
             answer = {"silent": True}
         self.note(f"{api.name} {about}".rstrip(), answer)
@@ -239,11 +233,6 @@ def _records(value: str | None) -> Any:
     return [*found, len(data) - end]
 
 
-def _without_uuid(value: str) -> str:
-    return _UUID.sub("UUID", value)
-
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RULES: dict[str, Callable[[Any], Any]] = {
     "ErrorMessage": _or_text("TEXT"),
     "BatchIndexErrorMessage": _or_text("TEXT"),
@@ -252,8 +241,6 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "ClusterId": _or_text("CLUSTER"),
     "Port": lambda value: value if value <= 0 else "PORT",
     "SessionId": _or_text("SESSION"),
-    "MemberId": _without_uuid,
-    "Leader": _without_uuid,
     "LogDir": _or_text("DIRECTORY"),
     "LogAppendTimeMs": _time,
     "MemberId": _member,

@@ -68,16 +68,16 @@ class Seat:
 
     def begin(self, api: ApiKey, document: Document) -> None:
         """Asks; `end` hears the answer."""
-        self.peer.ask(api, document, min(self.peer.version, NEWEST[api]), is_answered=False, is_noted=False)
+        self.peer.begin(api, {"group_id": self.group, **document}, min(self.peer.version, NEWEST[api]))
 
     def begin_join(self, **document: Any) -> None:
-        self.begin(ApiKey.JOIN_GROUP, {"group_id": self.group, **self._joining(document)})
+        self.begin(ApiKey.JOIN_GROUP, self._joining(document))
 
     def begin_sync(self, **document: Any) -> None:
-        self.begin(ApiKey.SYNC_GROUP, {"group_id": self.group, **self._syncing(document)})
+        self.begin(ApiKey.SYNC_GROUP, self._syncing(document))
 
     def end(self, api: ApiKey) -> Document:
-        answer = self.peer.receive(api, min(self.peer.version, NEWEST[api]), about=f"of {self.who}, later")
+        answer = self.peer.finish(api, min(self.peer.version, NEWEST[api]), about=f"of {self.who}, later")
         return self._joined(answer) if api is ApiKey.JOIN_GROUP else answer
 
     def _joined(self, answer: Document) -> Document:
@@ -204,7 +204,7 @@ def a_member_says_something_new(b: Peer) -> None:
         both_joined(one, two)
         one.sync()
         two.sync()
-        two.begin_join(protocols=[{"name": "range", "metadata": b"new"}, {"name": "sticky", "metadata": b""}])
+        two.begin_join(protocols=[{"name": "sticky", "metadata": b"new"}, {"name": "range", "metadata": b""}])
         until_it_prepares(one)
         one.describe()
         one.join(protocols=[{"name": "sticky", "metadata": b"s"}, {"name": "range", "metadata": b"r"}])
@@ -215,11 +215,11 @@ def a_member_says_something_new(b: Peer) -> None:
 def votes_of_two_members(b: Peer) -> None:
     names = ("sticky", "range", "roundrobin")
     with seats(b, "one", "two") as (one, two):
-        one.join(protocols=[{"name": name, "metadata": name.encode()} for name in names])
+        one.join(protocols=[{"name": name, "metadata": b"1"} for name in names])
         two.given_id()
         two.begin_join(protocols=[{"name": name, "metadata": b"2"} for name in ("roundrobin", "range")])
         until_it_prepares(one)
-        one.join(protocols=[{"name": name, "metadata": name.encode()} for name in ("roundrobin", *names[:2])])
+        one.join(protocols=[{"name": name, "metadata": b"3"} for name in ("roundrobin", *names[:2])])
         two.end(ApiKey.JOIN_GROUP)
 
 
@@ -243,6 +243,13 @@ def joins_that_are_refused(b: Peer) -> None:
 
 
 @CASES.of(JOIN)
+def members_that_may_not_join(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.join(protocols=[])
+        one.describe()
+
+
+@CASES.of(JOIN)
 def bounds_of_session_time_outs(b: Peer) -> None:
     with seats(b, "one") as (one,):
         for session_ms in (1_000, 1_800_000):
@@ -261,12 +268,11 @@ def long_and_odd_group_ids(b: Peer) -> None:
 
 
 @CASES.of(JOIN)
-def a_rebalance_time_out_of_nothing(b: Peer) -> None:
+def odd_rebalance_time_outs(b: Peer) -> None:
     with seats(b, "one") as (one,):
-        for rebalance_ms in (0, -1, 2**31 - 1):
+        for rebalance_ms in (0, -1, -(2**31), 2**31 - 1):
+            one.member_id, one.group = "", b.name(str(rebalance_ms))
             one.join(rebalance_timeout_ms=rebalance_ms)
-            one.leave()
-            one.member_id = ""
 
 
 @CASES.of(range(6))
