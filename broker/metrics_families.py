@@ -31,6 +31,7 @@ Reader = Callable[["Broker"], Iterable[Row]]
 
 TOTAL = "kafka_network_requestmetrics_totaltimems"
 """The one family that is no plain number per row: see `metrics_exposition.RequestTimes`."""
+LATE_TRANSACTION_BUFFER_MS = 300_000
 
 
 class Family(NamedTuple):
@@ -107,6 +108,15 @@ def connections(broker: Broker) -> list[Row]:
 
 def leaders(broker: Broker) -> float:
     return sum(partition.is_leader for partition in broker.replica_manager.partitions)
+
+
+def late_transactions(broker: Broker) -> float:
+    """A transaction may take `transaction.max.timeout.ms`, and its marker five minutes more."""
+    before_ms = broker.clock.wall_ms() - broker.config["transaction.max.timeout.ms"] - LATE_TRANSACTION_BUFFER_MS
+    return sum(
+        partition.is_leader and partition.log.producer_state.has_late_transaction(before_ms)
+        for partition in broker.replica_manager.partitions
+    )
 
 
 def under_replicated(broker: Broker) -> float:
@@ -244,6 +254,12 @@ FAMILIES = (
     Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
            "Partitions here whose disk fails.",
            _NONE, single(lambda b: len(b.replica_manager.partitions.offline))),
+    Family("kafka_server_replicamanager_partitionswithlatetransactionscount", GAUGE,
+           "Partitions led here with a transaction open for longer than any may be: one that hangs (KIP-664).",
+           _NONE, single(late_transactions)),
+    Family("kafka_server_addpartitionstotxnmanager_verificationfailurerate", COUNTER,
+           "Batches refused since they belonged to no open transaction (KIP-890).",
+           _NONE, single(lambda b: b.replica_manager.verification.failures)),
     Family("kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE,
            "Fetch sessions (KIP-227).",
            _NONE, single(lambda b: len(b.fetch_sessions))),

@@ -46,6 +46,10 @@ ELSEWHERE = {
     "max.incremental.fetch.session.cache.slots": (
         "broker/replica/test_over_sockets.py::test_the_number_of_sessions_is_a_setting"
     ),
+    "transaction.partition.verification.enable": (
+        "broker/handlers/test_transactional_log_api.py"
+        "::test_without_verification_a_late_batch_hangs_until_an_administrator_ends_its_transaction"
+    ),
     "broker.id": "broker/test_server.py::test_the_directory_of_another_cluster_or_broker_is_refused",
     "node.id": "broker/test_config.py::test_node_id_and_broker_id_are_one",
     "reserved.broker.max.id": (
