@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.coordinator.group.state import GroupState
 from broker.coordinator.transaction.state import TransactionState
 from broker.metrics import error_name
 from broker.replica.topic_stats import TopicStats
@@ -70,8 +71,8 @@ def by_partition(value: Callable[[Partition], float]) -> Reader:
 
 def by_purgatory(value: Callable[[DelayedOperationPurgatory], int]) -> Reader:
     def read(broker: Broker) -> list[Row]:
-        manager = broker.replica_manager
-        purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
+        manager, waits = broker.replica_manager, broker.group_coordinator.waits
+        purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory, *waits)
         return [((purgatory.name,), value(purgatory)) for purgatory in purgatories]
 
     return read
@@ -117,6 +118,10 @@ def late_transactions(broker: Broker) -> float:
         partition.is_leader and partition.log.producer_state.has_late_transaction(before_ms)
         for partition in broker.replica_manager.partitions
     )
+
+
+def groups_in(state: GroupState) -> Reader:
+    return single(lambda broker: broker.group_coordinator.groups_by_state()[state])
 
 
 def under_replicated(broker: Broker) -> float:
@@ -269,6 +274,27 @@ FAMILIES = (
     Family("kafka_server_fetchsessioncache_incrementalfetchsessionevictions", COUNTER,
            "Fetch sessions that had to make room.",
            _NONE, single(lambda b: b.fetch_sessions.evictions)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE,
+           "Groups that this broker coordinates.",
+           _NONE, single(lambda b: b.group_coordinator.groups_by_state().total())),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance", GAUGE,
+           "Groups that wait for their members to join again.",
+           _NONE, groups_in(GroupState.PREPARING_REBALANCE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance", GAUGE,
+           "Groups that wait for their leader's assignment.",
+           _NONE, groups_in(GroupState.COMPLETING_REBALANCE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsstable", GAUGE,
+           "Groups whose members have their assignments.",
+           _NONE, groups_in(GroupState.STABLE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsdead", GAUGE,
+           "Groups that are gone.",
+           _NONE, groups_in(GroupState.DEAD)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsempty", GAUGE,
+           "Groups without members.",
+           _NONE, groups_in(GroupState.EMPTY)),
+    Family("kafka_server_group_coordinator_metrics_group_completed_rebalance", COUNTER,
+           "Rebalances that came to an assignment.",
+           _NONE, single(lambda b: b.group_coordinator.completed_rebalances)),
     Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
            "Offsets that groups have committed.",
            _NONE, single(lambda b: b.group_coordinator.offset_count)),

@@ -49,9 +49,9 @@ class GroupSyncKey(NamedTuple):
 
 
 class Rebalances:
-    """`act` carries a decision out. `completed` counts the leaders' assignments, as Kafka does."""
+    """`act` carries a decision out; `on_completed()` hears of every leader's assignment, which Kafka counts."""
 
-    __slots__ = ("_act", "_purgatory", "_settings", "completed", "sessions")
+    __slots__ = ("_act", "_on_completed", "_purgatory", "_settings", "sessions")
 
     def __init__(
         self,
@@ -59,12 +59,13 @@ class Rebalances:
         rebalance_purgatory: DelayedOperationPurgatory,
         settings: GroupSettings,
         act: Callable[[Decision], object],
+        on_completed: Callable[[], object],
     ) -> None:
-        self.completed = 0
         self.sessions = Sessions(heartbeat_purgatory, self._session_missed, self._pending_missed)
         self._purgatory = rebalance_purgatory
         self._settings = settings
         self._act = act
+        self._on_completed = on_completed
 
     def save(self, group: Group, assignments: Mapping[str, bytes], done: OnDone) -> None:
         """Writes the group as it stands, with these assignments by member id."""
@@ -175,7 +176,7 @@ class Rebalances:
                 self._refuse_syncs(group, _code_for_sync(error))
                 self.prepare(group, f"the assignment could not be written: {error.code.name}")
 
-        self.completed += 1
+        self._on_completed()
         self.save(group, assignments, done)
 
     def _propagate(self, group: Group, assignments: Mapping[str, bytes]) -> None:

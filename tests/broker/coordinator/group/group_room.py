@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -102,6 +102,7 @@ class GroupRoom:
             DelayedOperationPurgatory("Rebalance", self.timer, self.clock, self.completions),
         )
         self.log = GroupLog()
+        self.rebalances = 0
         self.shard = self._new_shard()
         self.shard.loaded()
 
@@ -110,9 +111,15 @@ class GroupRoom:
             0,
             clock=self.clock,
             act=self.log.act,
-            membership=lambda groups, act: Membership(groups, self.waits, self.settings, act, self.clock, self.random),
+            membership=self._membership,
             offsets=lambda _: GroupOffsets(),
         )
+
+    def _membership(self, groups: dict[str, Group], act: Callable[[Decision], object]) -> Membership:
+        return Membership(groups, self.waits, self.settings, act, self.clock, self.random, self._rebalanced)
+
+    def _rebalanced(self) -> None:
+        self.rebalances += 1
 
     def restart(self, records: int | None = None) -> None:
         """The partition moves away and comes back, with the log as it is, or its first records."""
