@@ -1,7 +1,7 @@
 """The row about the log cleaner: how fast it cleans a log, what that costs, and what it costs those who produce
 meanwhile.
 
-A compacted topic is filled with records whose keys come from a small set, in segments of 16 MB; nothing is cleaned yet,
+A compacted topic is filled with records whose keys come from a small set, in segments of 64 MB; nothing is cleaned yet,
 since its min.cleanable.dirty.ratio is 1. Then the ratio is lowered, and the clock runs until the broker's
 cleaner-offset-checkpoint says that all sealed segments are clean. The cleaner looks for work every 50 ms. Meanwhile a
 client appends a record of 1 KB to another topic every millisecond or two and notes how long each takes.
@@ -10,6 +10,7 @@ client appends a record of 1 KB to another topic every millisecond or two and no
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import socket
 import threading
@@ -26,7 +27,7 @@ from protocol.records import Record, build_batch
 
 MEGABYTE = 1024 * 1024
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-SEGMENT_BYTES = 16 * MEGABYTE
+SEGMENT_BYTES = 64 * MEGABYTE
 BATCH_BYTES = 64 * 1024
 DISTINCT_BYTES = 32 * MEGABYTE
 GIVE_UP_S = 600
@@ -62,7 +63,8 @@ class Compaction(Row):
         alter(contestant.port, BROKER_RESOURCE, "", {"log.cleaner.backoff.ms": "50"})
         self._fill(contestant.port, topic)
         folder = contestant.directory / "data" / f"{topic}-0"
-        time.sleep(3)  # a segment is cleaned once it is on the disk
+        os.sync()  # writing what was filled in is no part of this
+        time.sleep(3)
         sealed = sorted(folder.glob("*.log"))
         size = sum(path.stat().st_size for path in sealed[:-1])
         with Producing(contestant.port) as before:
