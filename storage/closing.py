@@ -64,6 +64,8 @@ class LogClosing:
         if log.recovery_point > active.base_offset or active.size:
             # the active segment's indexes too: after a clean shutdown nobody reads the segment again
             self._paths = [active.offset_index.path, active.time_index.path]
+            if not active.transaction_index.is_synced:
+                self._paths.append(active.transaction_index.path)
 
     def run(self) -> None:
         """Syncs what is to be synced."""
