@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 VERSION_OF_ZOOKEEPER = 0
 NO_RETENTION = -1
+END_OF_TIME_MS = 2**63 - 1
 FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
 """Producers before that broke down when told COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
 
@@ -84,7 +85,7 @@ def handle_offset_commit(
     """Answers when the offsets are safe."""
     now_ms = context.broker.clock.wall_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else now_ms + retention_ms
+    expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
     def offset_of(partition: OffsetCommitRequest.OffsetCommitRequestPartition, text: str) -> CommittedOffset:
         committed_ms = partition.commit_timestamp

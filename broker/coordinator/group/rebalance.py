@@ -31,6 +31,9 @@ from purgatory import DelayedOperationPurgatory
 from purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
 from purgatory.delayed_sync import DelayedSync
 
+SHORTEST_WAIT_ON_MS = 1000
+"""Static members that have not joined in time are waited for on, however short the time that they ask for."""
+
 log = structlog.get_logger("broker.coordinator.group")
 
 
@@ -109,9 +112,9 @@ class Rebalances:
             partial(self.complete_join, group),
         )
 
-    def _join(self, group: Group) -> DelayedJoin:
+    def _join(self, group: Group, shortest_ms: int = 0) -> DelayedJoin:
         return DelayedJoin(
-            group.rebalance_timeout_ms,
+            max(group.rebalance_timeout_ms, shortest_ms),
             lambda: group.has_all_joined or group.state is not GroupState.PREPARING_REBALANCE,
             partial(self.complete_join, group),
         )
@@ -128,7 +131,7 @@ class Rebalances:
             self._remove_silent(group, [member.member_id for member in absent], "they have not joined again")
         if group.size and not group.elect_joined_leader():
             log.warning("no member has joined again", group=group.group_id, members=group.size)
-            self._park_join(group, self._join(group))
+            self._park_join(group, self._join(group, SHORTEST_WAIT_ON_MS))
             return
         if group.size:
             group.begin_generation(f"{group.awaiting} members have joined")

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.offset_records import CommittedOffset
+from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.shard import nobody_waits
 from broker.periodic_work import PeriodicWork
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, UnwritableMessage
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
@@ -208,6 +211,24 @@ async def test_a_retention_that_came_with_the_commit_lasts_over_a_restart(tmp_pa
         clock.advance(1)
         await PeriodicWork(api.broker).expire_offsets()
         assert await fetched(api) == {"t": {1: 6}}
+
+
+async def test_a_retention_beyond_the_end_of_time_is_for_ever() -> None:
+    clock = ManualClock()
+    async with api_of_a_broker(SETTINGS, clock=clock) as api:
+        await coordinated(api, "t")
+        assert await commit(api, "t", {0: 5}, version=2, retention_time_ms=2**63 - 1) == [0]
+        clock.advance(1000 * 365 * 24 * 60 * MINUTE_MS)
+        await PeriodicWork(api.broker).expire_offsets()
+        assert await fetched(api, require_stable=True) == {"t": {0: 5}}
+
+
+async def test_a_commit_that_cannot_be_written_down_leaves_nothing_waiting() -> None:
+    offsets = GroupOffsets()
+    unwritable = CommittedOffset(5, -1, "", commit_timestamp=2**63)
+    with pytest.raises(UnwritableMessage):
+        offsets.commit("g", {"t": {0: unwritable}}, nobody_waits)
+    assert not offsets.has_offsets("g")
 
 
 async def test_nobody_has_offsets_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
