@@ -14,6 +14,7 @@ from storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from timer import ManualClock
 
 MAX_INT = 2**31 - 1
+MARKER_BYTES = 78
 
 
 @pytest.fixture
@@ -336,7 +337,8 @@ def test_a_spoilt_transaction_index_beside_a_spoilt_segment_does_not_keep_the_lo
     log.close()
     files.content(spoilt.path(".txnindex"))[:] = bytes(34)
     content = files.content(spoilt.path(".log"))
-    content[-60:] = bytes(60)
+    assert len(content) > MARKER_BYTES
+    content[-MARKER_BYTES:] = bytes(MARKER_BYTES)
     again = open_small(files, segment_bytes=150, options={"clean": False})
-    assert spoilt.base_offset <= again.log_end_offset < 4
+    assert again.log_end_offset == 3
     assert aborted_of(again) == []
