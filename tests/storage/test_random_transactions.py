@@ -160,6 +160,7 @@ WEIGHTS: dict[Callable[[TransactionalRun], None], int] = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_read_committed_consumer_sees_what_was_committed_whatever_happens_to_the_log(seed: int) -> None:
     run = TransactionalRun(seed)
