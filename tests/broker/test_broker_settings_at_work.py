@@ -122,6 +122,34 @@ ELSEWHERE = {
         "broker/coordinator/test_internal_topics.py"
         "::test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator",
     ),
+    "group.initial.rebalance.delay.ms": (
+        "broker/handlers/test_group_settings.py::test_a_new_group_waits_for_others_as_long_as_the_setting_says"
+    ),
+    **dict.fromkeys(
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+        "broker/handlers/test_group_settings.py::test_members_may_ask_for_sessions_within_the_settings",
+    ),
+    "group.max.size": (
+        "broker/handlers/test_group_settings.py::test_a_group_has_no_more_members_than_the_setting_says"
+    ),
+    "offset.metadata.max.bytes": "broker/handlers/test_offsets_api.py::test_how_long_a_text_may_be_is_a_setting",
+    "offsets.retention.minutes": (
+        "broker/handlers/test_offsets_api.py::test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_good"
+    ),
+    "offsets.retention.check.interval.ms": (
+        "broker/handlers/test_offsets_api.py::test_offsets_are_looked_at_as_often_as_the_setting_says"
+    ),
+    "transaction.max.timeout.ms": ("broker/handlers/test_transactions_api.py::test_the_longest_time_out_is_a_setting"),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+        "broker/handlers/test_transactions_api.py::test_a_transaction_whose_time_is_over_is_aborted_by_the_broker"
+    ),
+    **dict.fromkeys(
+        ("transactional.id.expiration.ms", "transaction.remove.expired.transaction.cleanup.interval.ms"),
+        "broker/handlers/test_transactions_api.py::test_an_id_that_nobody_uses_is_forgotten_by_the_broker",
+    ),
+    "num.replica.alter.log.dirs.threads": (
+        "broker/handlers/test_log_dirs_api.py::test_so_many_replicas_move_at_a_time_as_the_setting_says"
+    ),
     "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
 }
 SHOWN_HERE: set[str] = set()

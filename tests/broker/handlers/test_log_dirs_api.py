@@ -53,9 +53,9 @@ async def places(api: Api) -> dict[str, tuple[int, int, bool]]:
     }
 
 
-async def produce(api: Api, number: int) -> int:
+async def produce(api: Api, number: int, index: int = 0) -> int:
     records = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, b"x" * 4000)])
-    partition = ProduceRequest.PartitionProduceData(index=0, records=records)
+    partition = ProduceRequest.PartitionProduceData(index=index, records=records)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     response = await api(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
     answer = response.responses[0].partition_responses[0]
@@ -219,3 +219,37 @@ async def test_a_move_that_a_stop_interrupts_goes_on_after_the_start(dirs: list[
         log = broker.log_manager.logs[KEY]
         assert (broker.log_manager.directory_of(log), log.log_end_offset) == (target, 300)
     assert not [name for name in folders(target) if name.endswith("-future")]
+
+
+@pytest.mark.parametrize(("threads", "moving"), [(1, 1), (2, 2), (None, 3)])
+async def test_so_many_replicas_move_at_a_time_as_the_setting_says(
+    dirs: list[str], threads: int | None, moving: int
+) -> None:
+    settings: dict[str, object] = {"log.dirs": ",".join(dirs)}
+    if threads is not None:
+        settings["num.replica.alter.log.dirs.threads"] = threads
+    async with api_of_a_broker(settings) as api:
+        await api.broker.controller.create_topics([NewTopic("t", 4)], timeout_ms=10_000)
+        await throttle(api, "1000")
+        logs = api.broker.log_manager
+        for partition in range(4):
+            for number in range(300):
+                await produce(api, number, partition)
+            here = logs.directory_of(logs.logs[TopicPartition("t", partition)])
+            assert await move(api, next(path for path in dirs if path != here), partition) is ErrorCode.NONE
+        while sum(entry[0] > 0 for entry in await copies(api)) < moving:
+            pass
+        for _ in range(20):
+            assert sum(entry[0] > 0 for entry in await copies(api)) == moving
+
+
+async def copies(api: Api) -> list[tuple[int, int]]:
+    """(size, lag) of each future replica."""
+    response = await api(DescribeLogDirsRequest(topics=None), 2)
+    return [
+        (one.partition_size, one.offset_lag)
+        for result in response.results
+        for topic in result.topics
+        for one in topic.partitions
+        if one.is_future_key
+    ]
