@@ -220,6 +220,8 @@ class LogManager:
         folder = f"{directory.path}/{topic_partition}"
         if self.files.exists(folder):
             raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
+        if any(other.names(topic_partition) for other in self.directories.values()):
+            self.checkpoints.write_all()  # They speak of a deleted one of that name: after a crash it would be this.
         try:
             log = open_log(
                 self.files,

@@ -360,6 +360,27 @@ def test_a_deleted_partition_is_renamed_and_removed_when_its_time_has_come(files
     assert files.exists("/data/orders-0")
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["in the same run", "after a restart"])
+def test_a_crash_does_not_take_a_new_partition_for_the_deleted_one_of_its_name(
+    files: ForgetfulFiles, restarted: bool
+) -> None:
+    manager = started(files)
+    old = manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    for _ in range(9):
+        append(old)
+    old.update_high_watermark(9)
+    old.delete_records_before(7)
+    manager.checkpoints.write_all()
+    if restarted:
+        manager.shutdown()
+        manager = started(files)
+    manager.delete(partition())
+    append(manager.get_or_create(partition(), uuid.uuid4(), CONFIG))
+    manager.release()
+    log = started(files).logs[partition()]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+
+
 def test_a_removal_that_was_interrupted_is_finished_after_the_next_start(files: ForgetfulFiles) -> None:
     manager = started(files)
     append(manager.get_or_create(partition(), None, CONFIG))
