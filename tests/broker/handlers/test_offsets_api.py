@@ -223,6 +223,18 @@ async def test_a_retention_beyond_the_end_of_time_is_for_ever() -> None:
         assert await fetched(api, require_stable=True) == {"t": {0: 5}}
 
 
+async def test_a_group_is_told_of_once_however_often_a_request_names_it() -> None:
+    """Else a small request has a large group told ten thousand times."""
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5})
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h", "g")]
+        told = (await api(OffsetFetchRequest(groups=groups), 8)).groups
+        assert [(group.group_id, len(group.topics)) for group in told] == [("g", 1), ("h", 0)]
+        described = (await api(DescribeGroupsRequest(groups=["g", "h", "g"]), 5)).groups
+        assert [group.group_id for group in described] == ["g", "h"]
+
+
 async def test_a_commit_that_cannot_be_written_down_leaves_nothing_waiting() -> None:
     offsets = GroupOffsets()
     unwritable = CommittedOffset(5, -1, "", commit_timestamp=2**63)
