@@ -50,6 +50,7 @@ COMPILED = (
     "purgatory/watchers.py",
     "purgatory/purgatory.py",
     "purgatory/expirations.py",
+    "purgatory/delayed_acknowledgement.py",
     "purgatory/delayed_produce.py",
     "purgatory/delayed_fetch.py",
     "purgatory/delayed_delete_records.py",

@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from benchmarks import report
+from benchmarks.compaction_row import Compaction
 from benchmarks.contestants import CONTESTANTS, ApacheKafka, Contestant
 from benchmarks.coordinator_rows import Commits, Members, Transactions
 from benchmarks.java_tools import Unavailable
@@ -49,6 +50,8 @@ def all_rows(scale: float) -> list[Row]:
         Memory(),
         ParkedFetches(),
         Purgatory(some(1_000_000)),
+        Compaction("compaction 1 KB", 1000, max(some(768_000) // 1000, 200), keys=50_000),
+        Compaction("compaction 100 B", 100, max(some(768_000) // 1000, 200), keys=200_000),
         Members(),
         Commits(some(100_000)),
         Transactions(some(6_000)),

@@ -9,6 +9,7 @@ item raises ProtocolError with the broker's code and text; a broker that cannot 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import TracebackType
@@ -23,12 +24,15 @@ from protocol.messages.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from protocol.schema import Message
 
 DEFAULT_PORT = 9092
+RETRY_MS = 100
+"""How long to wait before asking again for a coordinator that is not there yet."""
 
 
 class ResourceType(IntEnum):
@@ -37,6 +41,13 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+
+
+class CoordinatorOf(IntEnum):
+    """What has a coordinator; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class ConfigOperation(IntEnum):
@@ -78,6 +89,7 @@ class AdminClient:
         self._timeout_ms = timeout_ms
         self._any: NetworkClient | None = None
         self._controller: NetworkClient | None = None
+        self._nodes: dict[int, NetworkClient] = {}
 
     async def __aenter__(self) -> AdminClient:
         return self
@@ -89,10 +101,11 @@ class AdminClient:
 
     async def close(self) -> None:
         """Ends its connections."""
-        for client in {self._any, self._controller} - {None}:
+        for client in {self._any, self._controller, *self._nodes.values()} - {None}:
             assert client is not None
             await client.close()
         self._any = self._controller = None
+        self._nodes.clear()
 
     # Reading
 
@@ -135,6 +148,33 @@ class AdminClient:
         response: DescribeLogDirsResponse = await self._ask(DescribeLogDirsRequest(topics=None))
         _check(response.error_code, None)
         return response.results
+
+    # Single brokers
+
+    async def broker_ids(self) -> list[int]:
+        """The brokers of the cluster, ascending."""
+        return sorted(broker.node_id for broker in (await self._cluster()).brokers)
+
+    async def coordinator(self, kind: CoordinatorOf, key: str) -> int:
+        """The broker that coordinates a group or a transactional id. Raises COORDINATOR_NOT_AVAILABLE when there is
+        none after the time-out: the first question has its topic created.
+        """
+        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+        for _ in range(max(self._timeout_ms // RETRY_MS, 1)):
+            response = await self._ask(request)
+            found = response.coordinators[0] if response.coordinators else response
+            if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                break
+            await asyncio.sleep(RETRY_MS / 1000)
+        _check(found.error_code, found.error_message)
+        return int(found.node_id)
+
+    async def ask_broker(self, broker_id: int, request: Message) -> Any:
+        """The response of one broker."""
+        client = self._nodes.get(broker_id)
+        if client is None or not client.is_connected:
+            client = self._nodes[broker_id] = await self._find_broker(broker_id)
+        return await client.send(request, timeout_ms=self._timeout_ms)
 
     # Changes
 
@@ -226,14 +266,24 @@ class AdminClient:
         assert failure is not None, "there is at least one address"
         raise failure
 
+    async def _cluster(self) -> MetadataResponse:
+        response: MetadataResponse = await self._ask(MetadataRequest(topics=[]))
+        return response
+
     async def _find_controller(self) -> NetworkClient:
+        cluster = await self._cluster()
+        return await self._find_broker(cluster.controller_id, cluster, "controller")
+
+    async def _find_broker(
+        self, broker_id: int, cluster: MetadataResponse | None = None, what: str = "broker"
+    ) -> NetworkClient:
+        cluster = cluster or await self._cluster()
         broker = await self._broker()
-        response: MetadataResponse = await broker.send(MetadataRequest(topics=[]), timeout_ms=self._timeout_ms)
-        if len(response.brokers) == 1:
+        if len(cluster.brokers) == 1:
             return broker
-        found = next((node for node in response.brokers if node.node_id == response.controller_id), None)
+        found = next((node for node in cluster.brokers if node.node_id == broker_id), None)
         if found is None:
-            raise NodeUnreachable(f"{broker.name} knows no controller at the moment")
+            raise NodeUnreachable(f"{broker.name} knows no {what} {broker_id} at the moment")
         return await self._connect(found.host, found.port)
 
     async def _connect(self, host: str, port: int) -> NetworkClient:

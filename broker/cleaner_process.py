@@ -58,16 +58,24 @@ class CleanerProcess:
     async def _start(self) -> Process:
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "storage.cleaner_worker",
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            env=environment,
-            start_new_session=True,
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "storage.cleaner_worker",
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
         )
+        try:
+            self._process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._process = await starting
+            await self.kill()
+            raise
         return self._process
 
     async def _tell(self, process: Process, line: bytes) -> None:
@@ -96,11 +104,17 @@ class CleanerProcess:
 
     async def stop(self) -> None:
         """Ends the process, which has nothing to do."""
-        process, self._process = self._process, None
-        if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()
-            await process.wait()
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await _end_of(process)
+            self._process = None
+        except asyncio.CancelledError:
+            await self.kill()
+            raise
 
     async def kill(self) -> None:
         """Ends it whatever it does. The files that it was writing are removed at the log's next start."""
@@ -108,7 +122,17 @@ class CleanerProcess:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+            await _end_of(process)
+
+
+async def _end_of(process: Process) -> None:
+    """It has ended, and its pipes are closed."""
+    assert process.stdout is not None
+    await process.stdout.read()
+    await process.wait()
+    await asyncio.sleep(0)
 
 
 _LAST_WORDS = (Message.DONE, Message.FAILED, Message.STOPPED)

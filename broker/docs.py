@@ -1,4 +1,5 @@
-"""The generated pages of docs/: settings from the settings table, APIs from the API table.
+"""The generated pages of docs/: settings from the settings table, APIs from the API table, the states of groups and
+transactions from theirs.
 
 python -m broker.docs            writes them
 python -m broker.docs --check    says which ones are stale, and fails if any is
@@ -10,7 +11,10 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
+from broker.coordinator.group import state as group_state
+from broker.coordinator.transaction import state as transaction_state
 from broker.handlers.api_row import ApiRow
 from broker.handlers.api_table import client_api_table
 from broker.settings import BROKER_GROUPS, TOPIC, Setting, value_text
@@ -82,7 +86,60 @@ def supported_apis_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "supported_apis.md": supported_apis_page}
+def coordinators_page() -> str:
+    """docs/coordinators.md."""
+    group_moves = [(old.value, new.value, why) for (old, new), why in group_state.TRANSITIONS.items()]
+    transaction_moves = [(old.label, new.label, why) for (old, new), why in transaction_state.MOVES.items()]
+    lines = [
+        "# The states of groups and transactions",
+        NOTE,
+        "",
+        "Both coordinators keep their states in one table each: a move that it does not have is an error, not a state. "
+        "Each move of a running coordinator is a line in the log (`group state changed`, `transaction state changed`) "
+        "with the reason. How they work is in [architecture.md](architecture.md#coordinators).",
+        "",
+        "## A consumer group",
+        "",
+        *_states(group_state),
+        "",
+        *_diagram("Empty", "Dead", group_moves),
+        "",
+        "## A transactional id",
+        "",
+        *_states(transaction_state),
+        "",
+        *_diagram("Empty", "Dead", transaction_moves),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _states(module: ModuleType) -> list[str]:
+    """The table of states at the head of the file that has the moves."""
+    assert module.__doc__ is not None
+    rows = [line.strip("|").split("|") for line in module.__doc__.splitlines() if line.startswith("|")]
+    return _table(("state", "what it means"), ([cell.strip() for cell in row] for row in rows[2:]))
+
+
+def _diagram(first: str, last: str, moves: Iterable[tuple[str, str, str]]) -> list[str]:
+    """The moves as a table, and drawn; a picture has no room for long reasons, so that they are numbered."""
+    numbered = list(enumerate(moves, 1))
+    return [
+        "```mermaid",
+        "stateDiagram-v2",
+        f"    [*] --> {first}",
+        *(f"    {old} --> {new}: {number}" for number, (old, new, _) in numbered),
+        f"    {last} --> [*]",
+        "```",
+        "",
+        *_table(("", "from", "to", "what does it"), ((str(number), *move) for number, move in numbered)),
+    ]
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "coordinators.md": coordinators_page,
+    "settings.md": settings_page,
+    "supported_apis.md": supported_apis_page,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

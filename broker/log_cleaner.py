@@ -105,6 +105,7 @@ class LogCleaner:
     async def clean_all(self, number: int = 0) -> None:
         """Cleans the logs that are due, the dirtiest first, until none is left."""
         process = CleanerProcess()
+        self.manager.begin_round()
         try:
             while (to_clean := self.manager.filthiest()) is not None:
                 await self._clean(to_clean, number, process)
@@ -117,19 +118,24 @@ class LogCleaner:
         if clean is None:
             return
         end_offset = None
+        replaced: list[str] = []
         try:
             # After a crash segments are read from the checkpointed recovery point on: those that are cleaned lie below.
             await self._background.run_in_thread(self._logs.take_checkpoint(RECOVERY_POINT))
             started_ms = self._clock.now_ms()
-            done = await self._drive(clean, process)
+            done = await self._drive(clean, process, replaced)
             if done is not None:
                 end_offset = done.end_offset
                 self._tell(clean, done, number, (self._clock.now_ms() - started_ms) / 1000)
-        except (OSError, UncleanableLog) as error:
+        except (ProcessLookupError, UncleanableLog) as error:
             if self.manager.is_valid(clean):
-                self.manager.mark_uncleanable(clean.log, str(error) or type(error).__name__)
+                self.manager.mark_uncleanable(clean.log, str(error))
+        except OSError as error:
+            if self.manager.is_valid(clean):
+                self.manager.postpone(clean.log, str(error))
         finally:
             self.manager.done(clean, end_offset)
+        await self._remove_later(clean, replaced)
         await self._write_checkpoint()
 
     def _begin(self, to_clean: LogToClean) -> Clean | None:
@@ -146,8 +152,8 @@ class LogCleaner:
     def _is_small(self, to_clean: LogToClean) -> bool:
         return to_clean.total_bytes <= SMALL_BYTES or not isinstance(self._files, OsFiles)
 
-    async def _drive(self, clean: Clean, process: CleanerProcess) -> CleanDone | None:
-        """None: the clean was given up."""
+    async def _drive(self, clean: Clean, process: CleanerProcess, replaced: list[str]) -> CleanDone | None:
+        """None: the clean was given up. `replaced` takes the files that are not needed any more."""
         work = self._on_the_loop(clean.job) if self._is_small(clean.to_clean) else process.clean(clean.job)
         async with aclosing(work) as steps:
             async for step in steps:
@@ -158,10 +164,10 @@ class LogCleaner:
                     if isinstance(step, CleanedGroup):
                         self.manager.discard(clean, step)
                     return None
-                if isinstance(step, CleanedGroup):
-                    await self._swap(clean, step)
-                else:
+                if not isinstance(step, CleanedGroup):
                     await self._pace(step)
+                elif step.changed:
+                    replaced += self.manager.swap(clean, step)
         return None
 
     async def _on_the_loop(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
@@ -183,18 +189,17 @@ class LogCleaner:
         if delay_ms > 0:
             await asyncio.sleep(delay_ms / 1000)
 
-    async def _swap(self, clean: Clean, group: CleanedGroup) -> None:
-        if not group.changed:
+    async def _remove_later(self, clean: Clean, replaced: list[str]) -> None:
+        """The names of what has replaced them are on the disk first."""
+        if not replaced:
             return
-        removed = self.manager.swap(clean, group)
-        partition_log = clean.log
         try:
-            await self._background.run_in_thread(self._files.sync_directory, clean.job.directory)
-        except OSError as error:  # gone with its topic, perhaps; else old files stay until the next start
-            log.warning("directory_not_synced", directory=clean.job.directory, reason=str(error))
+            await self._background.run_in_thread(self._files.sync_directory, clean.log.directory)
+        except OSError as error:  # old files stay until the next start
+            log.warning("directory_not_synced", directory=clean.log.directory, reason=str(error))
             return
-        due_ms = self._clock.now_ms() + partition_log.config.file_delete_delay_ms
-        partition_log.removals += [(due_ms, path) for path in removed]
+        due_ms = self._clock.now_ms() + clean.log.config.file_delete_delay_ms
+        clean.log.removals += [(due_ms, path) for path in replaced]
 
     async def _write_checkpoint(self) -> None:
         try:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.coordinator.group.state import GroupState
 from broker.coordinator.transaction.state import TransactionState
 from broker.metrics import error_name
 from broker.replica.topic_stats import TopicStats
@@ -31,6 +32,7 @@ Reader = Callable[["Broker"], Iterable[Row]]
 
 TOTAL = "kafka_network_requestmetrics_totaltimems"
 """The one family that is no plain number per row: see `metrics_exposition.RequestTimes`."""
+LATE_TRANSACTION_BUFFER_MS = 300_000
 
 
 class Family(NamedTuple):
@@ -69,8 +71,8 @@ def by_partition(value: Callable[[Partition], float]) -> Reader:
 
 def by_purgatory(value: Callable[[DelayedOperationPurgatory], int]) -> Reader:
     def read(broker: Broker) -> list[Row]:
-        manager = broker.replica_manager
-        purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
+        manager, waits = broker.replica_manager, broker.group_coordinator.waits
+        purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory, *waits)
         return [((purgatory.name,), value(purgatory)) for purgatory in purgatories]
 
     return read
@@ -107,6 +109,19 @@ def connections(broker: Broker) -> list[Row]:
 
 def leaders(broker: Broker) -> float:
     return sum(partition.is_leader for partition in broker.replica_manager.partitions)
+
+
+def late_transactions(broker: Broker) -> float:
+    """A transaction may take `transaction.max.timeout.ms`, and its marker five minutes more."""
+    before_ms = broker.clock.wall_ms() - broker.config["transaction.max.timeout.ms"] - LATE_TRANSACTION_BUFFER_MS
+    return sum(
+        partition.is_leader and partition.log.producer_state.has_late_transaction(before_ms)
+        for partition in broker.replica_manager.partitions
+    )
+
+
+def groups_in(state: GroupState) -> Reader:
+    return single(lambda broker: broker.group_coordinator.groups_by_state()[state])
 
 
 def under_replicated(broker: Broker) -> float:
@@ -244,6 +259,12 @@ FAMILIES = (
     Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
            "Partitions here whose disk fails.",
            _NONE, single(lambda b: len(b.replica_manager.partitions.offline))),
+    Family("kafka_server_replicamanager_partitionswithlatetransactionscount", GAUGE,
+           "Partitions led here with a transaction open for longer than any may be: one that hangs (KIP-664).",
+           _NONE, single(late_transactions)),
+    Family("kafka_server_addpartitionstotxnmanager_verificationfailurerate", COUNTER,
+           "Batches refused since they belonged to no open transaction (KIP-890).",
+           _NONE, single(lambda b: b.replica_manager.verification.failures)),
     Family("kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE,
            "Fetch sessions (KIP-227).",
            _NONE, single(lambda b: len(b.fetch_sessions))),
@@ -253,6 +274,27 @@ FAMILIES = (
     Family("kafka_server_fetchsessioncache_incrementalfetchsessionevictions", COUNTER,
            "Fetch sessions that had to make room.",
            _NONE, single(lambda b: b.fetch_sessions.evictions)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE,
+           "Groups that this broker coordinates.",
+           _NONE, single(lambda b: b.group_coordinator.groups_by_state().total())),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance", GAUGE,
+           "Groups that wait for their members to join again.",
+           _NONE, groups_in(GroupState.PREPARING_REBALANCE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance", GAUGE,
+           "Groups that wait for their leader's assignment.",
+           _NONE, groups_in(GroupState.COMPLETING_REBALANCE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsstable", GAUGE,
+           "Groups whose members have their assignments.",
+           _NONE, groups_in(GroupState.STABLE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsdead", GAUGE,
+           "Groups that are gone.",
+           _NONE, groups_in(GroupState.DEAD)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsempty", GAUGE,
+           "Groups without members.",
+           _NONE, groups_in(GroupState.EMPTY)),
+    Family("kafka_server_group_coordinator_metrics_group_completed_rebalance", COUNTER,
+           "Rebalances that came to an assignment.",
+           _NONE, single(lambda b: b.group_coordinator.completed_rebalances)),
     Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
            "Offsets that groups have committed.",
            _NONE, single(lambda b: b.group_coordinator.offset_count)),

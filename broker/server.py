@@ -20,7 +20,7 @@ from uuid import UUID
 
 import structlog
 
-from broker.background import Background
+from broker.background import Background, run_all_in_threads
 from broker.config import BrokerConfig, ConfigError
 from broker.controller.controller import Controller
 from broker.controller.embedded_store import EmbeddedMetadataStore
@@ -303,7 +303,7 @@ class Broker:
         self._undo[place] = self._abandon_logs
         for _ in self.log_manager.load_steps(self._log_config, self._is_known):
             await asyncio.sleep(0)
-        self._undo[place] = self.log_manager.shutdown
+        self._undo[place] = partial(self.log_manager.shutdown, run_all_in_threads)
 
     def _abandon_logs(self) -> None:
         for partition_log in self.log_manager.logs.values():

@@ -19,8 +19,10 @@ COMMANDS = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter and delete topics",
     "configs": "describe and alter settings of topics and brokers",
+    "groups": "list, describe and delete groups, move offsets",
     "produce": "write lines from stdin to a topic",
     "consume": "print a topic's records",
+    "transactions": "list, describe and abort transactions",
     "dump-log": "print segments and indexes of a log",
 }
 """The subcommands and what `--help` says of them; the module has underscores for dashes."""

@@ -5,7 +5,8 @@ functions take the bytes and a position and return the value and the next positi
 `IndexError` where the bytes end too early (a compiled reader turns that into `MalformedMessage`).
 
 Leniencies of Kafka's own reader, kept: overlong varints up to their five or ten bytes, bits beyond the 32nd or 64th
-dropped, a negative length taken for null, bad UTF-8 read as U+FFFD (a surrogate as one, not three).
+dropped, a negative length taken for null, bad UTF-8 read as U+FFFD (a surrogate as one, not three). U+FFFD has three
+bytes: bad UTF-8 in a string of more than LONGEST_REPLACED bytes is refused, since it could not be written again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from protocol.errors import MalformedMessage
 
 TEXT_ERRORS = "kafka-replace"
 LONGEST_STRING = 32767
+LONGEST_REPLACED = LONGEST_STRING // 3
 _UUID_TEXT = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -106,6 +108,8 @@ def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
     start, data = error.start, error.object
+    if len(data) > LONGEST_REPLACED:
+        raise MalformedMessage(f"a string of {len(data)} bytes is no UTF-8 at byte {start}")
     if data[start] == 0xED and 0xA0 <= data[start + 1 : start + 2][-1:].ljust(1, b"\0")[0] <= 0xBF:
         third = data[start + 2 : start + 3]
         return "\ufffd", start + (3 if third and third[0] & 0xC0 == 0x80 else 2)

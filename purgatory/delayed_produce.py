@@ -18,35 +18,29 @@ The required offset is exclusive: one past the last record written. Kafka: Delay
 
 from collections.abc import Callable
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import mypyc_attr
 
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
-from purgatory.delayed_operation import DelayedOperation
+from purgatory.delayed_acknowledgement import DelayedAcknowledgement, PendingPartition
 from purgatory.expirations import PartitionExpirations
 
 
-class ProducePartitionStatus:
-    """One partition of the request: what it waits for, and its error so far. `result` is the caller's own."""
+class ProducePartitionStatus(PendingPartition):
+    """`required_offset` is exclusive; `result` is the caller's own."""
 
-    __slots__ = ("acks_pending", "error", "required_offset", "result")
+    __slots__ = ("result",)
 
     def __init__(self, required_offset: int, error: ErrorCode = ErrorCode.NONE, result: object = None) -> None:
-        self.required_offset: i64 = required_offset
-        self.error: ErrorCode = error
-        self.acks_pending: bool = error == ErrorCode.NONE
+        super().__init__(required_offset, error)
         self.result: object = result
-
-    def __repr__(self) -> str:
-        state = "pending" if self.acks_pending else self.error.name
-        return f"ProducePartitionStatus(required_offset={self.required_offset}, {state})"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class DelayedProduce(DelayedOperation):
-    """Calls `on_response(statuses)` once, with every status settled. `timeout_ms` is the request's."""
+class DelayedProduce(DelayedAcknowledgement[ProducePartitionStatus]):
+    """`check(partition, required offset)` says which case a partition is."""
 
-    __slots__ = ("check", "expirations", "on_response", "statuses")
+    __slots__ = ("check",)
 
     def __init__(
         self,
@@ -56,31 +50,11 @@ class DelayedProduce(DelayedOperation):
         on_response: Callable[[dict[TopicPartition, ProducePartitionStatus]], None],
         expirations: PartitionExpirations | None = None,
     ) -> None:
-        super().__init__(timeout_ms)
-        self.statuses = statuses
+        super().__init__(timeout_ms, statuses, on_response, expirations)
         self.check = check
-        self.on_response = on_response
-        self.expirations = expirations
 
-    def try_complete(self) -> bool:
-        waits = False
-        for topic_partition, status in self.statuses.items():
-            if status.acks_pending:
-                has_enough, error = self.check(topic_partition, status.required_offset)
-                if has_enough or error != ErrorCode.NONE:
-                    status.acks_pending = False
-                    status.error = error
-                else:
-                    waits = True
-        return not waits and self.force_complete()
-
-    def on_complete(self) -> None:
-        for topic_partition, status in self.statuses.items():
-            if status.acks_pending:
-                status.error = ErrorCode.REQUEST_TIMED_OUT
-                if self.is_expired and self.expirations is not None:
-                    self.expirations.record(topic_partition)
-        self.on_response(self.statuses)
-
-    def __repr__(self) -> str:
-        return f"DelayedProduce(timeout_ms={self.delay_ms}, {self.statuses!r})"
+    def settle(self, topic_partition: TopicPartition, status: ProducePartitionStatus) -> None:
+        has_enough, error = self.check(topic_partition, status.required_offset)
+        if has_enough or error != ErrorCode.NONE:
+            status.acks_pending = False
+            status.error = error

@@ -16,6 +16,7 @@ Source: Kafka's Cleaner.cleanInto, MemoryRecords.filterTo.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 from crc32c import crc32c
@@ -40,7 +41,7 @@ from protocol.errors import ProtocolError
 from protocol.record import wrap_int64
 from storage.cleaner_job import CleanJob, CleanStats, UncleanableLog
 from storage.cleaner_transactions import CleanedTransactions
-from storage.cleaner_walk import MALFORMED, move_timestamps, select_records
+from storage.cleaner_walk import MALFORMED, move_timestamps, select_records, select_survivors
 
 _SANE_TIME: Final = 1 << 60
 _NOTHING_KNOWN: Final = -1
@@ -73,7 +74,7 @@ def marker_type(data: bytes, position: int, header: BatchHeader) -> ControlType 
 class BatchFilter:
     """`latest`: the last offset of each key, known up to `latest_offset`."""
 
-    __slots__ = ("_job", "_latest", "_latest_offset", "_stats", "_transactions")
+    __slots__ = ("_job", "_latest", "_latest_offset", "_stats", "_survivors", "_transactions")
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class BatchFilter:
         self._job = job
         self._latest = latest
         self._latest_offset = latest_offset
+        self._survivors = sorted(latest.values())
         self._transactions = transactions
         self._stats = stats
 
@@ -126,9 +128,13 @@ class BatchFilter:
             body = data[position + BATCH_OVERHEAD : position + header.batch_length + LOG_OVERHEAD]
         has_horizon = attributes & DELETE_HORIZON_MASK != 0
         tombstones_stay = not has_horizon or self._job.now_ms < header.base_timestamp
-        kept, runs, first, least, most, tombstones, without_key = select_records(
-            body, 0, count, header.base_offset, latest_offset, self._latest, tombstones_stay
-        )
+        base_offset = header.base_offset
+        if self._job.first_dirty_offset <= base_offset and header.last_offset <= latest_offset and count > 0:
+            slot = bisect_left(self._survivors, base_offset)
+            selected = select_survivors(body, 0, count, base_offset, self._survivors, slot, tombstones_stay)
+        else:
+            selected = select_records(body, 0, count, base_offset, latest_offset, self._latest, tombstones_stay)
+        kept, runs, first, least, most, tombstones, without_key = selected
         if kept == MALFORMED:
             raise UncleanableLog(f"the records of the batch at offset {header.base_offset} are malformed")
         self._stats.messages_written += kept

@@ -49,6 +49,7 @@ class CleanerManager:
         self._logs = logs
         self._clock = clock
         self._uncleanable: dict[TopicPartition, Log] = {}
+        self._postponed: set[Log] = set()
         self.in_progress: dict[TopicPartition, Clean] = {}
         self.dirtiest_ratio = 0.0
         self.last_run_ms = clock.wall_ms()
@@ -78,6 +79,7 @@ class CleanerManager:
             and log.failure is None
             and key not in self.in_progress
             and self._logs.moves.get(key) is None
+            and log not in self._postponed
             and not self._is_marked(log)
         ]
 
@@ -135,6 +137,15 @@ class CleanerManager:
             clean.log.cleaned_offset = end_offset
 
     # ---- logs that cannot be cleaned
+
+    def postpone(self, log: Log, reason: str) -> None:
+        """The disk did not let it be cleaned: other logs have their turn first, until the next round."""
+        _log.error("clean_failed", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        self._postponed.add(log)
+
+    def begin_round(self) -> None:
+        """What was postponed is tried again."""
+        self._postponed.clear()
 
     def mark_uncleanable(self, log: Log, reason: str) -> None:
         """The log is passed over until the broker starts again, or the partition is made anew."""

@@ -17,6 +17,7 @@ from mypy_extensions import i64
 MALFORMED: Final = -1
 LONG_KEY: Final = 32
 _BIT_62: Final = 1 << 62
+_NO_OFFSET: Final = (1 << 62) + ((1 << 62) - 1)
 
 
 def put_keys(data: bytes, start: int, count: int, base_offset: int, from_offset: int, latest: dict[bytes, int]) -> int:
@@ -173,6 +174,107 @@ def _select_records(  # noqa: C901
                 return MALFORMED, runs, 0, 0, 0, 0, 0
             if (long >> 3) & 1 != 0:
                 if tombstones or offset > latest_offset:
+                    kept_tombstones += 1
+                else:
+                    keep = False
+        if keep:
+            if kept == 0:
+                first = delta
+                least = delta
+                most = delta
+            elif delta > most:
+                most = delta
+            elif delta < least:
+                least = delta
+            kept += 1
+            if run_start < 0:
+                run_start = record_start
+        elif run_start >= 0:
+            runs.append(int(run_start))
+            runs.append(int(record_start))
+            run_start = -1
+        position = record_end
+        index += 1
+    if run_start >= 0:
+        runs.append(int(run_start))
+        runs.append(int(position))
+    return int(kept), runs, int(first), int(least), int(most), int(kept_tombstones), int(without_key)
+
+
+def select_survivors(
+    data: bytes, start: int, count: int, base_offset: int, survivors: list[int], slot: int, tombstones: bool
+) -> tuple[int, list[int], int, int, int, int, int]:
+    """As `select_records`, for a batch whose keys are all known: `survivors` are the offsets that the last records of
+    the keys have, ascending, and those of this batch begin at `slot`. No key has to be looked up again.
+    """
+    return _select_survivors(data, start, count, base_offset, survivors, slot, tombstones)
+
+
+def _select_survivors(  # noqa: C901
+    data: bytes, start: i64, count: i64, base_offset: i64, survivors: list[int], slot: i64, tombstones: bool
+) -> tuple[int, list[int], int, int, int, int, int]:
+    runs: list[int] = []
+    end: i64 = len(data)
+    total: i64 = len(survivors)
+    position: i64 = start
+    run_start: i64 = -1
+    index: i64 = 0
+    kept: i64 = 0
+    first: i64 = 0
+    least: i64 = 0
+    most: i64 = 0
+    kept_tombstones: i64 = 0
+    without_key: i64 = 0
+    long: i64
+    raw: i64
+    size: i64
+    delta: i64
+    keep: bool
+    survivor: i64 = survivors[slot] if slot < total else _NO_OFFSET
+    while index < count:
+        record_start: i64 = position
+        if position + 1 < end and data[position] < 0x80:
+            raw = data[position]
+            position += 1
+        else:
+            long = _varint(data, position, end)
+            if long == 0:
+                return MALFORMED, runs, 0, 0, 0, 0, 0
+            raw = long >> 3
+            position += long & 7
+        record_end: i64 = position + (raw >> 1)
+        if raw & 1 != 0 or record_end > end:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        position += 1
+        size = _varlong_size(data, position, record_end)
+        if size < 0:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        delta = _varlong(data, position, size)
+        position += size
+        long = _varint(data, position, record_end)
+        if long == 0:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        raw = long >> 3
+        position += long & 7
+        offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
+        long = _varint(data, position, record_end)
+        if long == 0:
+            return MALFORMED, runs, 0, 0, 0, 0, 0
+        raw = long >> 3
+        position += long & 7
+        while survivor < offset:
+            slot += 1
+            survivor = survivors[slot] if slot < total else _NO_OFFSET
+        keep = survivor == offset and raw & 1 == 0
+        if raw & 1 != 0:
+            without_key += 1
+        elif keep:
+            position += raw >> 1
+            long = _varint(data, position, record_end)
+            if long == 0:
+                return MALFORMED, runs, 0, 0, 0, 0, 0
+            if (long >> 3) & 1 != 0:
+                if tombstones:
                     kept_tombstones += 1
                 else:
                     keep = False

@@ -23,7 +23,9 @@ from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, UncleanableLo
 from storage.cleaner_messages import GO, STOP, Message, encode
 from storage.files import Files, OsFiles
 
-NICENESS = 10
+NICENESS = 5
+PROGRESS_BYTES = 4 << 20
+"""Read and written between two words with the broker, or an eighth of a small log."""
 
 
 def serve(read_line: Callable[[], bytes], write: Callable[[bytes], object], files: Files) -> None:
@@ -50,6 +52,8 @@ def _clean(
 ) -> CleanDone | None:
     """None: it was stopped."""
     steps = clean_steps(files, job)
+    worth_telling = min(PROGRESS_BYTES, sum(segment.size for segment in job.segments) // 8)
+    untold = 0
     try:
         while True:
             try:
@@ -60,7 +64,11 @@ def _clean(
             if isinstance(step, CleanedGroup):
                 write(encode(Message.GROUP, *step))
             else:
-                write(encode(Message.PROGRESS, step))
+                untold += step
+                if untold < worth_telling:
+                    continue
+                write(encode(Message.PROGRESS, untold))
+                untold = 0
             if read_line() != GO:
                 return None
     finally:

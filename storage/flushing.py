@@ -107,6 +107,7 @@ def finish_flush(log: Log, job: FlushJob) -> None:
     if job.generation != log.generation:
         return  # truncated meanwhile: the offsets are others now
     for segment in job.sealed:
+        segment.transaction_index.is_synced = True
         if segment in log.unsynced_segments:
             log.unsynced_segments.remove(segment)
             if segment is not log.active_segment:

@@ -15,10 +15,13 @@ A sealed segment's index is read when it is first used, and may be forgotten aga
 while they are read or written: with ten thousand partitions, two descriptors for each would leave none for clients.
 """
 
+from __future__ import annotations
+
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from typing import ClassVar, Literal
 
 from storage.files import File, Files
 
@@ -72,18 +75,45 @@ class _IndexFile:
             self._file = None
 
 
-class OffsetIndex:
-    """Offsets of batches (their last ones) and the positions where those begin."""
+class SparseIndex:
+    """What both indexes are: keys that ascend, and what lies at each. The two say which is which, and how an entry lies
+    in the file.
+    """
 
-    __slots__ = ("_offsets", "_positions", "_store", "base_offset", "max_entries", "rebuild")
+    __slots__ = ("_keys", "_store", "_values", "base_offset", "max_entries", "rebuild")
+    _entry_size: ClassVar[int]
+    _key_type: ClassVar[Literal["I", "q"]]
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
-        self._store = _IndexFile(files, path, OFFSET_ENTRY_SIZE)
-        self._offsets: array[int] | None = None  # relative; None: not loaded
-        self._positions: array[int] = array("I")
+        self._store = _IndexFile(files, path, self._entry_size)
+        self._keys: array[int] | None = None  # None: not loaded
+        self._values: array[int] = array("I")
         self.base_offset = base_offset
         self.rebuild: Callable[[], None] | None = None  # called when the file turns out to be corrupt
-        self.max_entries = max_bytes // OFFSET_ENTRY_SIZE
+        self.max_entries = max_bytes // self._entry_size
+
+    # ---- what the two differ in
+
+    def _decode(self, fields: array[int]) -> tuple[array[int], array[int]]:
+        """Keys and values of the file's four-byte fields."""
+        raise NotImplementedError
+
+    def _encode(self, keys: array[int], values: array[int]) -> array[int]:
+        """The file's four-byte fields of keys and values."""
+        raise NotImplementedError
+
+    def _end(self, keys: array[int], values: array[int]) -> int:
+        """How many entries there are before the zeros that an interrupted Kafka leaves at the end of a file."""
+        raise NotImplementedError
+
+    def _is_sound(self, keys: list[int], values: list[int]) -> bool:
+        """Whether entries ascend as they must."""
+        raise NotImplementedError
+
+    def _relative_offsets(self) -> array[int]:
+        raise NotImplementedError
+
+    # ---- in memory or not
 
     @property
     def path(self) -> str:
@@ -95,58 +125,53 @@ class OffsetIndex:
 
     @property
     def loaded(self) -> bool:
-        return self._offsets is not None
+        return self._keys is not None
 
     def load(self) -> None:
-        """Reads the file; raises CorruptIndexError unless it is whole entries that ascend.
-
-        The zeros that an interrupted Kafka leaves at the end of an allocated file are no entries.
-        """
+        """Reads the file; raises CorruptIndexError unless it is whole entries that ascend."""
         data = self._store.read()
-        if len(data) % OFFSET_ENTRY_SIZE:
+        if len(data) % self._entry_size:
             raise CorruptIndexError(f"{self.path} has {len(data)} bytes, no whole number of entries")
         fields = array("I", data)
         if _SWAP:
             fields.byteswap()
-        self._offsets, self._positions = fields[0::2], fields[1::2]
-        self._store.written = len(self._offsets)
-        end = len(self._offsets)
-        while end > 1 and self._offsets[end - 1] == 0 and self._positions[end - 1] == 0:
-            end -= 1
-        if end == 1 and self._offsets[0] == 0 and self._positions[0] == 0:
-            end = 0
-        del self._offsets[end:], self._positions[end:]
+        keys, values = self._decode(fields)
+        self._store.written = len(keys)
+        end = self._end(keys, values)
+        del keys[end:], values[end:]
+        self._keys, self._values = keys, values
         try:
             self._check()
         except CorruptIndexError:
-            self._offsets = None
+            self._keys = None
             raise
 
     def _check(self) -> None:
-        """Whether the positions are those of batches shows when they are used (LogSegment.locate)."""
-        offsets, positions = self._entries().tolist(), self._positions.tolist()
-        if len(set(offsets)) != len(offsets) or sorted(offsets) != offsets or sorted(positions) != positions:
+        """Whether positions are those of batches shows when they are used (LogSegment.locate)."""
+        if not self._is_sound(self._entries().tolist(), self._values.tolist()):
             raise CorruptIndexError(f"the entries of {self.path} do not ascend")
+        offsets = self._relative_offsets()
         if offsets and offsets[-1] > MAX_RELATIVE_OFFSET:
             raise CorruptIndexError(f"{self.path} has an offset below its segment's base")
 
     def unload(self) -> None:
         """Forgets the entries if the file has them all; they are read again when needed."""
-        if self._offsets is not None and self._store.written == len(self._offsets):
-            self._offsets = None
-            self._positions = array("I")
+        if self._keys is not None and self._store.written == len(self._keys):
+            self._keys = None
+            self._values = array("I")
         self._store.close()
 
-    def _entries(self) -> "array[int]":
-        if self._offsets is None:
+    def _entries(self) -> array[int]:
+        """The keys, read from the file if need be."""
+        if self._keys is None:
             try:
                 self.load()
             except CorruptIndexError:
                 if self.rebuild is None:
                     raise
                 self.rebuild()
-            assert self._offsets is not None
-        return self._offsets
+            assert self._keys is not None
+        return self._keys
 
     def __len__(self) -> int:
         return len(self._entries())
@@ -157,63 +182,49 @@ class OffsetIndex:
 
     @property
     def memory_bytes(self) -> int:
-        return 0 if self._offsets is None else len(self._offsets) * OFFSET_ENTRY_SIZE
+        return 0 if self._keys is None else len(self._keys) * self._entry_size
 
-    @property
-    def last_offset(self) -> int:
-        offsets = self._entries()
-        return self.base_offset + (offsets[-1] if offsets else 0)
+    # ---- changes
 
-    def can_append(self, offset: int) -> bool:
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+    def _append(self, key: int, value: int) -> None:
+        keys = self._entries()
+        keys.append(key)
+        self._values.append(value)
+        if len(keys) - self._store.written >= _BLOCK_ENTRIES:
+            self._write_if_there_is_room()
 
-    def entry(self, number: int) -> tuple[int, int]:
-        return self.base_offset + self._entries()[number], self._positions[number]
-
-    def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch whose last offset is not above `offset`; 0 when there is none."""
-        offsets = self._offsets if self._offsets is not None else self._entries()
-        slot = bisect_right(offsets, offset - self.base_offset)
-        return self._positions[slot - 1] if slot else 0
-
-    def upper_bound_offset(self, position: int) -> int | None:
-        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset)."""
-        offsets = self._entries()
-        slot = bisect_left(self._positions, position)
-        return self.base_offset + offsets[slot] if slot < len(offsets) else None
-
-    def append(self, offset: int, position: int) -> None:
-        offsets = self._entries()
-        offsets.append(offset - self.base_offset)
-        self._positions.append(position)
-        if len(offsets) - self._store.written >= _BLOCK_ENTRIES:
-            _write_if_there_is_room(self)
+    def _write_if_there_is_room(self) -> None:
+        try:
+            self.write()
+            self.close()
+        except OSError:  # case (C): the entries stay in memory until a flush, a roll or a close writes them
+            pass
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries of `offset` and above."""
-        self.truncate_to_entries(bisect_left(self._entries(), offset - self.base_offset))
+        self._entries()
+        self.truncate_to_entries(bisect_left(self._relative_offsets(), offset - self.base_offset))
 
     def truncate_to_entries(self, entries: int) -> None:
-        offsets = self._entries()
-        del offsets[entries:], self._positions[entries:]
+        keys = self._entries()
+        del keys[entries:], self._values[entries:]
         if self._store.written > entries:
             self._store.truncate(entries)
 
     def reset(self) -> None:
-        self._offsets = array("I")
-        self._positions = array("I")
+        self._keys = array(self._key_type)
+        self._values = array("I")
         self._store.truncate(0)
 
     def write(self) -> File:
         """Brings the file up to date (OSError when it cannot be) and returns it, open, for a sync."""
-        offsets = self._offsets
-        if offsets is not None:
-            start, end = self._store.written, len(offsets)
+        keys = self._keys
+        if keys is not None:
+            start, end = self._store.written, len(keys)
             if start > end:
                 self._store.truncate(end)
             elif start < end:
-                fields = array("I", bytes(OFFSET_ENTRY_SIZE * (end - start)))
-                fields[0::2], fields[1::2] = offsets[start:], self._positions[start:]
+                fields = self._encode(keys[start:], self._values[start:])
                 if _SWAP:
                     fields.byteswap()
                 self._store.write(fields.tobytes(), end)
@@ -224,81 +235,90 @@ class OffsetIndex:
         self._store.close()
 
 
-class TimeIndex:
-    """Timestamps, and the last offset of the batch up to which none was greater."""
+class OffsetIndex(SparseIndex):
+    """Offsets of batches (their last ones, relative in memory too) and the positions where those begin."""
 
-    __slots__ = ("_offsets", "_store", "_timestamps", "base_offset", "max_entries", "rebuild")
+    __slots__ = ()
+    _entry_size = OFFSET_ENTRY_SIZE
+    _key_type = "I"
 
-    def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
-        self._store = _IndexFile(files, path, TIME_ENTRY_SIZE)
-        self._timestamps: array[int] | None = None  # None: not loaded
-        self._offsets: array[int] = array("I")
-        self.base_offset = base_offset
-        self.rebuild: Callable[[], None] | None = None  # called when the file turns out to be corrupt
-        self.max_entries = max_bytes // TIME_ENTRY_SIZE
+    def _decode(self, fields: array[int]) -> tuple[array[int], array[int]]:
+        return fields[0::2], fields[1::2]
+
+    def _encode(self, keys: array[int], values: array[int]) -> array[int]:
+        fields = array("I", bytes(OFFSET_ENTRY_SIZE * len(keys)))
+        fields[0::2], fields[1::2] = keys, values
+        return fields
+
+    def _end(self, keys: array[int], values: array[int]) -> int:
+        end = len(keys)
+        while end and keys[end - 1] == 0 and values[end - 1] == 0:
+            end -= 1
+        return end
+
+    def _is_sound(self, keys: list[int], values: list[int]) -> bool:
+        return len(set(keys)) == len(keys) and sorted(keys) == keys and sorted(values) == values
+
+    def _relative_offsets(self) -> array[int]:
+        return self._entries()
 
     @property
-    def path(self) -> str:
-        return self._store.path
+    def last_offset(self) -> int:
+        offsets = self._entries()
+        return self.base_offset + (offsets[-1] if offsets else 0)
 
-    @path.setter
-    def path(self, path: str) -> None:
-        self._store.path = path
+    def can_append(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
-    @property
-    def loaded(self) -> bool:
-        return self._timestamps is not None
+    def entry(self, number: int) -> tuple[int, int]:
+        return self.base_offset + self._entries()[number], self._values[number]
 
-    def load(self) -> None:
-        """As OffsetIndex.load."""
-        data = self._store.read()
-        if len(data) % TIME_ENTRY_SIZE:
-            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, no whole number of entries")
-        fields = array("I", data)
-        if _SWAP:
-            fields.byteswap()
+    def lookup(self, offset: int) -> int:
+        """The position of the last indexed batch whose last offset is not above `offset`; 0 when there is none."""
+        offsets = self._keys if self._keys is not None else self._entries()
+        slot = bisect_right(offsets, offset - self.base_offset)
+        return self._values[slot - 1] if slot else 0
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset)."""
+        offsets = self._entries()
+        slot = bisect_left(self._values, position)
+        return self.base_offset + offsets[slot] if slot < len(offsets) else None
+
+    def append(self, offset: int, position: int) -> None:
+        self._append(offset - self.base_offset, position)
+
+
+class TimeIndex(SparseIndex):
+    """Timestamps, and the last offset (relative in memory) of the batch up to which none was greater."""
+
+    __slots__ = ()
+    _entry_size = TIME_ENTRY_SIZE
+    _key_type = "q"
+
+    def _decode(self, fields: array[int]) -> tuple[array[int], array[int]]:
         timestamps = array("q")
         timestamps.extend(_signed(high << 32 | low) for high, low in zip(fields[0::3], fields[1::3], strict=True))
-        self._timestamps, self._offsets = timestamps, fields[2::3]
-        self._store.written = end = len(timestamps)
-        while end and timestamps[end - 1] == 0 and self._offsets[end - 1] == 0:
+        return timestamps, fields[2::3]
+
+    def _encode(self, keys: array[int], values: array[int]) -> array[int]:
+        fields = array("I", bytes(TIME_ENTRY_SIZE * len(keys)))
+        fields[0::3] = array("I", [timestamp >> 32 & 0xFFFFFFFF for timestamp in keys])
+        fields[1::3] = array("I", [timestamp & 0xFFFFFFFF for timestamp in keys])
+        fields[2::3] = values
+        return fields
+
+    def _end(self, keys: array[int], values: array[int]) -> int:
+        end = len(keys)
+        while end and keys[end - 1] == 0 and values[end - 1] == 0:
             end -= 1
-        if end == 0 and len(timestamps) == 1:
-            end = 1  # a single record of 1970 is one
-        del timestamps[end:], self._offsets[end:]
-        try:
-            self._check()
-        except CorruptIndexError:
-            self._timestamps = None
-            raise
+        return 1 if end == 0 and len(keys) == 1 else end  # a single record of 1970 is one
 
-    def _check(self) -> None:
-        timestamps, offsets = self._entries().tolist(), self._offsets.tolist()
-        if sorted(timestamps) != timestamps or sorted(offsets) != offsets:
-            raise CorruptIndexError(f"the entries of {self.path} do not ascend")
-        if offsets and offsets[-1] > MAX_RELATIVE_OFFSET:
-            raise CorruptIndexError(f"{self.path} has an offset below its segment's base")
+    def _is_sound(self, keys: list[int], values: list[int]) -> bool:
+        return sorted(keys) == keys and sorted(values) == values
 
-    def unload(self) -> None:
-        """As OffsetIndex.unload."""
-        if self._timestamps is not None and self._store.written == len(self._timestamps):
-            self._timestamps = None
-            self._offsets = array("I")
-        self._store.close()
-
-    def _entries(self) -> "array[int]":
-        if self._timestamps is None:
-            try:
-                self.load()
-            except CorruptIndexError:
-                if self.rebuild is None:
-                    raise
-                self.rebuild()
-            assert self._timestamps is not None
-        return self._timestamps
-
-    def __len__(self) -> int:
-        return len(self._entries())
+    def _relative_offsets(self) -> array[int]:
+        return self._values
 
     @property
     def is_full(self) -> bool:
@@ -306,19 +326,15 @@ class TimeIndex:
         return len(self._entries()) >= self.max_entries - 1
 
     @property
-    def memory_bytes(self) -> int:
-        return 0 if self._timestamps is None else len(self._timestamps) * TIME_ENTRY_SIZE
-
-    @property
     def last_entry(self) -> tuple[int, int]:
         """(timestamp, offset); (-1, base offset) of an empty index."""
         timestamps = self._entries()
         if not timestamps:
             return -1, self.base_offset
-        return timestamps[-1], self.base_offset + self._offsets[-1]
+        return timestamps[-1], self.base_offset + self._values[-1]
 
     def entry(self, number: int) -> tuple[int, int]:
-        return self._entries()[number], self.base_offset + self._offsets[number]
+        return self._entries()[number], self.base_offset + self._values[number]
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry whose timestamp is not above the one asked for, or (-1, base offset)."""
@@ -328,55 +344,9 @@ class TimeIndex:
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry when time has moved on since the last one."""
         timestamps = self._entries()
-        if timestamp <= (timestamps[-1] if timestamps else -1):
-            return
-        timestamps.append(timestamp)
-        self._offsets.append(offset - self.base_offset)
-        if len(timestamps) - self._store.written >= _BLOCK_ENTRIES:
-            _write_if_there_is_room(self)
-
-    def truncate_to(self, offset: int) -> None:
-        """Drops the entries of `offset` and above."""
-        timestamps = self._entries()
-        entries = bisect_left(self._offsets, offset - self.base_offset)
-        del timestamps[entries:], self._offsets[entries:]
-        if self._store.written > entries:
-            self._store.truncate(entries)
-
-    def reset(self) -> None:
-        self._timestamps = array("q")
-        self._offsets = array("I")
-        self._store.truncate(0)
-
-    def write(self) -> File:
-        """As OffsetIndex.write."""
-        timestamps = self._timestamps
-        if timestamps is not None:
-            start, end = self._store.written, len(timestamps)
-            if start > end:
-                self._store.truncate(end)
-            elif start < end:
-                fields = array("I", bytes(TIME_ENTRY_SIZE * (end - start)))
-                fields[0::3] = array("I", [timestamp >> 32 & 0xFFFFFFFF for timestamp in timestamps[start:]])
-                fields[1::3] = array("I", [timestamp & 0xFFFFFFFF for timestamp in timestamps[start:]])
-                fields[2::3] = self._offsets[start:]
-                if _SWAP:
-                    fields.byteswap()
-                self._store.write(fields.tobytes(), end)
-        return self._store.open()
-
-    def close(self) -> None:
-        """As OffsetIndex.close."""
-        self._store.close()
+        if timestamp > (timestamps[-1] if timestamps else -1):
+            self._append(timestamp, offset - self.base_offset)
 
 
 def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
-
-
-def _write_if_there_is_room(index: OffsetIndex | TimeIndex) -> None:
-    try:
-        index.write()
-        index.close()
-    except OSError:  # case (C): the entries stay in memory until a flush, a roll or a close writes them
-        pass

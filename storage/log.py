@@ -5,24 +5,24 @@ Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`, and `recove
 it all is on the disk. Everything here is synchronous and runs on one thread; what takes long is handed out as jobs
 (FlushJob, ColdRead, removals).
 
-The parts: log_append (writing), log_read (reading), log_search (by time), flushing, retention, recovery (opening).
+The parts: log_segments, log_append (writing), log_read (reading), log_search (by time), flushing, retention,
+recovery (opening), closing.
 """
 
 from __future__ import annotations
 
 import random
 import uuid
-from bisect import bisect_right
 from collections.abc import Iterator
 
 import structlog
 
-from protocol.errors import ErrorCode, ProtocolError
 from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
 from storage import flushing, log_append, log_read, log_search, producer_replay, retention
-from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, read_partition_metadata, write_partition_metadata
+from storage.checkpoint import LEADER_EPOCH
+from storage.closing import LogClosing
 from storage.files import Files
 from storage.flushing import FlushJob
 from storage.leader_epochs import LeaderEpochs
@@ -30,10 +30,12 @@ from storage.log_append import LogAppendInfo
 from storage.log_config import LogConfig
 from storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
 from storage.log_read import FetchData
+from storage.log_segments import LogSegments
 from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from storage.segment import LogSegment
 from storage.segment_cache import SegmentCache
+from storage.topic_identity import claim_folder, load_topic_id
 from storage.transaction_index import AbortedTransaction
 from timer.clock import Clock
 
@@ -52,6 +54,7 @@ class Log:
     __slots__ = (
         "_high_watermark_metadata",
         "_unstable_metadata",
+        "add_segment",
         "base_offsets",
         "being_cleaned",
         "cache",
@@ -61,6 +64,7 @@ class Log:
         "config",
         "directory",
         "directory_changed",
+        "drop_segment",
         "failure",
         "files",
         "generation",
@@ -79,6 +83,7 @@ class Log:
         "topic_id",
         "topic_partition",
         "unsynced_segments",
+        "use",
         "writable",
     )
 
@@ -104,8 +109,12 @@ class Log:
         self.cache = cache if cache is not None else SegmentCache()
         self.max_decompressed_bytes = max_decompressed_bytes
         self.topic_id: uuid.UUID | None = None
-        self.segments: list[LogSegment] = []
-        self.base_offsets: list[int] = []
+        self.segments = LogSegments(self.cache)
+        self.base_offsets = self.segments.base_offsets
+        self.unsynced_segments = self.segments.unsynced
+        self.add_segment = self.segments.add
+        self.drop_segment = self.segments.drop
+        self.use = self.segments.use
         self.producer_state = ProducerState(producer_id_expiration_ms)
         self.snapshots = ProducerSnapshots(files, directory)
         self.leader_epochs = LeaderEpochs(files, f"{directory}/{LEADER_EPOCH}")
@@ -115,7 +124,6 @@ class Log:
         self._high_watermark_metadata: LogOffsetMetadata | None = None
         self._unstable_metadata: LogOffsetMetadata | None = None
         self.recovery_point = 0
-        self.unsynced_segments: list[LogSegment] = []
         self.directory_changed = False
         self.last_flush_ms = clock.now_ms()
         self.removals: list[tuple[int, str]] = []  # (due by the monotonic clock, path)
@@ -139,26 +147,7 @@ class Log:
     @property
     def size(self) -> int:
         """Bytes of records in all segments."""
-        return sum(segment.size for segment in self.segments)
-
-    def add_segment(self, segment: LogSegment) -> None:
-        slot = bisect_right(self.base_offsets, segment.base_offset)
-        self.segments.insert(slot, segment)
-        self.base_offsets.insert(slot, segment.base_offset)
-
-    def drop_segment(self, segment: LogSegment) -> None:
-        """Takes a segment out of the log; its files are the caller's."""
-        slot = self.segments.index(segment)
-        del self.segments[slot], self.base_offsets[slot]
-        self.cache.forget(segment)
-        if segment in self.unsynced_segments:
-            self.unsynced_segments.remove(segment)
-
-    def use(self, segment: LogSegment) -> LogSegment:
-        """The segment, counted as used if it is one that may be released."""
-        if segment is not self.segments[-1] and segment not in self.unsynced_segments:
-            self.cache.use(segment)
-        return segment
+        return self.segments.size_in_bytes
 
     def new_segment(self, base_offset: int) -> LogSegment:
         config = self.config
@@ -236,20 +225,12 @@ class Log:
             raise log_append.storage_error(self, "leader_epoch_not_written", error) from error
 
     def assign_topic_id(self, topic_id: uuid.UUID) -> None:
-        """Writes `partition.metadata`. Raises INCONSISTENT_TOPIC_ID when the log belongs to another topic of that
-        name.
-        """
-        if self.topic_id is None:
-            write_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}", topic_id)
-            self.topic_id = topic_id
-        elif self.topic_id != topic_id:
-            raise ProtocolError(
-                ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"{self.topic_partition} has the topic id {self.topic_id}, not {topic_id}",
-            )
+        """The log is this topic's from now on. Raises INCONSISTENT_TOPIC_ID when it is another's of that name."""
+        claim_folder(self.files, self.directory, self.topic_partition, self.topic_id, topic_id)
+        self.topic_id = topic_id
 
     def load_topic_id(self) -> None:
-        self.topic_id = read_partition_metadata(self.files, f"{self.directory}/{PARTITION_METADATA}")
+        self.topic_id = load_topic_id(self.files, self.directory, self.topic_partition)
 
     # ---- reading
 
@@ -284,19 +265,6 @@ class Log:
         if located is None:
             return self.log_end_offset_metadata
         return LogOffsetMetadata(offset, located[0].base_offset, located[1])
-
-    def bytes_between(self, lower: LogOffsetMetadata, upper: LogOffsetMetadata) -> int:
-        """How many bytes of records lie from one offset to the other, whole segments in between included; 0 if
-        none.
-        """
-        if lower.message_offset_only or upper.message_offset_only or lower.message_offset >= upper.message_offset:
-            return 0
-        if lower.on_same_segment(upper):
-            return upper.relative_position - lower.relative_position
-        first = bisect_right(self.base_offsets, lower.segment_base_offset) - 1
-        last = bisect_right(self.base_offsets, upper.segment_base_offset) - 1
-        between = sum(segment.size for segment in self.segments[max(first, 0) : last])
-        return between - lower.relative_position + upper.relative_position
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after the timestamp (ms); -1 the end, -2 the start, -3 the record with the largest
@@ -454,26 +422,9 @@ class Log:
         """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the
         same.
         """
-        try:
-            if self.failure is None:
-                if not self.writable:
-                    self.make_writable()
-                self.flush()
-                self.snapshots.take(self.producer_state, sync=True)
-                self._close_segments()
-                self.closed = True
-        except OSError as error:
-            raise log_append.storage_error(self, "close_failed", error) from error
-        finally:
-            self.close_files()
-
-    def _close_segments(self) -> None:
-        """The active segment's indexes are synced too: after a clean shutdown nobody reads the segment again."""
-        active = self.active_segment
-        active.close()
-        if self.recovery_point > active.base_offset or active.size:
-            for path in (active.offset_index.path, active.time_index.path):
-                self.files.sync_file(path)
+        closing = LogClosing(self)
+        closing.run()
+        closing.finish()
 
     def close_files(self) -> None:
         """Closes all files as they are."""

@@ -109,11 +109,19 @@ class LogDirectory:
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return read_offsets(self._files, f"{self.path}/{name}")
+            offsets = read_offsets(self._files, f"{self.path}/{name}")
+            if offsets:
+                self._checkpointed[name] = dict(offsets)
+            return offsets
         except CorruptCheckpoint as error:
             _log.warning("checkpoint_unusable", reason=str(error))
             self._files.remove(f"{self.path}/{name}")
             return {}
+
+    def names(self, topic_partition: TopicPartition) -> bool:
+        """Whether a checkpoint on the disk speaks of the partition."""
+        with self._checkpointing:
+            return any(topic_partition in offsets for offsets in self._checkpointed.values())
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have a folder here. Other folders are not ours to touch; those on their way out are

@@ -12,7 +12,7 @@ A partition's folder that `known` does not answer for is named in the log and le
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
@@ -27,9 +27,11 @@ from storage.checkpoint import (
     CorruptCheckpoint,
     read_partition_metadata,
 )
+from storage.closing import RunAll, close_all, one_after_the_other
 from storage.files import Files
 from storage.flushing import FlushJob
 from storage.log import Log
+from storage.log_checkpoints import LogCheckpoints
 from storage.log_config import LONG_MAX, LogConfig
 from storage.log_directory import LogDirectory
 from storage.log_moves import LogMoves
@@ -84,8 +86,9 @@ class LogManager:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._cache = cache if cache is not None else SegmentCache()
         self._removals: list[tuple[int, str]] = []
-        self._checkpoints_taken = 0
         self.moves = LogMoves(self)
+        self.checkpoints = LogCheckpoints(self.directories, self.logs, self.moves)
+        self.take_checkpoint = self.checkpoints.take
 
     # ---- starting
 
@@ -154,9 +157,8 @@ class LogManager:
         folder = f"{directory.path}/{topic_partition}"
         try:
             topic_id = read_partition_metadata(self.files, f"{folder}/{PARTITION_METADATA}")
-        except CorruptCheckpoint as error:
-            _log.error("folder_left_alone", directory=directory.path, folder=str(topic_partition), reason=str(error))
-            return False
+        except CorruptCheckpoint:  # the log says so; its name alone tells whose it is
+            topic_id = None
         reason = None
         if topic_partition in self.logs:
             reason = f"the partition is in {self.logs[topic_partition].directory} too"
@@ -218,6 +220,8 @@ class LogManager:
         folder = f"{directory.path}/{topic_partition}"
         if self.files.exists(folder):
             raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
+        if any(other.names(topic_partition) for other in self.directories.values()):
+            self.checkpoints.write_all()  # They speak of a deleted one of that name: after a crash it would be this.
         try:
             log = open_log(
                 self.files,
@@ -279,10 +283,10 @@ class LogManager:
         if offset < log.recovery_point:
             log.recovery_point = offset
             try:
-                self.checkpoint_recovery_points()
+                self.checkpoints.write(RECOVERY_POINT)
                 if log.cleaned_offset is not None and log.cleaned_offset > offset:
                     log.cleaned_offset = offset
-                    self.take_checkpoint(CLEANER_OFFSET)()
+                    self.checkpoints.write(CLEANER_OFFSET)
             except OSError as error:
                 raise ProtocolError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be cut: {error}"
@@ -316,11 +320,6 @@ class LogManager:
     def remove_later(self, path: str, delay_ms: int) -> None:
         """A folder that nothing refers to any more; who reads it may finish."""
         self._removals.append((self.clock.now_ms() + delay_ms, path))
-
-    def checkpoint_all(self) -> None:
-        """Before and after a log changes its directory. Raises OSError."""
-        for name in _CHECKPOINTED:
-            self.take_checkpoint(name)()
 
     def _sync_directory(self, directory: str) -> None:
         try:
@@ -368,62 +367,18 @@ class LogManager:
         now_ms = self.clock.wall_ms()
         return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
 
-    def take_checkpoint(self, name: str) -> Callable[[], None]:
-        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a
-        function that writes it, in any thread. It raises OSError, and does nothing where the file says just that.
-        """
-        offset_of = _CHECKPOINTED[name]
-        self._checkpoints_taken += 1
-        number = self._checkpoints_taken
-        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self.directories}
-        for topic_partition, log in self.logs.items():
-            offset = offset_of(log)
-            if offset is not None:
-                offsets[self.directory_of(log)][topic_partition] = offset
-        for move in self.moves.under_way():
-            offset = move.synced_offset if name == RECOVERY_POINT else offset_of(move.log)
-            if offset is not None:
-                offsets[move.directory][move.log.topic_partition] = offset
-
-        def write() -> None:
-            for path, entries in offsets.items():
-                self.directories[path].checkpoint(name, entries, number)
-
-        return write
-
-    def checkpoint_recovery_points(self) -> None:
-        """Raises OSError."""
-        self.take_checkpoint(RECOVERY_POINT)()
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Raises OSError."""
-        self.take_checkpoint(HIGH_WATERMARK)()
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Raises OSError."""
-        self.take_checkpoint(LOG_START_OFFSET)()
-
     # ---- stopping
 
-    def shutdown(self) -> None:
+    def shutdown(self, run_all: RunAll = one_after_the_other) -> None:
         """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well,
-        unlocks.
+        unlocks. `run_all` does what waits for the disk, in threads perhaps.
         """
         removal = self.take_removals(everything=False)
         if removal is not None:
             removal.run()
-        failed = set()
-        for log in self.logs.values():
-            try:
-                log.close()
-            except ProtocolError:  # named in the log already
-                failed.add(self.directory_of(log))
-            if log.failure is not None:
-                failed.add(self.directory_of(log))
+        failed = {self.directory_of(log) for log in close_all(list(self.logs.values()), run_all)}
         try:
-            self.checkpoint_recovery_points()
-            self.checkpoint_high_watermarks()
-            self.checkpoint_log_start_offsets()
+            self.checkpoints.write(RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
             for path, directory in self.directories.items():
                 if path not in failed:
                     directory.mark_clean()
@@ -437,19 +392,6 @@ class LogManager:
         """Gives the locks back and nothing else: what a crash would do."""
         for directory in self.directories.values():
             directory.release()
-
-
-def _moved_start(log: Log) -> int | None:
-    """Also of a log that begins with a segment: a deleted one before it may come back with a crash."""
-    return log.log_start_offset or None
-
-
-_CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
-    RECOVERY_POINT: lambda log: log.safe_recovery_point,
-    HIGH_WATERMARK: lambda log: log.high_watermark,
-    LOG_START_OFFSET: _moved_start,
-    CLEANER_OFFSET: lambda log: log.cleaned_offset,
-}
 
 
 def _trimmed(path: str) -> str:

@@ -4,9 +4,11 @@ The copy is a folder `topic-partition.<unique>-future` in the target directory, 
 names, byte for byte, so that every offset lies where it lay. It goes in pieces that run in a thread:
 
 (A) the records of all segments, a slice at a time, the active one's too; a sealed segment's indexes when its records
-    are there, and then all of it is synced;
-(B) `settle`, when everything has been copied: the small files beside the segments, and the active segment is synced;
-(C) `copy_rest`, on the loop: what was appended since (B), if that is little; else (A) goes on.
+    are there; then those segments are synced that the log itself has synced: what it has not, is flushed where it is
+    then;
+(B) `settle`, when all but a slice has been copied: the small files beside the segments; the active one is synced;
+(C) `copy_rest`, on the loop: what was appended since (B), if that is little; else (A) goes on. It is not waited for the
+    disk where the log itself has not been flushed so far.
 
 What changes meanwhile is noticed by the identity of the segments: what retention has deleted, the cleaner replaced or
 a truncation cut is removed from the copy and, as far as there is something new, copied anew.
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 SLICE_BYTES = 1 << 20
 REST_BYTES = 4 << 20
 """So much is copied on the loop at the end: two or three milliseconds' worth."""
+REST_SEGMENTS = 16
+SEGMENTS_PER_SYNC = 16
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
@@ -61,14 +65,15 @@ class MoveJob:
 
 
 class _SegmentCopy:
-    """How much of a segment's records is there; `sealed`: all of it is, indexes too, and synced."""
+    """How much of a segment's records is there; `sealed`: all of it is, indexes too; `synced`: and on the disk."""
 
-    __slots__ = ("sealed", "segment", "size")
+    __slots__ = ("sealed", "segment", "size", "synced")
 
     def __init__(self, segment: LogSegment) -> None:
         self.segment = segment
         self.size = 0
         self.sealed = False
+        self.synced = False
 
 
 class LogMove:
@@ -111,7 +116,7 @@ class LogMove:
         """Everything below is on the target's disk, indexes too: its recovery point."""
         for segment in self.log.segments:
             copy = self._copy_of(segment)
-            if copy is None or not copy.sealed:
+            if copy is None or not copy.synced:
                 return min(segment.base_offset, self.log.safe_recovery_point)
         return self.log.safe_recovery_point
 
@@ -122,19 +127,18 @@ class LogMove:
     # ---- (A)
 
     def next_job(self) -> MoveJob | None:
-        """What to copy next; None when everything is copied for now. Raises OSError."""
+        """What to copy next; None when no more is missing than grows while it is copied. Raises OSError."""
         stale = self._stale()
         if stale:
             return self._removal(stale)
         for segment in self.log.segments:
             copy = self._copies.setdefault(segment.base_offset, _SegmentCopy(segment))
-            if copy.size < segment.size:
+            is_active = segment is self.log.active_segment
+            if segment.size - copy.size > (SLICE_BYTES if is_active else 0):
                 return self._slice(copy)
-            if segment is self.log.active_segment:
-                return None
-            if not copy.sealed:
+            if not copy.sealed and not is_active:
                 return self._seal(copy)
-        return None
+        return self._sync()
 
     def finished(self, job: MoveJob) -> None:
         """Takes note of a job that has run. Raises its OSError, unless what it copied is no longer of interest."""
@@ -197,13 +201,39 @@ class LogMove:
 
         def work() -> None:
             self._copy_indexes(segment)
-            for suffix in SEGMENT_SUFFIXES:
-                self._files.sync_file(self._target(segment.base_offset, suffix))
 
         def note() -> None:
             copy.sealed = True
 
         return MoveJob(work, note, segment=segment)
+
+    def _sync(self) -> MoveJob | None:
+        """Some of the segments that have to be synced yet."""
+        behind = [copy for copy in self._copies.values() if copy.sealed and not self._is_as_durable(copy)]
+        some = behind[:SEGMENTS_PER_SYNC]
+        if not some:
+            return None
+
+        def work() -> None:
+            for copy in some:
+                self._sync_segment(copy.segment)
+
+        def note() -> None:
+            for copy in some:
+                copy.synced = True
+
+        return MoveJob(work, note)
+
+    def _is_as_durable(self, copy: _SegmentCopy) -> bool:
+        return copy.synced or self._is_unflushed(copy.segment)
+
+    def _is_unflushed(self, segment: LogSegment) -> bool:
+        """Nothing of the segment counts as flushed, and the log will flush it, wherever it is then."""
+        return self.log.recovery_point <= segment.base_offset and segment in self.log.unsynced_segments
+
+    def _sync_segment(self, segment: LogSegment) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            self._files.sync_file(self._target(segment.base_offset, suffix))
 
     def _copy_indexes(self, segment: LogSegment) -> None:
         self._files.open(self._target(segment.base_offset, LOG_SUFFIX), create=True).close()
@@ -226,7 +256,9 @@ class LogMove:
     def settle(self) -> MoveJob:
         """To be asked for when `next_job` has nothing more."""
         log, files = self.log, self._files
-        end_offset, epochs = log.log_end_offset, list(log.leader_epochs.entries)
+        epochs = list(log.leader_epochs.entries)
+        is_whole = self._copied_of(log.active_segment) == log.active_segment.size
+        end_offset = log.log_end_offset if is_whole else log.active_segment.base_offset
         snapshots = [offset for offset in log.snapshots.offsets if offset not in self._snapshots]
         paths = [(log.snapshots.path(offset), self._beside(log.snapshots.path(offset))) for offset in snapshots]
         metadata = f"{log.directory}/{PARTITION_METADATA}"
@@ -257,25 +289,38 @@ class LogMove:
         log = self.log
         if log.failure is not None:
             raise log.failure
-        active = log.active_segment
-        copy = self._copy_of(active)
-        others = [segment for segment in log.segments if segment is not active]
-        if self._stale() or copy is None or not all((each := self._copy_of(one)) and each.sealed for one in others):
+        rest = [segment for segment in log.segments if not self._is_done(segment)]
+        missing = sum(segment.size - self._copied_of(segment) for segment in rest)
+        if self._stale() or missing > REST_BYTES or len(rest) > REST_SEGMENTS:
             return False
-        if active.size - copy.size > REST_BYTES:
-            return False
-        while copy.size < active.size:
-            job = self._slice(copy)
-            job.run()
-            self.finished(job)
-        active.write_indexes()
-        self._copy_indexes(active)
+        for segment in rest:
+            self._copy_now(segment)
         self._bring_up_to_date()
-        for segment in others:
-            if not segment.is_released:
+        for segment in log.segments:
+            if segment is not log.active_segment and not segment.is_released:
                 segment.write_indexes()
                 segment.release()
         return True
+
+    def _copied_of(self, segment: LogSegment) -> int:
+        copy = self._copy_of(segment)
+        return 0 if copy is None else copy.size
+
+    def _is_done(self, segment: LogSegment) -> bool:
+        copy = self._copy_of(segment)
+        return copy is not None and copy.sealed and self._is_as_durable(copy)
+
+    def _copy_now(self, segment: LogSegment) -> None:
+        """The active one, or one that it followed a moment ago and that the next flush will sync."""
+        copy = self._copies.setdefault(segment.base_offset, _SegmentCopy(segment))
+        while copy.size < segment.size:
+            job = self._slice(copy)
+            job.run()
+            self.finished(job)
+        segment.write_indexes()
+        self._copy_indexes(segment)
+        if segment is not self.log.active_segment and not self._is_unflushed(segment):
+            self._sync_segment(segment)
 
     def _bring_up_to_date(self) -> None:
         log = self.log
@@ -286,6 +331,7 @@ class LogMove:
                 self._copy_file(log.snapshots.path(offset), self._beside(log.snapshots.path(offset)))
         if log.recovery_point > self._settled_offset:
             self._files.sync_file(self._target(log.active_segment.base_offset, LOG_SUFFIX))
+            self._files.sync_directory(self.folder)
 
     def _target(self, base_offset: int, suffix: str) -> str:
         return f"{self.folder}/{file_name(base_offset, suffix)}"

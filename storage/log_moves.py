@@ -107,7 +107,7 @@ class LogMoves:
         doomed = f"{source_directory}/{deleted_folder(log.topic_partition, manager.unique())}"
         if files.exists(target):
             raise FileExistsError(17, "a folder that is not this partition's has its name", target)
-        manager.checkpoint_all()  # those of the target know of the log before its folder is there
+        manager.checkpoints.write_all()  # those of the target know of the log before its folder is there
         files.rename(source, doomed)
         try:
             files.sync_directory(source_directory)
@@ -126,7 +126,7 @@ class LogMoves:
         """After the swap, which stands whatever happens here: at worst a crash finds it to be finished once more."""
         try:
             self._files.sync_directory(directory)
-            self._manager.checkpoint_all()
+            self._manager.checkpoints.write_all()
         except OSError as error:
             _log.error("move_not_durable", partition=str(log.topic_partition), directory=directory, reason=str(error))
 

@@ -37,11 +37,13 @@ class ProducerSnapshots:
         offsets = [offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         self.offsets = sorted(offset for offset in offsets if offset is not None)
 
-    def take(self, state: ProducerState, *, sync: bool) -> None:
-        """Writes the state at its end offset if it has moved since the last snapshot. Raises OSError."""
+    def take(self, state: ProducerState, *, sync: bool) -> bool:
+        """Writes the state at its end offset if it has moved since the last snapshot, and says whether it has. Raises
+        OSError.
+        """
         offset = state.map_end_offset
         if offset <= self.last_offset:
-            return
+            return False
         path = self.path(offset)
         self._files.replace_file(path, write_snapshot(state.producers.values()), sync=sync)
         if not sync:
@@ -50,6 +52,7 @@ class ProducerSnapshots:
             self.offsets.append(offset)
             self.offsets.sort()
         self.last_offset = offset
+        return True
 
     def load_latest(self, state: ProducerState, log_start_offset: int, now_ms: int) -> None:
         """Fills an empty state from the newest snapshot that can be read; a corrupt one is removed."""

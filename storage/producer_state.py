@@ -149,6 +149,13 @@ class ProducerState:
             return unreplicated if ongoing is None else ongoing
         return min(ongoing, unreplicated)
 
+    def has_late_transaction(self, before_ms: int) -> bool:
+        """Whether the oldest open transaction had its last record before that time, by the records' time (Kafka's
+        hasLateTransaction).
+        """
+        oldest = next(iter(self.ongoing.values()), None)
+        return oldest is not None and 0 < self.producers[oldest.producer_id].last_timestamp < before_ms
+
     def forget_replicated(self, high_watermark: int) -> None:
         """Transactions whose marker lies below the high watermark are decided for everyone."""
         for first_offset, transaction in list(self.unreplicated.items()):

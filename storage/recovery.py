@@ -158,14 +158,21 @@ def _check_indexes(log: Log, segment: LogSegment, names: set[str]) -> None:
 
 
 def _rebuild_transaction_index(log: Log, segment: LogSegment) -> None:
+    """As far as the segment can be read. A crash that spoils the one may have spoiled the other: what lies behind the
+    recovery point is read again, and cut, when its turn comes.
+    """
     state = _state_at(log, segment.base_offset)
     segment.transaction_index.reset()
-    for batch in whole_batches(segment.file, 0, segment.size):
-        if batch.magic < 2:
-            continue
-        aborted = apply_stored(state, batch, read_batch_header(batch.data, batch.start))
-        if aborted is not None:
-            segment.transaction_index.append(aborted)
+    try:
+        for batch in whole_batches(segment.file, 0, segment.size):
+            if batch.magic < 2:
+                continue
+            aborted = apply_stored(state, batch, read_batch_header(batch.data, batch.start))
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+    except CorruptSegment as error:
+        _log.warning("transaction_index_incomplete", directory=log.directory, reason=error.reason)
+    log.files.sync_file(segment.transaction_index.path)
 
 
 def _ends_with_a_whole_batch(segment: LogSegment) -> bool:

@@ -30,7 +30,7 @@ class CorruptTransactionIndex(Exception):
 
 
 class TransactionIndex:
-    __slots__ = ("_entries", "_file", "_files", "base_offset", "path")
+    __slots__ = ("_entries", "_file", "_files", "base_offset", "is_synced", "path")
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         self._files = files
@@ -38,6 +38,8 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._file: File | None = None
         self._entries: list[AbortedTransaction] | None = None
+        self.is_synced = True
+        """False once it was changed, until whoever synced the file says so: it may be closed and opened in between."""
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries; bytes behind the last whole one are passed over. Raises CorruptTransactionIndex."""
@@ -61,6 +63,7 @@ class TransactionIndex:
         if entries and entries[-1].last_offset >= transaction.last_offset:
             raise ValueError(f"{self.path} ends at {entries[-1].last_offset}, not below {transaction.last_offset}")
         file = self._open()
+        self.is_synced = False
         data = _ENTRY.pack(
             CURRENT_VERSION,
             transaction.producer_id,
@@ -88,17 +91,19 @@ class TransactionIndex:
         entries = self.entries()
         keep = sum(1 for entry in entries if entry.last_offset < offset)
         if keep < len(entries):
+            self.is_synced = False
             self._open().truncate(keep * ENTRY_SIZE)
             del entries[keep:]
 
     def reset(self) -> None:
         self._entries = []
         if self._file is not None or self._files.exists(self.path):
+            self.is_synced = False
             self._open().truncate(0)
 
     def file_for_sync(self) -> File | None:
-        """The open file if anything was written to it."""
-        return self._file
+        """The file, open, if there is something to sync. Raises OSError."""
+        return None if self.is_synced else self._open()
 
     def unload(self) -> None:
         self._entries = None

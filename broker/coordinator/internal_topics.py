@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 import structlog
 
@@ -90,14 +91,22 @@ class InternalTopics:
         self._config = config
         self._spawn = spawn
         self._in_creation: set[str] = set()
+        self._counts: dict[str, tuple[UUID, int]] = {}
 
     def exists(self, name: str) -> bool:
         return self._metadata.topic(name) is not None
 
     def partition_count(self, name: str) -> int:
-        """The topic's partitions, or how many it would be created with."""
+        """The topic's partitions, or how many it would be created with. Ids stay in their partitions while the broker
+        runs: partitions that are added later count from the next start, as in Kafka.
+        """
         topic = self._metadata.topic(name)
-        return self.wish(name).num_partitions if topic is None else len(topic.partitions)
+        if topic is None:
+            return int(self.wish(name).num_partitions)
+        known = self._counts.get(name)
+        if known is None or known[0] != topic.topic_id:
+            known = self._counts[name] = (topic.topic_id, len(topic.partitions))
+        return known[1]
 
     def wish(self, name: str) -> NewTopic:
         """The topic as it is to be created."""

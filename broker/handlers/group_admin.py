@@ -25,9 +25,9 @@ _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 
 
 def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """A group that does not exist is Dead."""
+    """A group that does not exist is Dead. One that is named twice is described once."""
     coordinator = context.broker.group_coordinator
-    groups = [_describe(coordinator, group_id) for group_id in request.groups]
+    groups = [_describe(coordinator, group_id) for group_id in dict.fromkeys(request.groups)]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:

@@ -41,6 +41,7 @@ ORDINARY = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )

@@ -40,13 +40,18 @@ OF_GROUPS = Shape(OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResp
 
 
 def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | PendingResponse:
-    """Answers at once, but for version 0."""
+    """Answers at once, but for version 0. All of a group's offsets are told once, however often it is named."""
     if context.api_version == VERSION_OF_ZOOKEEPER:
         return answered_later(_from_zookeeper(request, context), context)
     if context.api_version < FIRST_VERSION_WITH_GROUPS:
         return _one_group(request, context)
     answers = []
+    whole: set[str] = set()
     for group in request.groups:
+        if group.topics is None:
+            if group.group_id in whole:
+                continue
+            whole.add(group.group_id)
         answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
         try:
             answer.topics = _fetch(group.group_id, group.topics, request.require_stable, OF_GROUPS, context)

@@ -38,11 +38,13 @@ from protocol.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.coordinator.group.group import Group
     from broker.coordinator.group.offsets import Commits
     from broker.coordinator.shard import OnDone
 
 VERSION_OF_ZOOKEEPER = 0
 NO_RETENTION = -1
+END_OF_TIME_MS = 2**63 - 1
 FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
 """Producers before that broke down when told COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
 
@@ -83,7 +85,7 @@ def handle_offset_commit(
     """Answers when the offsets are safe."""
     now_ms = context.broker.clock.wall_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else now_ms + retention_ms
+    expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
     def offset_of(partition: OffsetCommitRequest.OffsetCommitRequestPartition, text: str) -> CommittedOffset:
         committed_ms = partition.commit_timestamp
@@ -250,7 +252,28 @@ def handle_offset_delete(
     coordinator = context.broker.group_coordinator
     shard = coordinator.shard_of(request.group_id)
     group = check_may_delete(shard, request.group_id)
-    contains = context.broker.metadata.contains
+    response, removable = _deletions(request, group, context.broker.metadata.contains)
+    if not removable:
+        return response
+    pending = PendingResponse()
+
+    def done(error: ProtocolError | None) -> None:
+        if error is None:
+            pending.complete(response)
+        else:
+            pending.fail(error)
+
+    coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
+    if not pending.settled:
+        return pending
+    answered: OffsetDeleteResponse = pending.result()
+    return answered
+
+
+def _deletions(
+    request: OffsetDeleteRequest, group: Group, contains: Callable[[TopicPartition], bool]
+) -> tuple[OffsetDeleteResponse, dict[str, dict[int, None]]]:
+    """The answer if all goes well, and what may go."""
     response = OffsetDeleteResponse()
     removable: dict[str, dict[int, None]] = {}
     for topic in request.topics:
@@ -266,18 +289,4 @@ def handle_offset_delete(
                 removable.setdefault(topic.name, {})[index] = None
         if answers:
             response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    if not removable:
-        return response
-    pending = PendingResponse()
-
-    def done(error: ProtocolError | None) -> None:
-        if error is None:
-            pending.complete(response)
-        else:
-            pending.fail(error)
-
-    coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
-    if pending.settled:
-        answered: OffsetDeleteResponse = pending.result()
-        return answered
-    return pending
+    return response, removable

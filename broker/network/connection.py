@@ -47,6 +47,8 @@ CHUNK_BYTES = 1024 * 1024
 FIRST_CHUNK_BYTES = 4096
 TURN_MS = 10
 JOIN_BYTES = 64 * 1024
+JOIN_PART_BYTES = 1024
+"""Parts that are smaller than this on average are joined, however many: the kernel is given a million at most."""
 WRITE_HIGH_BYTES = 1024 * 1024
 WRITE_LOW_BYTES = 256 * 1024
 NOT_LOOKED_AT = -1
@@ -329,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.counters.bytes_out += size
         if len(parts) == 1:
             self.transport.write(parts[0])
-        elif size <= JOIN_BYTES:
+        elif size <= JOIN_BYTES or size <= JOIN_PART_BYTES * len(parts):
             self.transport.write(b"".join(parts))
         else:
             self.transport.writelines(parts)

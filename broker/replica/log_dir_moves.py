@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from storage.log_move import LogMove, MoveJob
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LONGEST_PAUSE_S = 1.0
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 log = structlog.get_logger("broker.replica")
@@ -121,7 +122,7 @@ class LogDirMoves:
         if job is not None:
             await self._run(move, job)
             if job.size:
-                await self._pause(job.size)
+                await self._pause(move, job.size)
             return False
         await self._run(move, move.settle())
         return not move.abandoned and self._moves.finish(move)
@@ -131,10 +132,14 @@ class LogDirMoves:
         if not move.abandoned:
             move.finished(job)
 
-    async def _pause(self, size: int) -> None:
-        """Others' turn on the loop, and as long as so many bytes may take."""
-        rate = self.bytes_per_second()
-        await asyncio.sleep(size * self._running / rate if 0 < rate < UNLIMITED else 0)
+    async def _pause(self, move: LogMove, size: int) -> None:
+        """Others' turn on the loop, and as long as so many bytes may take; another rate counts within a second."""
+        await asyncio.sleep(0)
+        left = float(size * self._running)
+        while left > 0 and not move.abandoned and 0 < (rate := self.bytes_per_second()) < UNLIMITED:
+            seconds = min(left / rate, LONGEST_PAUSE_S)
+            await asyncio.sleep(seconds)
+            left -= seconds * rate
 
 
 def copy_rate(metadata: MetadataCache) -> int:

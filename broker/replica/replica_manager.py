@@ -26,7 +26,6 @@ from broker.replica.markers import Markers
 from broker.replica.partition import Partition
 from broker.replica.topic_stats import AllTopicStats
 from broker.replica.verification import TransactionVerification
-from broker.replica.verification import TransactionVerification
 from broker.replica.wakeups import Wakeups
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -109,8 +108,7 @@ class ReplicaManager:
         self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
         self.appends = Appends(self.partitions, self._wakeups, self.flusher)
         self.fetches = Fetches(self.partitions, self._wakeups, background)
-        self.deletions: Deletions = Deletions(self.partitions, self._wakeups)
-        self.verification = TransactionVerification(self.partitions, clock)
+        self.deletions = Deletions(self.partitions, self._wakeups)
         self.log_dir_moves = LogDirMoves(
             log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
         )

@@ -32,7 +32,20 @@ KAFKA_3_0 = {
     "CREATE_TOPICS": (0, 7),
     "DELETE_TOPICS": (0, 6),
     "DELETE_RECORDS": (0, 2),
+    "JOIN_GROUP": (0, 7),
+    "HEARTBEAT": (0, 4),
+    "LEAVE_GROUP": (0, 4),
+    "SYNC_GROUP": (0, 5),
+    "DESCRIBE_GROUPS": (0, 5),
+    "LIST_GROUPS": (0, 4),
+    "DELETE_GROUPS": (0, 2),
     "INIT_PRODUCER_ID": (0, 4),
+    "ADD_PARTITIONS_TO_TXN": (0, 3),
+    "ADD_OFFSETS_TO_TXN": (0, 3),
+    "END_TXN": (0, 3),
+    "WRITE_TXN_MARKERS": (0, 1),
+    "DESCRIBE_TRANSACTIONS": (0, 0),
+    "LIST_TRANSACTIONS": (0, 0),
     "OFFSET_FOR_LEADER_EPOCH": (0, 4),
     "ALTER_REPLICA_LOG_DIRS": (0, 2),
     "DESCRIBE_ACLS": (0, 2),
@@ -70,7 +83,7 @@ def error_codes(value: Any) -> list[int]:
     if isinstance(value, list):
         return [code for element in value for code in error_codes(element)]
     if isinstance(value, Message):
-        own = [value.error_code] if "error_code" in value.__slots__ else []
+        own = [getattr(value, name) for name in ("error_code", "partition_error_code") if name in value.__slots__]
         return own + [code for name in value.__slots__ for code in error_codes(getattr(value, name))]
     return []
 

@@ -1,10 +1,11 @@
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 import structlog.testing
 
-from broker.background import Background
+from broker.background import Background, run_all_in_threads
 
 
 async def test_a_function_runs_in_a_thread_and_its_result_comes_back() -> None:
@@ -107,3 +108,20 @@ async def test_a_stopped_background_takes_nothing_more() -> None:
 
     with pytest.raises(RuntimeError):
         background.spawn(nothing(), "late")
+
+
+def test_at_the_end_several_threads_wait_for_the_disk_at_a_time() -> None:
+    together = threading.Barrier(4, timeout=30)
+    run_all_in_threads([together.wait] * 8)
+    assert not together.broken
+
+
+def test_at_the_end_a_failure_is_not_lost() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError("the disk does not answer")
+
+    with pytest.raises(OSError, match="does not answer"):
+        run_all_in_threads([fail, partial(done.append, 1)])
+    assert done == [1]

@@ -16,6 +16,7 @@ from broker.handlers.item_faults import LONGEST_ITEM, MOST_ITEMS, ORDINARY, item
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest
+from protocol.messages.groups import JoinGroupResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -134,3 +135,9 @@ def test_of_many_items_the_first_few_are_named_and_ordinary_ones_never() -> None
     assert [text[:22] for text in told] == [f"a-{index} INVALID_RECORD: xx" for index in (2, 3, 4)]
     assert len(told) == MOST_ITEMS
     assert {len(text) for text in told} == {LONGEST_ITEM}
+
+
+def test_a_new_member_is_not_at_fault() -> None:
+    """Each one's first JoinGroup is answered with the id that it must come back with."""
+    assert item_faults(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == []
+    assert item_faults(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="m")) != []

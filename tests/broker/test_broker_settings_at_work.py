@@ -46,6 +46,10 @@ ELSEWHERE = {
     "max.incremental.fetch.session.cache.slots": (
         "broker/replica/test_over_sockets.py::test_the_number_of_sessions_is_a_setting"
     ),
+    "transaction.partition.verification.enable": (
+        "broker/handlers/test_transactional_log_api.py"
+        "::test_without_verification_a_late_batch_hangs_until_an_administrator_ends_its_transaction"
+    ),
     "broker.id": "broker/test_server.py::test_the_directory_of_another_cluster_or_broker_is_refused",
     "node.id": "broker/test_config.py::test_node_id_and_broker_id_are_one",
     "reserved.broker.max.id": (
@@ -89,6 +93,62 @@ ELSEWHERE = {
     ),
     "log.cleaner.threads": (
         "broker/test_log_cleaner.py::test_cleaners_share_the_throttle_and_come_and_go_with_the_setting"
+    ),
+    **dict.fromkeys(
+        (
+            "offsets.commit.required.acks",
+            "offsets.commit.timeout.ms",
+            "offsets.load.buffer.size",
+            "offsets.topic.compression.codec",
+            "transaction.state.log.load.buffer.size",
+        ),
+        "broker/coordinator/test_internal_topics.py::test_the_runtimes_go_by_the_settings",
+    ),
+    **dict.fromkeys(
+        (
+            "offsets.topic.num.partitions",
+            "offsets.topic.segment.bytes",
+            "transaction.state.log.min.isr",
+            "transaction.state.log.segment.bytes",
+        ),
+        "broker/coordinator/test_internal_topics.py::test_the_topics_are_created_as_kafka_creates_them",
+    ),
+    "transaction.state.log.num.partitions": (
+        "broker/coordinator/test_internal_topics.py"
+        "::test_who_asks_first_has_the_topic_created_and_hears_of_it_when_asking_again"
+    ),
+    **dict.fromkeys(
+        ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"),
+        "broker/coordinator/test_internal_topics.py"
+        "::test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator",
+    ),
+    "group.initial.rebalance.delay.ms": (
+        "broker/handlers/test_group_settings.py::test_a_new_group_waits_for_others_as_long_as_the_setting_says"
+    ),
+    **dict.fromkeys(
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+        "broker/handlers/test_group_settings.py::test_members_may_ask_for_sessions_within_the_settings",
+    ),
+    "group.max.size": (
+        "broker/handlers/test_group_settings.py::test_a_group_has_no_more_members_than_the_setting_says"
+    ),
+    "offset.metadata.max.bytes": "broker/handlers/test_offsets_api.py::test_how_long_a_text_may_be_is_a_setting",
+    "offsets.retention.minutes": (
+        "broker/handlers/test_offsets_api.py::test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_good"
+    ),
+    "offsets.retention.check.interval.ms": (
+        "broker/handlers/test_offsets_api.py::test_offsets_are_looked_at_as_often_as_the_setting_says"
+    ),
+    "transaction.max.timeout.ms": ("broker/handlers/test_transactions_api.py::test_the_longest_time_out_is_a_setting"),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+        "broker/handlers/test_transactions_api.py::test_a_transaction_whose_time_is_over_is_aborted_by_the_broker"
+    ),
+    **dict.fromkeys(
+        ("transactional.id.expiration.ms", "transaction.remove.expired.transaction.cleanup.interval.ms"),
+        "broker/handlers/test_transactions_api.py::test_an_id_that_nobody_uses_is_forgotten_by_the_broker",
+    ),
+    "num.replica.alter.log.dirs.threads": (
+        "broker/handlers/test_log_dirs_api.py::test_so_many_replicas_move_at_a_time_as_the_setting_says"
     ),
     "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
 }

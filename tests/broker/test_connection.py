@@ -19,7 +19,7 @@ from broker.network.endpoint import Endpoint
 from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
 from timer import ManualClock, SystemClock
 
-ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH = range(9)
+ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH, PIECES = range(10)
 
 
 class Echo:
@@ -42,6 +42,9 @@ class Echo:
             payload = bytes(int.from_bytes(payload, "big"))
         if todo == LENGTH:
             payload = str(len(payload)).encode()
+        if todo == PIECES:
+            count = int.from_bytes(payload, "big")
+            return [struct.pack(">ii", count + 4, correlation_id), *([b"."] * count)]
         if todo == THROTTLE:
             connection.throttle_ms = int.from_bytes(payload, "big")
         if todo in (PARK, HOLD_ALL, HOLD_SAME):
@@ -146,6 +149,13 @@ async def test_a_request_is_answered(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(ECHO, 1, b"hello"))
     assert await client.answer() == (1, b"hello")
+
+
+async def test_an_answer_of_more_than_a_million_pieces_arrives(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(PIECES, 1, (1 << 20).to_bytes(4, "big")) + request(ECHO, 2, b"next"))
+    assert await client.answer() == (1, b"." * (1 << 20))
+    assert await client.answer() == (2, b"next")
 
 
 async def test_frames_may_come_byte_by_byte(bench: Bench) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.docs import PAGES, main, settings_page, supported_apis_page
+from broker.coordinator.group.state import TRANSITIONS, GroupState
+from broker.coordinator.transaction.state import MOVES, TransactionState
+from broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
 from broker.handlers.api_table import client_api_table
 from broker.settings import BROKER, TOPIC
 
@@ -37,6 +39,23 @@ def test_every_served_api_has_its_line() -> None:
     page = supported_apis_page()
     for row in client_api_table().rows():
         assert f"| {int(row.key)} | {row.key.name} | {row.served.lowest}–{row.served.highest} |" in page
+
+
+def test_every_state_and_every_move_of_the_coordinators_is_drawn_and_told() -> None:
+    lines = coordinators_page().splitlines()
+    states = [state.value for state in GroupState], [state.label for state in TransactionState]
+    moves = (
+        [(old.value, new.value, why) for (old, new), why in TRANSITIONS.items()],
+        [(old.label, new.label, why) for (old, new), why in MOVES.items()],
+    )
+    halves = lines[: lines.index("## A transactional id")], lines[lines.index("## A transactional id") :]
+    for half, names, known in zip(halves, states, moves, strict=True):
+        told = [name for line in half if line.startswith("| ") for name in line.split("|")[1].strip().split(", ")]
+        assert [name for name in told if name in names] == sorted(names, key=told.index)
+        drawn = [line.strip().partition(":")[0] for line in half if " --> " in line and "[*]" not in line]
+        assert drawn == [f"{old} --> {new}" for old, new, _ in known]
+        for number, (old, new, why) in enumerate(known, 1):
+            assert f"| {number} | {old} | {new} | {why} |" in half
 
 
 def test_a_stale_page_fails_the_check_and_is_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The log cleaner in a running broker: on the loop and in its own process, while topics are used, changed and deleted."""
+"""The log cleaner in a running broker: on the loop and in its own process, while topics are used, changed, deleted."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from broker.testing import in_process_broker
 from protocol.records import Record, build_batch, iter_batches, read_records
 from protocol.topic_partition import TopicPartition
 from storage.checkpoint import CLEANER_OFFSET, read_offsets
+from storage.cleaner_segment import CleanedSegment
 from storage.log import Log
 
 PARTITION = TopicPartition("t", 0)
@@ -210,10 +211,10 @@ async def test_a_log_that_is_damaged_is_marked_and_others_are_cleaned(monkeypatc
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
     async with broker_with_topic(log_cleaner_backoff_ms=50) as (broker, log):
         await broker.controller.create_topics([NewTopic("other", 1)], timeout_ms=10_000)
-        with open(log.active_segment.path(".log"), "r+b") as file:
-            put(broker, 0, 100)
-            file.seek(100)
-            file.write(b"\xff\xff")
+        file = broker.files.open(log.active_segment.path(".log"))
+        put(broker, 0, 100)
+        file.write((b"\xff\xff",), 100)
+        file.close()
         assert broker.log_cleaner is not None
         manager = broker.log_cleaner.manager
         await until(lambda: any(manager.uncleanable().values()))
@@ -224,6 +225,28 @@ async def test_a_log_that_is_damaged_is_marked_and_others_are_cleaned(monkeypatc
         assert len(log.segments) > 1
         await broker.controller.delete_topics(["t"], timeout_ms=10_000)
         await until(lambda: not any(manager.uncleanable().values()))
+
+
+async def test_a_clean_that_finds_the_disk_full_is_tried_again_in_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = []
+    finish = CleanedSegment.finish
+
+    def full_once(segment: CleanedSegment, modified_ms: int) -> None:
+        if not failures:
+            failures.append(segment)
+            raise OSError(28, "No space left on device")
+        finish(segment, modified_ms)
+
+    monkeypatch.setattr(CleanedSegment, "finish", full_once)
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 1 << 40)
+    async with broker_with_topic() as (broker, log):
+        put(broker, 0, 100)
+        await until(lambda: failures)
+        await until(is_clean(log))
+        assert broker.log_cleaner is not None
+        assert not any(broker.log_cleaner.manager.uncleanable().values())
 
 
 async def test_the_metrics_tell_of_the_last_clean() -> None:

@@ -20,7 +20,7 @@ from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
 ROUNDS = 24 if os.environ.get("ODRADEK_SOAK") == "1" else 4
 PARTITIONS = 4
-PER_SECOND = 2_000
+PER_SECOND = 1_000
 SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",

@@ -14,6 +14,7 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.registry import NAMES, message_class
 from protocol.messages.sasl import SaslHandshakeRequest
+from protocol.primitives import LONGEST_REPLACED
 from tests.protocol.vector_files import MESSAGE_FILES, SOAK, lines_of, message_vectors
 
 DAMAGED = [line for line in lines_of("messages/malformed.jsonl") if line["name"] in NAMES]
@@ -68,6 +69,15 @@ def test_the_damages_are_many_and_of_both_outcomes() -> None:
 def test_bad_utf8_becomes_replacement_characters_as_in_java(data: bytes, text: str) -> None:
     body = len(data).to_bytes(2, "big") + data
     assert decode(SaslHandshakeRequest, 0, body).mechanism == text
+
+
+def test_bad_utf8_that_could_not_be_written_again_is_refused() -> None:
+    longest = b"\xff" * LONGEST_REPLACED
+    decoded = decode(SaslHandshakeRequest, 0, len(longest).to_bytes(2, "big") + longest)
+    assert decode(SaslHandshakeRequest, 0, encode(decoded, 0)) == decoded
+    longer = longest + b"\xff"
+    with pytest.raises(MalformedMessage, match="no UTF-8"):
+        decode(SaslHandshakeRequest, 0, len(longer).to_bytes(2, "big") + longer)
 
 
 def test_a_count_beyond_the_bytes_is_refused_before_anything_is_built() -> None:

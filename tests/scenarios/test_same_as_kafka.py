@@ -22,6 +22,7 @@ from tests.scenarios.same_as_kafka import (
     committed_offset_cases,
     config_cases,
     fetch_cases,
+    membership_cases,
     offset_cases,
     produce_cases,
     topic_cases,
@@ -45,6 +46,7 @@ CASES: list[Case] = [
         cluster_cases,
         admin_cases,
         committed_offset_cases,
+        membership_cases,
         transactional_log_cases,
         transaction_cases,
     )

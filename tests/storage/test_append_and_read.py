@@ -295,18 +295,6 @@ def test_an_empty_log_has_no_record_at_any_time(files: ForgetfulFiles) -> None:
     assert log.offset_for_timestamp(-2) == (-1, 0, -1)
 
 
-def test_bytes_between_offsets_count_whole_segments(files: ForgetfulFiles) -> None:
-    log = open_small(files, segment_bytes=300)
-    for _ in range(12):
-        append(log)
-    places = [log.offset_metadata(offset) for offset in range(13)]
-    size = log.size // 12
-    for low in range(13):
-        for high in range(13):
-            assert log.bytes_between(places[low], places[high]) == max(0, high - low) * size
-    assert log.bytes_between(LogOffsetMetadata(0), places[3]) == 0
-
-
 def test_idempotent_batches_are_read_as_they_were_sent(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, idempotent(0, b"a", b"b"))

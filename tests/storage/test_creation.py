@@ -112,8 +112,8 @@ def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: p
     assert len(log.segments) > 8
     log.offset_for_timestamp(NOW)
     used: list[int] = []
-    use = type(log).use
-    monkeypatch.setattr(type(log), "use", lambda log, segment: used.append(segment.base_offset) or use(log, segment))
+    use = log.use
+    monkeypatch.setattr(log, "use", lambda segment: used.append(segment.base_offset) or use(segment))
     late = log.segments[-2].base_offset
     found = log.offset_for_timestamp(NOW + late)
     assert found is not None

@@ -2,16 +2,25 @@
 
 import random
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, headers_of
+from small_logs import NOW, append, batch, headers_of, idempotent
 
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
-from storage.checkpoint import CorruptCheckpoint, read_offsets, read_partition_metadata, write_partition_metadata
+from storage.checkpoint import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    CorruptCheckpoint,
+    read_offsets,
+    read_partition_metadata,
+    write_partition_metadata,
+)
 from storage.files import OsFiles
 from storage.log_config import LogConfig
 from storage.log_directory import DirectoryLocked
@@ -84,9 +93,9 @@ def test_checkpoints_are_kafkas(files: ForgetfulFiles) -> None:
         append(log)
     log.flush()
     log.delete_records_before(2)
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_high_watermarks()
-    manager.checkpoint_log_start_offsets()
+    manager.checkpoints.write(RECOVERY_POINT)
+    manager.checkpoints.write(HIGH_WATERMARK)
+    manager.checkpoints.write(LOG_START_OFFSET)
     assert files.read_file("/data/replication-offset-checkpoint") == b"0\n1\na.b-c_d 3 3\n"
     assert files.read_file("/data/log-start-offset-checkpoint") == b"0\n1\na.b-c_d 3 2\n"
     # one less than the end: the active segment's indexes are not on the disk
@@ -245,13 +254,82 @@ def test_a_log_refuses_another_topics_id(files: ForgetfulFiles) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"version: 1\ntopic_id: UieKdJ1TSpeJpQOhQhA2fQ", b"version: 0\ntopic_id: short"]
 )
-def test_a_folder_with_corrupt_metadata_is_left_alone(files: ForgetfulFiles, content: bytes, logged: list[Any]) -> None:
+def test_a_corrupt_topic_id_is_said_loudly_and_taken_from_the_store(
+    files: ForgetfulFiles, content: bytes, logged: list[Any]
+) -> None:
+    manager = started(files)
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    manager.shutdown()
+    path = "/data/orders-0/partition.metadata"
+    files.content(path)[:] = content
+    asked: list[Any] = []
+
+    def known(topic_partition: TopicPartition, topic_id: uuid.UUID | None) -> bool:
+        asked.append((topic_partition, topic_id))
+        return True
+
+    again = started(files, known=known)
+    assert asked == [(partition(), None)]
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["topic_id_unreadable"]
+    assert again.get_or_create(partition(), TOPIC_ID, CONFIG).log_end_offset == 1
+    assert read_partition_metadata(files, path) == TOPIC_ID
+    with pytest.raises(ProtocolError) as error:
+        again.get_or_create(partition(), uuid.uuid4(), CONFIG)
+    assert error.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_corrupt_topic_id_in_a_folder_that_the_store_does_not_know_is_left_alone(files: ForgetfulFiles) -> None:
     manager = started(files)
     manager.get_or_create(partition(), TOPIC_ID, CONFIG)
     manager.shutdown()
-    files.content("/data/orders-0/partition.metadata")[:] = content
-    assert started(files).logs == {}
-    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["folder_left_alone"]
+    files.content("/data/orders-0/partition.metadata")[:] = b"?"
+    assert started(files, known=lambda _, topic_id: False).logs == {}
+    assert bytes(files.content("/data/orders-0/partition.metadata")) == b"?"
+
+
+def test_a_stop_hands_out_what_waits_for_the_disk_and_all_of_it_is_durable_then(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    for number in range(100):
+        append(manager.get_or_create(partition(number), None, CONFIG), idempotent(0))
+    sizes: list[int] = []
+
+    def run_all(functions: Sequence[Callable[[], None]]) -> None:
+        before = len(files.synced_paths)
+        for function in reversed(functions):
+            function()
+        sizes.append(len(functions))
+        assert len(files.synced_paths) >= before + len(functions)
+
+    manager.shutdown(run_all)
+    assert sizes == [64, 36]
+    after = files.crash()
+    assert after.exists("/data/.kafka_cleanshutdown")
+    again = started(after)
+    assert [log.log_end_offset for log in again.logs.values()] == [1] * 100
+    assert [log.producer_state.producers[1].last_sequence for log in again.logs.values()] == [0] * 100
+    again.release()
+
+
+def test_a_log_that_cannot_be_synced_at_the_end_leaves_its_directory_unclean_and_the_others_closed(
+    files: ForgetfulFiles, logged: list[Any]
+) -> None:
+    manager = started(files, "/a", "/b")
+    logs = [manager.get_or_create(partition(number), None, CONFIG) for number in range(4)]
+    for log in logs:
+        append(log)
+    bad = next(log for log in logs if log.directory.startswith("/a/"))
+
+    def run_all(functions: Sequence[Callable[[], None]]) -> None:
+        for log, function in zip(logs, functions, strict=True):
+            files.fail_sync = OSError(5, "the disk does not answer") if log is bad else None
+            function()
+        files.fail_sync = None
+
+    manager.shutdown(run_all)
+    assert not files.exists("/a/.kafka_cleanshutdown")
+    assert files.exists("/b/.kafka_cleanshutdown")
+    assert [log.closed for log in logs] == [log is not bad for log in logs]
+    assert "flush_failed" in [entry["event"] for entry in logged]
 
 
 def test_partition_metadata_reads_back(files: ForgetfulFiles) -> None:
@@ -280,6 +358,27 @@ def test_a_deleted_partition_is_renamed_and_removed_when_its_time_has_come(files
     removal.run()
     assert [name for name in files.list_directory("/data") if name.endswith("-delete")] == []
     assert files.exists("/data/orders-0")
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["in the same run", "after a restart"])
+def test_a_crash_does_not_take_a_new_partition_for_the_deleted_one_of_its_name(
+    files: ForgetfulFiles, restarted: bool
+) -> None:
+    manager = started(files)
+    old = manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    for _ in range(9):
+        append(old)
+    old.update_high_watermark(9)
+    old.delete_records_before(7)
+    manager.checkpoints.write_all()
+    if restarted:
+        manager.shutdown()
+        manager = started(files)
+    manager.delete(partition())
+    append(manager.get_or_create(partition(), uuid.uuid4(), CONFIG))
+    manager.release()
+    log = started(files).logs[partition()]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
 
 
 def test_a_removal_that_was_interrupted_is_finished_after_the_next_start(files: ForgetfulFiles) -> None:

@@ -14,6 +14,7 @@ from storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from timer import ManualClock
 
 MAX_INT = 2**31 - 1
+MARKER_BYTES = 78
 
 
 @pytest.fixture
@@ -285,3 +286,59 @@ def test_batches_without_a_producer_leave_no_trace(files: ForgetfulFiles) -> Non
     log = open_small(files)
     append(log, batch())
     assert log.producer_state.producers == {}
+
+
+# ---- the transaction index and power cuts
+
+
+def aborted_of(log: Log) -> list[tuple[int, int]]:
+    log.update_high_watermark(log.log_end_offset)
+    return [(entry.first_offset, entry.last_offset) for entry in log.aborted_transactions(log.read(0, 1 << 20))]
+
+
+def test_an_aborted_transaction_is_still_told_after_a_clean_stop_and_a_power_cut(files: ForgetfulFiles) -> None:
+    log = open_small(files)
+    files.make_durable()
+    append(log, transactional(0))
+    mark(log, ControlType.ABORT)
+    log.close()
+    assert aborted_of(open_small(files.crash(), options={"clean": True})) == [(0, 1)]
+
+
+def test_an_aborted_transaction_of_a_recovered_segment_is_still_told_when_that_was_flushed_and_the_power_cut(
+    files: ForgetfulFiles,
+) -> None:
+    log = open_small(files)
+    files.make_durable()
+    append(log, transactional(0))
+    mark(log, ControlType.ABORT)
+    log.flush()
+    after = files.crash()
+    recovered = open_small(after, options={"clean": False})
+    assert aborted_of(recovered) == [(0, 1)]
+    recovered.roll()
+    append(recovered)
+    recovered.flush()
+    point = recovered.safe_recovery_point
+    assert point >= 2, "the first segment will not be read again"
+    assert aborted_of(open_small(after.crash(), options={"clean": False, "recovery_point": point})) == [(0, 1)]
+
+
+def test_a_spoilt_transaction_index_beside_a_spoilt_segment_does_not_keep_the_log_from_opening(
+    files: ForgetfulFiles,
+) -> None:
+    log = open_small(files, segment_bytes=150)
+    append(log)
+    append(log)
+    append(log, transactional(0))
+    mark(log, ControlType.ABORT)
+    spoilt = log.active_segment
+    assert spoilt.base_offset > 0
+    log.close()
+    files.content(spoilt.path(".txnindex"))[:] = bytes(34)
+    content = files.content(spoilt.path(".log"))
+    assert len(content) > MARKER_BYTES
+    content[-MARKER_BYTES:] = bytes(MARKER_BYTES)
+    again = open_small(files, segment_bytes=150, options={"clean": False})
+    assert again.log_end_offset == 3
+    assert aborted_of(again) == []

@@ -15,6 +15,7 @@ from small_logs import NOW, all_bytes, batch, headers_of, idempotent
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.records import iter_batches
 from protocol.topic_partition import TopicPartition
+from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_manager import LogManager
@@ -112,9 +113,9 @@ class Run:
         for log, job in self.manager.take_flush_jobs():
             job.run()
             log.finish_flush(job)
-        self.manager.checkpoint_recovery_points()
-        self.manager.checkpoint_high_watermarks()
-        self.manager.checkpoint_log_start_offsets()
+        self.manager.checkpoints.write(RECOVERY_POINT)
+        self.manager.checkpoints.write(HIGH_WATERMARK)
+        self.manager.checkpoints.write(LOG_START_OFFSET)
         self.model.checkpointed_start = self.model.start
 
     def delete_records(self) -> None:

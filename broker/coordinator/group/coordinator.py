@@ -80,6 +80,8 @@ class GroupCoordinator:
             DelayedOperationPurgatory("Rebalance", timer, clock, completions),
         )
         self.offset_metrics = OffsetMetrics()
+        self.completed_rebalances = 0
+        """Since the broker started."""
         self._clock = clock
         self._random = random
         self.runtime = start_runtime(self._new_shard)
@@ -94,7 +96,10 @@ class GroupCoordinator:
         )
 
     def _membership(self, groups: dict[str, Group], act: Callable[[Decision], object]) -> Membership:
-        return Membership(groups, self.waits, self.settings, act, self._clock, self._random)
+        return Membership(groups, self.waits, self.settings, act, self._clock, self._random, self._rebalanced)
+
+    def _rebalanced(self) -> None:
+        self.completed_rebalances += 1
 
     def _act(self, shard: GroupShard, decision: Decision) -> None:
         self.runtime.act(shard, decision)
@@ -218,11 +223,6 @@ class GroupCoordinator:
     def offset_count(self) -> int:
         """How many offsets are committed in all groups."""
         return sum(shard.offsets.count for shard in self.shards())
-
-    @property
-    def completed_rebalances(self) -> int:
-        """Since the broker started."""
-        return sum(shard.membership.rebalances.completed for shard in self.shards())
 
     def _groups(self) -> Iterator[Group]:
         for shard in self.shards():

@@ -155,7 +155,7 @@ class Joins:
         group.answer_sync(member, sync_refused(ErrorCode.FENCED_INSTANCE_ID))
         group.replace_static_member(member, member_id)
         group.update_member(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms)
-        self._rebalances.sessions.extend(group, member)
+        self._rebalances.sessions.extend(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else None)
         group.await_join(member, joining.answer)
         if group.state is GroupState.COMPLETING_REBALANCE:
             # The leader assigns to the id it knows; the new one would come away empty-handed.

@@ -45,7 +45,7 @@ class GroupWaits(NamedTuple):
 
 
 class Membership:
-    """`groups` is the shard's table, `act` carries out a decision on the shard."""
+    """`groups` is the shard's table, `act` carries out a decision on it; `on_rebalanced()` hears of each rebalance."""
 
     def __init__(
         self,
@@ -55,11 +55,12 @@ class Membership:
         act: Callable[[Decision], object],
         clock: Clock,
         random: Random,
+        on_rebalanced: Callable[[], object],
     ) -> None:
         self._groups = groups
         self._settings = settings
         self._clock = clock
-        self.rebalances = Rebalances(waits.heartbeat, waits.rebalance, settings, act)
+        self.rebalances = Rebalances(waits.heartbeat, waits.rebalance, settings, act, on_rebalanced)
         self.sessions = self.rebalances.sessions
         self._joins = Joins(groups, self.rebalances, settings, random)
 

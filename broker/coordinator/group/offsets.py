@@ -149,9 +149,9 @@ class GroupOffsets:
         return self._decide(group_id, PendingCommit(commits, producer_id), producer_epoch, done)
 
     def _decide(self, group_id: str, pending: PendingCommit, producer_epoch: int, done: OnDone) -> Decision:
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = OffsetsOfGroup()
+        group = self._groups.get(group_id) or OffsetsOfGroup()
+        records = _records(group_id, group, pending.commits)
+        self._groups[group_id] = group
         group.pending.append(pending)
         if pending.producer_id >= 0:
             self._groups_of_producer.setdefault(pending.producer_id, set()).add(group_id)
@@ -161,7 +161,7 @@ class GroupOffsets:
             done(error)
 
         decision = pending.decision = Decision(
-            _records(group_id, group, pending.commits),
+            records,
             settled,
             replay=False,
             producer_id=pending.producer_id,

@@ -31,6 +31,9 @@ from purgatory import DelayedOperationPurgatory
 from purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
 from purgatory.delayed_sync import DelayedSync
 
+SHORTEST_WAIT_ON_MS = 1000
+"""Static members that have not joined in time are waited for on, however short the time that they ask for."""
+
 log = structlog.get_logger("broker.coordinator.group")
 
 
@@ -49,9 +52,9 @@ class GroupSyncKey(NamedTuple):
 
 
 class Rebalances:
-    """`act` carries a decision out. `completed` counts the leaders' assignments, as Kafka does."""
+    """`act` carries a decision out; `on_completed()` hears of every leader's assignment, which Kafka counts."""
 
-    __slots__ = ("_act", "_purgatory", "_settings", "completed", "sessions")
+    __slots__ = ("_act", "_on_completed", "_purgatory", "_settings", "sessions")
 
     def __init__(
         self,
@@ -59,12 +62,13 @@ class Rebalances:
         rebalance_purgatory: DelayedOperationPurgatory,
         settings: GroupSettings,
         act: Callable[[Decision], object],
+        on_completed: Callable[[], object],
     ) -> None:
-        self.completed = 0
         self.sessions = Sessions(heartbeat_purgatory, self._session_missed, self._pending_missed)
         self._purgatory = rebalance_purgatory
         self._settings = settings
         self._act = act
+        self._on_completed = on_completed
 
     def save(self, group: Group, assignments: Mapping[str, bytes], done: OnDone) -> None:
         """Writes the group as it stands, with these assignments by member id."""
@@ -108,9 +112,9 @@ class Rebalances:
             partial(self.complete_join, group),
         )
 
-    def _join(self, group: Group) -> DelayedJoin:
+    def _join(self, group: Group, shortest_ms: int = 0) -> DelayedJoin:
         return DelayedJoin(
-            group.rebalance_timeout_ms,
+            max(group.rebalance_timeout_ms, shortest_ms),
             lambda: group.has_all_joined or group.state is not GroupState.PREPARING_REBALANCE,
             partial(self.complete_join, group),
         )
@@ -127,7 +131,7 @@ class Rebalances:
             self._remove_silent(group, [member.member_id for member in absent], "they have not joined again")
         if group.size and not group.elect_joined_leader():
             log.warning("no member has joined again", group=group.group_id, members=group.size)
-            self._park_join(group, self._join(group))
+            self._park_join(group, self._join(group, SHORTEST_WAIT_ON_MS))
             return
         if group.size:
             group.begin_generation(f"{group.awaiting} members have joined")
@@ -175,7 +179,7 @@ class Rebalances:
                 self._refuse_syncs(group, _code_for_sync(error))
                 self.prepare(group, f"the assignment could not be written: {error.code.name}")
 
-        self.completed += 1
+        self._on_completed()
         self.save(group, assignments, done)
 
     def _propagate(self, group: Group, assignments: Mapping[str, bytes]) -> None:

@@ -77,7 +77,11 @@ def start_transaction_coordinator(broker: Broker) -> TransactionCoordinator:
             except Exception:
                 log.exception("no producer id")
                 found = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            use(found)
+            try:
+                use(found)
+            except Exception:
+                log.exception("a producer id could not be used")
+                use(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
         broker.background.spawn(take(), "a producer id")
 

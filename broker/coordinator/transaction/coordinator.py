@@ -27,7 +27,7 @@ from broker.coordinator.transaction import rules
 from broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
 from broker.coordinator.transaction.records import transaction_record
 from broker.coordinator.transaction.shard import TransactionShard
-from broker.coordinator.transaction.state import BY_LABEL
+from broker.coordinator.transaction.state import BY_LABEL, ONGOING
 from broker.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, ProducerIdAndEpoch, Transaction, Transit
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -356,6 +356,10 @@ class TransactionCoordinator:
         old = transaction.state
         transaction.complete(transit)
         shard.put(transaction)
+        if old == transaction.state == ONGOING:
+            name, count = transaction.transactional_id, len(transaction.partitions)
+            log.debug("transaction has more partitions", transactional_id=name, partitions=count)
+            return
         log.info(
             "transaction state changed",
             transactional_id=transaction.transactional_id,

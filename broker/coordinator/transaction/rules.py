@@ -1,5 +1,8 @@
 """What a producer may do, and what it is told when it may not: the rules of the transaction coordinator.
 
+A change of the id that is on its way, such as a completion whose markers are being written, is waited for: clients
+come again at CONCURRENT_TRANSACTIONS.
+
 Each rule looks at one `Transaction` and either prepares a transit, or raises ProtocolError with the code for the
 client, or returns None: it is so already, and the answer is NONE. Nothing here waits, writes, or knows a clock.
 
@@ -50,7 +53,7 @@ def initialize(
     None: a transaction is open, and must be fenced and aborted first (CONCURRENT_TRANSACTIONS then). Raises
     CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ProducerIdNeeded.
     """
-    if transaction.pending is not None or transaction.state.is_prepared:
+    if transaction.pending is not None:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_retry = _is_retry(transaction, expected)
     if not is_retry and not _may_go_on(transaction, expected):
@@ -92,7 +95,7 @@ def add_partitions(
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     found = _of_producer(transaction, producer)
-    if found.pending is not None or found.state.is_prepared:
+    if found.pending is not None:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if found.state == ONGOING and partitions <= found.partitions:
         return None
@@ -105,7 +108,7 @@ def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     found = _of_producer(transaction, producer)
-    if found.pending is not None or found.state.is_prepared:
+    if found.pending is not None:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if found.state == ONGOING:
         return found.prepare_end(committed, now_ms)

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.offset_records import CommittedOffset
+from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.shard import nobody_waits
 from broker.periodic_work import PeriodicWork
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, UnwritableMessage
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
@@ -210,6 +213,36 @@ async def test_a_retention_that_came_with_the_commit_lasts_over_a_restart(tmp_pa
         assert await fetched(api) == {"t": {1: 6}}
 
 
+async def test_a_retention_beyond_the_end_of_time_is_for_ever() -> None:
+    clock = ManualClock()
+    async with api_of_a_broker(SETTINGS, clock=clock) as api:
+        await coordinated(api, "t")
+        assert await commit(api, "t", {0: 5}, version=2, retention_time_ms=2**63 - 1) == [0]
+        clock.advance(1000 * 365 * 24 * 60 * MINUTE_MS)
+        await PeriodicWork(api.broker).expire_offsets()
+        assert await fetched(api, require_stable=True) == {"t": {0: 5}}
+
+
+async def test_a_group_is_told_of_once_however_often_a_request_names_it() -> None:
+    """Else a small request has a large group told ten thousand times."""
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5})
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h", "g")]
+        told = (await api(OffsetFetchRequest(groups=groups), 8)).groups
+        assert [(group.group_id, len(group.topics)) for group in told] == [("g", 1), ("h", 0)]
+        described = (await api(DescribeGroupsRequest(groups=["g", "h", "g"]), 5)).groups
+        assert [group.group_id for group in described] == ["g", "h"]
+
+
+async def test_a_commit_that_cannot_be_written_down_leaves_nothing_waiting() -> None:
+    offsets = GroupOffsets()
+    unwritable = CommittedOffset(5, -1, "", commit_timestamp=2**63)
+    with pytest.raises(UnwritableMessage):
+        offsets.commit("g", {"t": {0: unwritable}}, nobody_waits)
+    assert not offsets.has_offsets("g")
+
+
 async def test_nobody_has_offsets_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await coordinated(api, "t", "u")
@@ -282,3 +315,25 @@ async def test_committed_offsets_are_counted() -> None:
         metrics = api.broker.group_coordinator.offset_metrics
         assert (metrics.commits, metrics.expirations, metrics.deletions) == (3, 0, 0)
         assert api.broker.group_coordinator.offset_count == 2
+
+
+async def test_how_long_a_text_may_be_is_a_setting() -> None:
+    async with api_of_a_broker({**SETTINGS, "offset.metadata.max.bytes": 3}) as api:
+        await coordinated(api, "t")
+        assert await commit(api, "t", {0: 5}, committed_metadata="abc") == [0]
+        assert await commit(api, "t", {0: 6}, committed_metadata="abcd") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        assert await fetched(api) == {"t": {0: 5}}
+
+
+async def test_offsets_are_looked_at_as_often_as_the_setting_says() -> None:
+    clock = ManualClock()
+    settings = {**SETTINGS, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 5}
+    async with api_of_a_broker(settings, clock=clock) as api:
+        await coordinated(api, "t")
+        await commit(api, "t", {0: 5})
+        clock.advance(MINUTE_MS)
+        for _ in range(500):
+            if await fetched(api) == {}:
+                break
+            await asyncio.sleep(0.01)
+        assert await fetched(api) == {}

@@ -18,7 +18,12 @@ BATCH, POLL_S = 100, 0.2
 class Copier:
     def __init__(self, bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
         self.source, self.target = source, target
-        common = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+        common = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 200,
+            "metadata.recovery.strategy": "none",  # "rebootstrap" loses requests that wait to be sent again
+        }
         self.consumer = Consumer(
             common
             | {

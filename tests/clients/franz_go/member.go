@@ -19,6 +19,7 @@ const (
 	sessionTimeout   = 6 * time.Second
 	rebalanceTimeout = 7 * time.Second
 	heartbeat        = 500 * time.Millisecond
+	metadataAge      = 2 * time.Second
 	pollFor          = 200 * time.Millisecond
 	batch            = 100
 )
@@ -49,6 +50,7 @@ func member(bootstrap, group, topic, strategy, instance string) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.Balancers(balancers[strategy]),
 		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.HeartbeatInterval(heartbeat),
+		kgo.MetadataMaxAge(metadataAge), kgo.MetadataMinAge(metadataAge / 2),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(told("assigned")), kgo.OnPartitionsRevoked(told("revoked")), kgo.OnPartitionsLost(told("lost")),
 	}

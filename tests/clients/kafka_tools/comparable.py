@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from typing import Any
 
 REPLACEMENTS = (
     (r"127\.0\.0\.1:\d+", "HOST:PORT"),
@@ -65,7 +66,7 @@ def _verifiable_consumer(text: str) -> str:
     """Records come in batches that depend on speed: the sums are compared, and each record."""
     lines, counts, committed = [], 0, 0
     for line in text.splitlines():
-        event = json.loads(line) if line.startswith("{") else {"name": line}
+        event: dict[str, Any] = json.loads(line) if line.startswith("{") else {"name": line}
         event.pop("timestamp", None)
         match event["name"]:
             case "records_consumed":

@@ -15,6 +15,7 @@ from tests.clients.members.orders import (
     BATCH,
     HEARTBEAT_MS,
     MAX_POLL_INTERVAL_MS,
+    METADATA_MS,
     POLL_S,
     SESSION_TIMEOUT_MS,
     Membership,
@@ -61,6 +62,7 @@ class Member:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            metadata_max_age_ms=METADATA_MS,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )

@@ -10,6 +10,7 @@ from tests.clients.members.orders import (
     BATCH,
     HEARTBEAT_MS,
     MAX_POLL_INTERVAL_MS,
+    METADATA_MS,
     POLL_S,
     SESSION_TIMEOUT_MS,
     Membership,
@@ -34,6 +35,7 @@ class Member:
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
+            "topic.metadata.refresh.interval.ms": METADATA_MS,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "log_level": 0,
@@ -57,7 +59,7 @@ class Member:
             if (error := message.error()) is None:
                 positions.append((message.partition(), message.offset()))
                 continue
-            tell("error", error.name())
+            tell("error", error.name(), error.str())
             if error.fatal() or error.code() == KafkaError._FATAL:
                 raise SystemExit(3)
         if self.is_out:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.clients.members.orders import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS, Position
+from tests.clients.members.orders import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS, METADATA_MS, SESSION_TIMEOUT_MS, Position
 
 ROOT = Path(__file__).parents[3]
 JAVA_ASSIGNORS = {
@@ -138,6 +138,7 @@ class Crew:
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
+            "metadata.max.age.ms": METADATA_MS,
             "auto.commit.interval.ms": 200,
             "auto.offset.reset": "earliest",
         }

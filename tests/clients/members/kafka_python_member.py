@@ -16,6 +16,7 @@ from tests.clients.members.orders import (
     BATCH,
     HEARTBEAT_MS,
     MAX_POLL_INTERVAL_MS,
+    METADATA_MS,
     POLL_S,
     SESSION_TIMEOUT_MS,
     Membership,
@@ -46,6 +47,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            metadata_max_age_ms=METADATA_MS,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
@@ -76,6 +78,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             return
         try:
             self.consumer.commit(self._to_commit(offsets))
+        except FencedInstanceIdError:
+            tell("error", "FENCED_INSTANCE_ID")
+            raise SystemExit(3) from None
         except KafkaError as failure:
             tell("commit-failed", type(failure).__name__)
             return  # it is tried again, until they are committed, revoked or lost

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 from protocol.compiler import decode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -78,8 +78,13 @@ class Watch:
         wanted = {TopicPartition(self.topic, p): OffsetSpec.latest() for p in range(self.partitions)}
         return {p.partition: future.result(20).offset for p, future in self.admin.list_offsets(wanted).items()}
 
+    def grow(self, partitions: int) -> None:
+        """Gives the topic more partitions."""
+        self.admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(20)
+        self.partitions = partitions
+
     def until_all_is_committed(self) -> None:
-        ends = self.ends()
+        ends = {partition: end for partition, end in self.ends().items() if end}
         until(self.committed, lambda committed: committed == ends, f"offsets {ends}")
 
 

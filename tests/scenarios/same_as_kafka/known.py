@@ -134,6 +134,11 @@ KNOWN = [
         "Kafka ends the connection at an operation or permission 0 (unknown); SECURITY_DISABLED, as for any other",
     ),
     Known(
+        "members_that_may_not_join",
+        r"DESCRIBE_GROUPS\.Groups\[.*\]\.GroupState",
+        "Kafka keeps a group, empty, whose only member was refused; here there is none",
+    ),
+    Known(
         "how_many_offsets_of_segments",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
         "Kafka fails with -1 where fewer than no offsets are asked for; none are told",

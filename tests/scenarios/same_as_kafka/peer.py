@@ -7,6 +7,7 @@ version does not have is not sent. Answers are documents (see `protocol.document
 from __future__ import annotations
 
 import base64
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -77,6 +78,20 @@ class Peer:
             self._reconnect()
         if is_noted:
             self.note(f"{api.name} {about}".rstrip(), answer)
+        return answer
+
+    def begin(self, api: ApiKey, document: Document, version: int | None = None) -> None:
+        """Asks, and does not wait for the answer: `finish` does."""
+        request = _message(request_class(api), document)
+        self._client.send(request_payload(request, self.version if version is None else version))
+
+    def finish(self, api: ApiKey, version: int | None = None, *, about: str = "") -> Document:
+        """The answer to what was begun; noted."""
+        try:
+            answer = _answer(api, self.version if version is None else version, self._client.receive())
+        except TimeoutError:
+            answer = {"silent": True}
+        self.note(f"{api.name} {about}".rstrip(), answer)
         return answer
 
     def note(self, label: str, answer: Any) -> None:
@@ -194,6 +209,11 @@ def _time(value: int) -> Any:
     return "NOW" if abs(value - time.time() * 1000) < DAY_MS else value
 
 
+def _member(value: Any) -> Any:
+    """A member id ends with an id of the broker's making. (The leader of a partition is a number.)"""
+    return re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "-ID", value) if isinstance(value, str) else value
+
+
 def _records(value: str | None) -> Any:
     """Batches as they stand in the log, unless the broker wrote its time into them; a cut one by its length."""
     if not value:
@@ -223,6 +243,8 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "SessionId": _or_text("SESSION"),
     "LogDir": _or_text("DIRECTORY"),
     "LogAppendTimeMs": _time,
+    "MemberId": _member,
+    "Leader": _member,
     "Timestamp": _time,
     "LastTimestamp": _time,
     "ProducerId": lambda value: value if value < 0 or value >= 7000 else "PRODUCER",
@@ -242,7 +264,18 @@ def differences(kafka: Any, ours: Any, path: str = "") -> Iterable[tuple[str, An
         yield path, kafka, ours
 
 
-_IDENTITIES = ("Name", "Topic", "ResourceName", "PartitionIndex", "Partition", "Index", "Key", "ApiKey")
+_IDENTITIES = (
+    "Name",
+    "Topic",
+    "ResourceName",
+    "GroupId",
+    "MemberId",
+    "PartitionIndex",
+    "Partition",
+    "Index",
+    "Key",
+    "ApiKey",
+)
 
 
 def _order(item: Any) -> tuple[str, str]:

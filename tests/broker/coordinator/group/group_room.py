@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
+from broker.coordinator.group.answers import join_refused
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.join import Joining
 from broker.coordinator.group.membership import GroupWaits, Membership, Syncing
@@ -101,6 +102,7 @@ class GroupRoom:
             DelayedOperationPurgatory("Rebalance", self.timer, self.clock, self.completions),
         )
         self.log = GroupLog()
+        self.rebalances = 0
         self.shard = self._new_shard()
         self.shard.loaded()
 
@@ -109,9 +111,15 @@ class GroupRoom:
             0,
             clock=self.clock,
             act=self.log.act,
-            membership=lambda groups, act: Membership(groups, self.waits, self.settings, act, self.clock, self.random),
+            membership=self._membership,
             offsets=lambda _: GroupOffsets(),
         )
+
+    def _membership(self, groups: dict[str, Group], act: Callable[[Decision], object]) -> Membership:
+        return Membership(groups, self.waits, self.settings, act, self.clock, self.random, self._rebalanced)
+
+    def _rebalanced(self) -> None:
+        self.rebalances += 1
 
     def restart(self, records: int | None = None) -> None:
         """The partition moves away and comes back, with the log as it is, or its first records."""
@@ -177,7 +185,7 @@ class GroupRoom:
         try:
             self.shard.membership.join(group_id, joining)
         except ProtocolError as error:
-            asked.answer(JoinGroupResponse(error_code=error.code, member_id=member_id))
+            asked.answer(join_refused(error.code, member_id))
         self.settled()
         return asked
 

@@ -193,3 +193,18 @@ def test_a_new_id_that_is_written_while_a_rebalance_begins_is_told_with_it() -> 
     room.join(leader, instance="one")
     room.log.settle()
     assert back.response.generation_id == 3
+
+
+def test_static_members_without_a_rebalance_time_out_are_waited_for_without_haste(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    room = GroupRoom()
+    with_instances(room)
+    for instance in ("one", "two"):  # they come back, now without any time for a rebalance
+        assert room.join(instance=instance, rebalance_ms=-1).error is ErrorCode.NONE
+    capsys.readouterr()
+    room.leave(instance="two")
+    room.advance(SESSION_MS - 1)
+    assert room.state is GroupState.PREPARING_REBALANCE
+    assert capsys.readouterr().out.count("no member has joined again") <= SESSION_MS // 1000
+    assert room.join(instance="one", rebalance_ms=-1).response.generation_id == 3

@@ -24,6 +24,7 @@ def test_every_member_gets_its_part_of_the_leaders_assignment() -> None:
     ids = completing(room, 3)
     asked = room.sync_all(ids, 3)
     assert [each.response.assignment for each in asked] == [b"0", b"1", b"2"]
+    assert room.rebalances == 2
     assert {(each.response.protocol_type, each.response.protocol_name) for each in asked} == {("consumer", "range")}
     assert room.state is GroupState.STABLE
 

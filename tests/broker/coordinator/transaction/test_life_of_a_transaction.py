@@ -1,6 +1,7 @@
 """AddPartitionsToTxn, EndTxn, markers, verification, descriptions, lists, and leadership that is lost."""
 
 import pytest
+import structlog
 
 from broker.coordinator.transaction.state import BY_LABEL, MOVES, IllegalMove, TransactionState, check_move
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
@@ -288,6 +289,72 @@ def test_markers_that_are_written_after_leadership_was_lost_complete_nothing(roo
     room.sent = sent + room.sent
     room.release_markers()
     assert (room.state(), len(room.log)) == ("CompleteCommit", records + 1)
+
+
+def test_what_becomes_safe_after_leadership_was_lost_is_the_new_coordinators(room: TransactionRoom) -> None:
+    producer = room.init()
+    room.add(producer)
+    room.appends_held = True
+    answers: list[ProtocolError | None] = []
+    room.coordinator.end("t", producer, True, answers.append)
+    room.shard.unload()
+    room.release_appends()
+    (error,) = answers
+    assert error is not None
+    assert error.code is ErrorCode.NOT_COORDINATOR
+    assert room.markers == {}
+    room.appends_held = False
+    room.start()
+    assert (room.state(), len(room.markers[ORDERS])) == ("CompleteCommit", 1)
+
+
+def test_a_retry_that_waits_ends_with_leadership(room: TransactionRoom) -> None:
+    producer = room.init()
+    room.add(producer)
+    room.marker_failures[ORDERS] = ErrorCode.NOT_ENOUGH_REPLICAS
+    room.end(producer)
+    (put,) = room.put_off
+    room.lose_leadership()
+    assert put.call is None
+    assert room.coordinator.markers.pending == 0
+
+
+def test_answers_that_come_after_a_coordinator_was_fenced_change_nothing(room: TransactionRoom) -> None:
+    producer = room.init()
+    room.add(producer, ORDERS, RETURNS)
+    room.markers_held = True
+    room.end(producer)
+    room.marker_failures = {
+        ORDERS: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        RETURNS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+    room.release_markers()
+    assert room.put_off == []
+    assert room.transaction().partitions == {ORDERS, RETURNS}
+
+
+def test_every_change_of_state_is_one_line_in_the_log(room: TransactionRoom) -> None:
+    with structlog.testing.capture_logs() as lines:
+        producer = room.init()
+        room.add(producer)
+        room.add(producer, RETURNS)  # changes no state
+        room.end(producer)
+        room.add(producer)
+        room.init()
+    changes = [line for line in lines if line["event"] == "transaction state changed"]
+    assert [(line["old"], line["new"], line["producer_epoch"], line["reason"]) for line in changes] == [
+        ("Empty", "Empty", 0, "InitProducerId"),
+        ("Empty", "Ongoing", 0, "AddPartitionsToTxn"),
+        ("Ongoing", "PrepareCommit", 0, "EndTxn"),
+        ("PrepareCommit", "CompleteCommit", 0, "all markers are written"),
+        ("CompleteCommit", "Ongoing", 0, "AddPartitionsToTxn"),
+        ("Ongoing", "PrepareAbort", 1, "another producer begins"),
+        ("PrepareAbort", "CompleteAbort", 1, "all markers are written"),
+    ]
+    assert {(line["transactional_id"], line["producer_id"], line["log_level"]) for line in changes} == {
+        ("t", producer.producer_id, "info")
+    }
+    assert [line["log_level"] for line in lines if line not in changes] == ["debug"]
 
 
 # Describing and listing (KIP-664)

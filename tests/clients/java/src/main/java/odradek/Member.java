@@ -35,8 +35,9 @@ public final class Member implements ConsumerRebalanceListener {
         Map<String, Object> settings = new HashMap<>(Map.of(
             "bootstrap.servers", args[0], "group.id", args[1], "session.timeout.ms", 6000,
             "heartbeat.interval.ms", 500, "max.poll.interval.ms", 7000, "max.poll.records", 100,
-            "enable.auto.commit", false, "auto.offset.reset", "earliest", "partition.assignment.strategy",
-            "org.apache.kafka.clients.consumer." + ASSIGNORS.get(args[3])));
+            "enable.auto.commit", false, "auto.offset.reset", "earliest"));
+        settings.put("metadata.max.age.ms", 2000);
+        settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + ASSIGNORS.get(args[3]));
         if (args.length == 6) {
             settings.put("group.instance.id", args[5]);
         }

@@ -1,0 +1,175 @@
+"""The row about the log cleaner: how fast it cleans a log, what that costs, and what it costs those who produce
+meanwhile.
+
+A compacted topic is filled with records whose keys come from a small set, in segments of 64 MB; nothing is cleaned yet,
+since its min.cleanable.dirty.ratio is 1. Then the ratio is lowered, and the clock runs until the broker's
+cleaner-offset-checkpoint says that all sealed segments are clean. The cleaner looks for work every 50 ms. Meanwhile a
+client appends a record of 1 KB to another topic every millisecond or two and notes how long each takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+from benchmarks import wire
+from benchmarks.contestants import Contestant
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
+from benchmarks.processes import cpu_seconds_with_children
+from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from protocol.messages.produce import ProduceRequest
+from protocol.records import Record, build_batch
+
+MEGABYTE = 1024 * 1024
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SEGMENT_BYTES = 64 * MEGABYTE
+BATCH_BYTES = 64 * 1024
+DISTINCT_BYTES = 32 * MEGABYTE
+GIVE_UP_S = 600
+_numbers = itertools.count(1)
+
+
+class Compaction(Row):
+    """`keys` different keys in `megabytes` of records."""
+
+    needs_warm_memory = True
+    needs_fresh_broker = True
+
+    def __init__(self, name: str, record_bytes: int, megabytes: int, keys: int) -> None:
+        self.name = name
+        self.metrics = (
+            Metric(name, "MB/s", MORE),
+            Metric(f"{name}: CPU", "s/GB", LESS),
+            Metric(f"{name}: produce p99 meanwhile", "ms", LESS),
+            Metric(f"{name}: produce p99 before", "ms", LESS, None),
+        )
+        self.record_bytes = record_bytes
+        self.megabytes = megabytes
+        self.keys = keys
+        self._requests: list[bytes] = []
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        contestant.start()
+        topic = f"compaction-{next(_numbers)}"
+        wire.create_topic(contestant.port, "beside")
+        wire.create_topic(contestant.port, topic)
+        settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1"}
+        alter(contestant.port, TOPIC_RESOURCE, topic, settings)
+        alter(contestant.port, BROKER_RESOURCE, "", {"log.cleaner.backoff.ms": "50"})
+        self._fill(contestant.port, topic)
+        folder = contestant.directory / "data" / f"{topic}-0"
+        os.sync()  # writing what was filled in is no part of this
+        time.sleep(3)
+        sealed = sorted(folder.glob("*.log"))
+        size = sum(path.stat().st_size for path in sealed[:-1])
+        with Producing(contestant.port) as before:
+            time.sleep(3)
+        with Producing(contestant.port) as beside:
+            used = cpu_seconds_with_children(contestant.pid)
+            begin = time.perf_counter()
+            alter(contestant.port, TOPIC_RESOURCE, topic, {"min.cleanable.dirty.ratio": "0.01"})
+            until_clean(folder.parent, topic, int(sealed[-1].stem))
+            seconds = time.perf_counter() - begin
+        time.sleep(1)  # a process that has ended is counted when it has been waited for
+        used = cpu_seconds_with_children(contestant.pid) - used
+        values = (size / MEGABYTE / seconds, used / (size / 2**30), beside.p99_ms, before.p99_ms)
+        return {
+            metric.name: Reading(value, used, seconds, size) for metric, value in zip(self.metrics, values, strict=True)
+        }
+
+    def _fill(self, port: int, topic: str) -> None:
+        if not self._requests:
+            self._requests = list(self._built())
+        frames = [wire.framed(produce_request(topic, records), 7) for records in self._requests]
+        sent = 0
+        with socket.create_connection(("127.0.0.1", port), 60) as connection:
+            while sent < self.megabytes * MEGABYTE:
+                for frame in frames:
+                    connection.sendall(frame)
+                    wire.receive(connection)
+                    sent += len(frame)
+
+    def _built(self) -> list[bytes]:
+        source = random.Random(1)
+        value = source.randbytes(self.record_bytes - 24)
+        count = BATCH_BYTES // self.record_bytes
+        now_ms = int(time.time() * 1000)
+        return [
+            build_batch(
+                [Record(number, now_ms, b"key%013d" % source.randrange(self.keys), value) for number in range(count)]
+            )
+            for _ in range(DISTINCT_BYTES // BATCH_BYTES)
+        ]
+
+
+class Producing:
+    """A client that appends records of 1 KB one after the other while the `with` block runs."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.times_ms: list[float] = []
+
+    def __enter__(self) -> Producing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        frame = wire.framed(
+            produce_request("beside", build_batch([Record(0, int(time.time() * 1000), b"k", b"v" * 1000)])), 7
+        )
+        with socket.create_connection(("127.0.0.1", self._port), 60) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self._stop.is_set():
+                begin = time.perf_counter()
+                connection.sendall(frame)
+                wire.receive(connection)
+                self.times_ms.append((time.perf_counter() - begin) * 1000)
+                time.sleep(0.001)
+
+    @property
+    def p99_ms(self) -> float:
+        return sorted(self.times_ms)[len(self.times_ms) * 99 // 100]
+
+
+def produce_request(topic: str, records: bytes) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    return ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    )
+
+
+def alter(port: int, resource_type: int, name: str, settings: dict[str, str]) -> None:
+    """Raises RuntimeError."""
+    items = [
+        IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=0, value=value)
+        for setting, value in settings.items()
+    ]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=resource_type, resource_name=name, configs=items
+    )
+    answer = wire.call(port, IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse, 0)
+    if answer.responses[0].error_code:
+        raise RuntimeError(f"{name}: {answer.responses[0].error_message}")
+
+
+def until_clean(directory: Path, topic: str, offset: int) -> None:
+    """Until the checkpoint says so. Raises TimeoutError."""
+    give_up = time.monotonic() + GIVE_UP_S
+    checkpoint = directory / "cleaner-offset-checkpoint"
+    while time.monotonic() < give_up:
+        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+        if f"{topic} 0 {offset}" in lines:
+            return
+        time.sleep(0.005)
+    raise TimeoutError(f"{topic} is not clean up to {offset} within {GIVE_UP_S} s")

@@ -1,0 +1,278 @@
+"""`odradek groups`: list, describe and delete consumer groups, and move their offsets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cli.errors import CommandError
+from cli.group_reset import ResetTo, add_reset_options, new_offsets, reset_of, scope_of
+from cli.options import add_bootstrap_server, command, with_admin
+
+if TYPE_CHECKING:
+    from broker.admin_groups import DescribedGroup, GroupAdmin
+    from protocol.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+EXAMPLES = """  odradek groups list
+  odradek groups describe billing
+  odradek groups reset-offsets billing --topic orders --to-earliest --execute
+  odradek groups delete billing
+"""
+DEAD, EMPTY = "Dead", "Empty"
+NOTHING = "-"
+OFFSET_COLUMNS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
+STATE_COLUMNS = ("GROUP", "COORDINATOR", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `groups` and its actions."""
+    parser = command(subparsers, "groups", "list, describe and delete groups, move offsets", _help, examples=EXAMPLES)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    _add_list(actions)
+    _add_describe(actions)
+    _add_reset_offsets(actions)
+    _add_delete(actions)
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    raise CommandError("groups needs an action: list, describe, reset-offsets or delete")
+
+
+def _with_groups(arguments: argparse.Namespace, work: Callable[[GroupAdmin], Awaitable[T]]) -> T:
+    from broker.admin_groups import GroupAdmin
+
+    return with_admin(arguments, lambda admin: work(GroupAdmin(admin, timeout_ms=arguments.timeout_ms)))
+
+
+# list
+
+
+def _add_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examples = "  odradek groups list\n  odradek groups list --state Stable --state Empty --json\n"
+    parser = command(actions, "list", "list groups and their states", list_groups, examples=examples)
+    parser.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; may be repeated")
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+    add_bootstrap_server(parser)
+
+
+def list_groups(arguments: argparse.Namespace) -> None:
+    """Prints a line for each group."""
+    found = _with_groups(arguments, lambda admin: admin.list_groups(arguments.state))
+    if arguments.json:
+        print(json.dumps([group._asdict() for group in found], indent=2))
+        return
+    for group in found:
+        print(f"{group.group_id}\t{group.state}\t{group.protocol_type or NOTHING}")
+
+
+# describe
+
+
+def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examples = (
+        "  odradek groups describe billing\n"
+        "  odradek groups describe billing shipping --members\n"
+        "  odradek groups describe --all --json\n"
+    )
+    description = "Show groups: by default each partition with its committed offset, its lag and who consumes it."
+    parser = command(actions, "describe", "describe groups", describe, description=description, examples=examples)
+    parser.add_argument("groups", nargs="*", metavar="GROUP")
+    parser.add_argument("--all", action="store_true", help="all groups")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--members", action="store_true", help="show the members and their partitions")
+    what.add_argument("--state", action="store_true", help="show state, coordinator and number of members")
+    what.add_argument("--json", action="store_true", help="print all of it as a JSON array")
+    add_bootstrap_server(parser)
+
+
+def describe(arguments: argparse.Namespace) -> None:
+    """Prints offsets and lag, members or states of groups."""
+    if bool(arguments.groups) == arguments.all:
+        raise CommandError("groups describe needs the groups' names, or --all")
+    described = _with_groups(arguments, lambda admin: _describe(admin, arguments.groups))
+    if arguments.json:
+        print(json.dumps(described, indent=2))
+    elif arguments.members:
+        _print_table(MEMBER_COLUMNS, [row for group in described for row in _member_rows(group)])
+    elif arguments.state:
+        _print_table(STATE_COLUMNS, [_state_row(group) for group in described])
+    else:
+        _print_table(OFFSET_COLUMNS, [row for group in described for row in _offset_rows(group)])
+
+
+async def _describe(admin: GroupAdmin, names: list[str]) -> list[dict[str, Any]]:
+    groups = names or [group.group_id for group in await admin.list_groups()]
+    return [await _describe_one(admin, name) for name in groups]
+
+
+async def _describe_one(admin: GroupAdmin, name: str) -> dict[str, Any]:
+    from broker.admin_groups import LATEST
+
+    group = await admin.describe(name)
+    if group.state == DEAD:
+        raise CommandError(f"there is no group '{name}'")
+    committed = await admin.committed(name)
+    owners = {key: member for member in group.members for key in member.partitions or ()}
+    keys = sorted({*committed, *owners})
+    ends = await admin.offsets_at(keys, LATEST)
+    return {
+        "group_id": name,
+        "state": group.state,
+        "coordinator": group.coordinator,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "partitions": [_partition(key, committed, ends, owners) for key in keys],
+        "members": _members(group),
+    }
+
+
+def _partition(
+    key: TopicPartition, committed: dict[TopicPartition, int], ends: dict[TopicPartition, int], owners: dict[Any, Any]
+) -> dict[str, Any]:
+    offset, end, owner = committed.get(key), ends.get(key), owners.get(key)
+    return {
+        "topic": key.topic,
+        "partition": key.partition,
+        "current_offset": offset,
+        "log_end_offset": end,
+        "lag": None if offset is None or end is None else end - offset,
+        "consumer_id": None if owner is None else owner.member_id,
+        "host": None if owner is None else owner.host,
+        "client_id": None if owner is None else owner.client_id,
+    }
+
+
+def _members(group: DescribedGroup) -> list[dict[str, Any]]:
+    return [
+        {
+            "consumer_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "host": member.host,
+            "client_id": member.client_id,
+            "partitions": None if member.partitions is None else [str(key) for key in member.partitions],
+        }
+        for member in group.members
+    ]
+
+
+def _offset_rows(group: dict[str, Any]) -> list[list[Any]]:
+    return [[group["group_id"], *partition.values()] for partition in group["partitions"]]
+
+
+def _member_rows(group: dict[str, Any]) -> list[list[Any]]:
+    rows = []
+    for member in group["members"]:
+        *who, partitions = member.values()
+        count = None if partitions is None else len(partitions)
+        rows.append([group["group_id"], *who, count, ",".join(partitions or ()) or None])
+    return rows
+
+
+def _state_row(group: dict[str, Any]) -> list[Any]:
+    return [
+        group["group_id"],
+        group["coordinator"],
+        group["protocol"] or None,
+        group["state"],
+        len(group["members"]),
+    ]
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Columns as wide as they must be; nothing at all is said by a dash."""
+    table = [list(columns), *([NOTHING if value is None else str(value) for value in row] for row in rows)]
+    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    for row in table:
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+
+
+# reset-offsets
+
+
+def _add_reset_offsets(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examples = (
+        "  odradek groups reset-offsets billing --all-topics --to-latest\n"
+        "  odradek groups reset-offsets billing --topic orders:0,2 --shift-by -100 --execute\n"
+        "  odradek groups reset-offsets billing --topic orders --to-datetime 2026-03-01T00:00:00 --execute\n"
+    )
+    description = (
+        "Move the committed offsets of a group that has no members. Without --execute it is only shown what would be.\n"
+        "Offsets outside of a log become the log's nearest end."
+    )
+    parser = command(
+        actions, "reset-offsets", "move a group's offsets", reset_offsets, description=description, examples=examples
+    )
+    parser.add_argument("group", metavar="GROUP")
+    add_reset_options(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+    add_bootstrap_server(parser)
+
+
+def reset_offsets(arguments: argparse.Namespace) -> None:
+    """Prints the new offset of each partition, and commits them with --execute."""
+    reset = reset_of(arguments)
+    found = _with_groups(arguments, lambda admin: _reset_offsets(admin, arguments, reset))
+    rows = [[arguments.group, key.topic, key.partition, offset] for key, offset in found.items()]
+    if arguments.json:
+        names = ("group_id", "topic", "partition", "new_offset")
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
+    _print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+    if not arguments.execute:
+        print("nothing was changed; --execute does it")
+
+
+async def _reset_offsets(admin: GroupAdmin, arguments: argparse.Namespace, reset: ResetTo) -> dict[TopicPartition, int]:
+    state = (await admin.describe(arguments.group)).state
+    if state not in (DEAD, EMPTY):
+        raise CommandError(f"the group '{arguments.group}' has members; its state is {state}")
+    partitions = await scope_of(admin, arguments)
+    found = await new_offsets(admin, arguments.group, partitions, reset)
+    if arguments.execute:
+        await admin.commit(arguments.group, found)
+    return found
+
+
+# delete
+
+
+def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examples = "  odradek groups delete billing shipping\n"
+    parser = command(actions, "delete", "delete groups and their offsets", delete, examples=examples)
+    parser.add_argument("groups", nargs="+", metavar="GROUP")
+    parser.add_argument("--if-exists", action="store_true", help="no error for a group that does not exist")
+    add_bootstrap_server(parser)
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Deletes groups that have no members."""
+    _with_groups(arguments, lambda admin: _delete(admin, arguments.groups, arguments.if_exists))
+
+
+async def _delete(admin: GroupAdmin, names: list[str], if_exists: bool) -> None:
+    from protocol.errors import ErrorCode, ProtocolError
+
+    for name in names:
+        try:
+            await admin.delete(name)
+        except ProtocolError as error:
+            if error.code != ErrorCode.GROUP_ID_NOT_FOUND or not if_exists:
+                raise
+            print(f"{name} does not exist")
+            continue
+        print(f"{name} deleted")

@@ -1,0 +1,79 @@
+"""DelayedAcknowledgement: a request that changed partitions and is answered when all of them are settled.
+
+What settling a partition takes the two kinds say: DelayedProduce and DelayedDeleteRecords. What still is pending at the
+time-out is answered with REQUEST_TIMED_OUT, although the change was made and may yet take effect everywhere.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from mypy_extensions import i64, mypyc_attr
+
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from purgatory.delayed_operation import DelayedOperation
+from purgatory.expirations import PartitionExpirations
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PendingPartition:
+    """One partition of the request: the offset that it waits for, and its error so far. One that failed at once was
+    never pending, and keeps its error.
+    """
+
+    __slots__ = ("acks_pending", "error", "required_offset")
+
+    def __init__(self, required_offset: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.required_offset: i64 = required_offset
+        self.error: ErrorCode = error
+        self.acks_pending: bool = error == ErrorCode.NONE
+
+    def __repr__(self) -> str:
+        state = "pending" if self.acks_pending else self.error.name
+        return f"{type(self).__name__}(required_offset={self.required_offset}, {state})"
+
+
+Status = TypeVar("Status", bound=PendingPartition)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DelayedAcknowledgement(DelayedOperation, Generic[Status]):
+    """Calls `on_response(statuses)` once, with every status settled. `timeout_ms` is the request's."""
+
+    __slots__ = ("expirations", "on_response", "statuses")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        statuses: dict[TopicPartition, Status],
+        on_response: Callable[[dict[TopicPartition, Status]], None],
+        expirations: PartitionExpirations | None,
+    ) -> None:
+        super().__init__(timeout_ms)
+        self.statuses = statuses
+        self.on_response = on_response
+        self.expirations = expirations
+
+    def settle(self, topic_partition: TopicPartition, status: Status) -> None:
+        """Asks whether a pending partition has what it waits for, or an error; if so it is pending no more."""
+        raise NotImplementedError
+
+    def try_complete(self) -> bool:
+        waits = False
+        for topic_partition, status in self.statuses.items():
+            if status.acks_pending:
+                self.settle(topic_partition, status)
+                if status.acks_pending:
+                    waits = True
+        return not waits and self.force_complete()
+
+    def on_complete(self) -> None:
+        for topic_partition, status in self.statuses.items():
+            if status.acks_pending:
+                status.error = ErrorCode.REQUEST_TIMED_OUT
+                if self.is_expired and self.expirations is not None:
+                    self.expirations.record(topic_partition)
+        self.on_response(self.statuses)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(timeout_ms={self.delay_ms}, {self.statuses!r})"

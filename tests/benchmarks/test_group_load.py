@@ -1,0 +1,56 @@
+"""The load of the coordinators' rows does what it says, with a small crowd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks import wire
+from benchmarks.coordinator_rows import load, next_of
+from benchmarks.group_load import TOPIC
+from protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
+from tests.spawned_broker import spawned_broker
+
+GROUPS, MEMBERS = 3, 4
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    with spawned_broker(tmp_path / "data", settings) as broker:
+        yield int(broker.bootstrap.rpartition(":")[2])
+
+
+def states(port: int) -> list[tuple[str, int]]:
+    request = DescribeGroupsRequest(groups=[f"group-{number}" for number in range(GROUPS)])
+    answer = wire.call(port, request, DescribeGroupsResponse, 4)
+    return [(group.group_state, len(group.members)) for group in answer.groups]
+
+
+def test_a_crowd_is_stable_when_it_says_so_and_leaves(port: int) -> None:
+    with load("members", port, GROUPS, MEMBERS) as crowd:
+        assert next_of(crowd.stdout)["stable_ms"] > 0
+        assert states(port) == [("Stable", MEMBERS)] * GROUPS
+        assert crowd.stdin is not None
+        crowd.stdin.write("leave\n")
+        crowd.stdin.flush()
+        assert next_of(crowd.stdout)["left_ms"] > 0
+        assert states(port) == [("Empty", 0)] * GROUPS
+
+
+def test_commits_are_committed(port: int) -> None:
+    wire.create_topic(port, TOPIC, 2)
+    with load("commits", port, 3, 2, 50) as committing:
+        assert next_of(committing.stdout) == {"measuring": 1}
+        assert next_of(committing.stdout)["commits"] == 50
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])
+    answer = wire.call(port, OffsetFetchRequest(group_id="committing-0", topics=[topic]), OffsetFetchResponse, 5)
+    assert [partition.committed_offset for partition in answer.topics[0].partitions] == [1_000_000, 1_000_001]
+
+
+def test_a_load_that_fails_is_no_measurement(port: int) -> None:
+    with pytest.raises(RuntimeError), load("commits", port, 1, 1, 10) as committing:  # there is no such topic
+        next_of(committing.stdout)

@@ -1,0 +1,405 @@
+"""A classic group in as few lines as it takes: every rule once, deadlines as numbers, nothing that waits or calls back.
+
+`answers` is what each request was answered, by its number; a request that is not in it waits. Ids of members are
+numbers in the order in which they were given out. `tie` is set where two things of different kinds are due in the same
+millisecond: which comes first is nobody's promise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+NEW_MS = 300_000
+OK, COORD_NA, NOT_COORD = "NONE", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"
+GENERATION, UNKNOWN, REBALANCE = "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"
+PROTOCOL, FENCED, REQUIRED = "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID", "MEMBER_ID_REQUIRED"
+FULL, NON_EMPTY, NOT_FOUND = "GROUP_MAX_SIZE_REACHED", "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"
+
+
+class Wish(NamedTuple):
+    """What a JoinGroup says. Protocols: ((name, metadata), ...)."""
+
+    instance: str | None
+    protocols: tuple[tuple[str, bytes], ...]
+    session_ms: int
+    rebalance_ms: int
+    known_ids: bool
+    can_skip: bool
+
+
+class Person:
+    def __init__(self, wish: Wish) -> None:
+        self.wish, self.assignment = wish, b""
+        self.join: int | None = None
+        self.sync: int | None = None
+        self.due: int | None = None
+        self.is_new = True
+
+
+class ReferenceGroup:
+    def __init__(self, delay_ms: int, max_size: int) -> None:
+        self.delay_ms, self.max_size = delay_ms, max_size
+        self.now, self.ids, self.tie, self.fails = 0, 0, False, False
+        self.answers: dict[int, Any] = {}
+        self.saved: tuple[int, str | None, int | None, dict[int, Person]] | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        self.exists, self.state, self.generation = False, "Empty", 0
+        self.protocol: str | None = None
+        self.leader: int | None = None
+        self.people: dict[int, Person] = {}
+        self.pending: dict[int, int] = {}
+        self.unsynced: set[int] = set()
+        self.join_due: int | None = None
+        self.sync_due: int | None = None
+        self.initial_left: int | None = None
+        self.added = False
+
+    # --- requests: each returns or notes its answer -----------------------------------------------------------------
+
+    def join(self, number: int, who: int | None, wish: Wish) -> None:
+        person = self.people.get(who) if who is not None else None
+        if who is not None and not self.exists:
+            self.answer(number, UNKNOWN, who)
+            return
+        joined = sum(each.join is not None for each in self.people.values())
+        if self.state == "PreparingRebalance":
+            room = (person is not None and person.join is not None) or joined < self.max_size
+        else:
+            room = self.state == "Empty" or person is not None or len(self.people) < self.max_size
+        if not room:
+            if person is not None and who is not None:
+                self.drop(who)
+            self.pending.pop(who, None) if who is not None else None
+            self.answer(number, FULL, None)
+            return
+        if not self.fits(wish):
+            self.answer(number, PROTOCOL, who)
+            return
+        if who is None:
+            self.exists = True
+            self.join_new(number, wish)
+            return
+        if who in self.pending and wish.instance is None:
+            del self.pending[who]
+            self.add(number, who, wish)
+            return
+        error = self.check(who, wish.instance)
+        if error or person is None:
+            self.answer(number, error or UNKNOWN, who)
+            return
+        same = person.wish.protocols == wish.protocols
+        if (self.state == "CompletingRebalance" and same) or (self.state == "Stable" and same and who != self.leader):
+            self.answer_generation(number, who)
+            return
+        self.answer_join(person, REBALANCE, who)
+        person.wish, person.join = wish._replace(instance=person.wish.instance), number
+        self.prepare_if_possible()
+
+    def join_new(self, number: int, wish: Wish) -> None:
+        self.ids += 1
+        who = self.ids
+        old = self.of_instance(wish.instance)
+        if old is not None:
+            self.replace(number, old, who, wish)
+            return
+        if wish.known_ids and wish.instance is None:
+            self.pending[who] = self.now + wish.session_ms
+            self.answer(number, REQUIRED, who)
+            return
+        self.add(number, who, wish)
+        return
+
+    def add(self, number: int, who: int, wish: Wish) -> None:
+        person = self.people[who] = Person(wish)
+        person.join, person.due = number, self.now + NEW_MS
+        if self.leader is None:
+            self.leader = who
+        self.added |= self.state == "PreparingRebalance" and self.generation == 0
+        self.prepare_if_possible()
+
+    def replace(self, number: int, old: int, who: int, wish: Wish) -> None:
+        person, old_leader, old_wish = self.people.pop(old), self.leader, self.people_wish(old)
+        self.answer_join(person, FENCED, old)
+        self.answer_sync(person, FENCED)
+        self.people[who] = person
+        self.unsynced = {who if each == old else each for each in self.unsynced}
+        self.leader = who if self.leader == old else self.leader
+        old_wish, person.wish = person.wish, wish
+        person.due, person.join = self.now + (NEW_MS if person.is_new else wish.session_ms), number
+        if self.state == "CompletingRebalance" or (self.state == "Stable" and self.vote() != self.protocol):
+            self.prepare()
+            return
+        if self.state == "Stable" and self.save():
+            person.join = None
+            leads = self.leader == who
+            leader = self.leader if wish.can_skip else old_leader
+            members = self.said() if wish.can_skip and leads else ()
+            self.answers[number] = (OK, self.generation, self.protocol, leader, who, members, wish.can_skip and leads)
+        elif self.state == "Stable":
+            person.join, person.wish = None, old_wish
+            self.people[old] = self.people.pop(who)
+            self.unsynced = {old if each == who else each for each in self.unsynced}
+            self.leader = old if self.leader == who else self.leader
+            person.due = self.now + old_wish.session_ms
+            self.answer(number, COORD_NA, None)
+
+    def people_wish(self, who: int) -> Wish | None:
+        return self.people[who].wish if who in self.people else None
+
+    def sync(self, number: int, who: int, instance: str | None, generation: int, given: Mapping[int, bytes]) -> None:
+        error = self.check(who, instance)
+        if not error and generation != self.generation:
+            error = GENERATION
+        if not error and self.state == "PreparingRebalance":
+            error = REBALANCE
+        if error:
+            self.answers[number] = (error, b"")
+            return
+        person = self.people[who]
+        self.synced(who)
+        if self.state == "Stable":
+            person.due = self.now + person.wish.session_ms
+            self.answers[number] = (OK, person.assignment)
+            return
+        self.answer_sync(person, REBALANCE)
+        person.sync = number
+        if who == self.leader:
+            self.assign(given)
+
+    def heartbeat(self, who: int, instance: str | None, generation: int) -> str:
+        error = self.check(who, instance)
+        if error or generation != self.generation:
+            return error or GENERATION
+        self.people[who].due = self.now + self.people[who].wish.session_ms
+        return REBALANCE if self.state == "PreparingRebalance" else OK
+
+    def leave(self, who: int | None, instance: str | None) -> str:
+        if who in self.pending:
+            del self.pending[who]
+            return OK
+        if who is None:
+            who, instance = self.of_instance(instance), None
+        error = UNKNOWN if who is None else self.check(who, instance)
+        if not error and who is not None:
+            self.remove(who)
+        return error or OK
+
+    def delete(self) -> str:
+        if not self.exists:
+            return NOT_FOUND
+        if self.state != "Empty":
+            return NON_EMPTY
+        if self.fails and self.generation > 0:
+            return COORD_NA
+        if self.generation > 0:
+            self.saved = None
+        elif self.pending:
+            return OK  # nothing of it is written, and somebody is about to join
+        self.clear()
+        return OK
+
+    def restart(self) -> None:
+        for who, person in self.people.items():
+            self.answer_join(person, NOT_COORD, who)
+            self.answer_sync(person, NOT_COORD)
+        self.clear()
+        if self.saved is not None:
+            self.exists = True
+            self.generation, self.protocol, self.leader, self.people = deepcopy(self.saved)
+            self.state = "Stable" if self.people else "Empty"
+            for person in self.people.values():
+                person.due = self.now + person.wish.session_ms
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def advance(self, ms: int) -> None:
+        end = self.now + ms
+        while not self.tie:
+            self.settle()
+            due = [(self.join_due, "join", 0), (self.sync_due, "sync", 0)]
+            due += [(person.due, "session", who) for who, person in self.people.items()]
+            due += [(at, "session", who) for who, at in self.pending.items()]
+            coming = sorted((at, kind, who) for at, kind, who in due if at is not None and at <= end)
+            if not coming:
+                break
+            at, kind, who = coming[0]
+            self.tie = self.is_tie([each for each in coming if each[0] == at])
+            self.now = at
+            {"join": self.join_over, "sync": self.sync_over, "session": self.session_over}[kind](who)
+        self.now = end
+        self.settle()
+
+    def is_tie(self, due: list[tuple[int, str, int]]) -> bool:
+        """Sessions of members that have had a generation may end in any order."""
+        first = [who for _, _, who in due if who in self.pending or (who in self.people and self.people[who].is_new)]
+        return len({kind for _, kind, _ in due}) > 1 or (len(due) > 1 and bool(first))
+
+    def join_over(self, _who: int) -> None:
+        if self.initial_left and self.added:
+            self.added = False
+            self.join_due = self.now + min(self.delay_ms, self.initial_left)
+            self.initial_left = max(self.initial_left - self.delay_ms, 0)
+        else:
+            self.complete()
+
+    def sync_over(self, _who: int) -> None:
+        for who in sorted(self.unsynced):
+            self.drop(who)
+        self.prepare()
+
+    def session_over(self, who: int) -> None:
+        if who in self.pending:
+            del self.pending[who]
+            return
+        person = self.people[who]
+        if not person.is_new and (person.join is not None or person.sync is not None):
+            person.due = None
+        else:
+            self.remove(who)
+
+    # --- rebalances -------------------------------------------------------------------------------------------------
+
+    def prepare_if_possible(self) -> None:
+        if self.state != "PreparingRebalance":
+            self.prepare()
+
+    def prepare(self) -> None:
+        if self.state == "CompletingRebalance":
+            self.refuse_syncs(REBALANCE)
+        self.unsynced, self.sync_due, self.added = set(), None, False
+        longest = max((each.wish.rebalance_ms for each in self.people.values()), default=0)
+        if self.state == "Empty":
+            self.join_due, self.initial_left = self.now + self.delay_ms, max(longest - self.delay_ms, 0)
+        else:
+            self.join_due, self.initial_left = self.now + longest, None
+        self.state = "PreparingRebalance"
+
+    def settle(self) -> None:
+        waits = self.state != "PreparingRebalance" or self.initial_left is not None or self.pending
+        if not waits and all(person.join is not None for person in self.people.values()):
+            self.complete()
+
+    def complete(self) -> None:
+        for who in [who for who, each in self.people.items() if each.join is None and each.wish.instance is None]:
+            self.drop(who)
+        joined = [who for who, each in self.people.items() if each.join is not None]
+        longest = max((each.wish.rebalance_ms for each in self.people.values()), default=0)
+        if self.people and not joined:
+            self.join_due, self.initial_left = self.now + longest, None
+            return
+        self.generation += 1
+        self.join_due = self.initial_left = None
+        if not self.people:
+            self.state, self.protocol = "Empty", None
+            self.save()
+            return
+        self.leader = self.leader if self.leader in joined else joined[0]
+        self.state, self.protocol = "CompletingRebalance", self.vote()
+        self.unsynced, self.sync_due = set(self.people), self.now + longest
+        for who, person in self.people.items():
+            if person.join is not None:
+                self.answer_generation(person.join, who)
+            person.join, person.is_new, person.due = None, False, self.now + person.wish.session_ms
+
+    def assign(self, given: Mapping[int, bytes]) -> None:
+        if not self.save(given):
+            self.refuse_syncs(COORD_NA)
+            self.prepare()
+            return
+        self.state = "Stable"
+        for who, person in self.people.items():
+            person.assignment = given.get(who, b"")
+            if self.answer_sync(person, OK):
+                person.due = self.now + person.wish.session_ms
+
+    def refuse_syncs(self, error: str) -> None:
+        for person in self.people.values():
+            person.assignment = b""
+            if self.answer_sync(person, error):
+                person.due = self.now + person.wish.session_ms
+
+    def synced(self, who: int) -> None:
+        self.unsynced.discard(who)
+        self.sync_due = self.sync_due if self.unsynced else None
+
+    def remove(self, who: int) -> None:
+        self.drop(who)
+        self.prepare_if_possible()
+
+    def drop(self, who: int) -> None:
+        person = self.people[who]
+        self.answer_join(person, UNKNOWN, None)
+        self.answer_sync(person, UNKNOWN)
+        del self.people[who]
+        self.synced(who)
+        if self.leader == who:
+            self.leader = next(iter(self.people), None)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def check(self, who: int, instance: str | None) -> str:
+        """The error; empty where the member is one."""
+        if instance is not None:
+            current = self.of_instance(instance)
+            if current is None:
+                return UNKNOWN
+            if current != who:
+                return FENCED
+        return "" if who in self.people else UNKNOWN
+
+    def of_instance(self, instance: str | None) -> int | None:
+        found = [who for who, each in self.people.items() if instance is not None and each.wish.instance == instance]
+        return found[0] if found else None
+
+    def common(self) -> set[str]:
+        return set.intersection(*({name for name, _ in each.wish.protocols} for each in self.people.values()))
+
+    def fits(self, wish: Wish) -> bool:
+        if self.state == "Empty" or not self.people:
+            return bool(wish.protocols)
+        return bool(self.common() & {name for name, _ in wish.protocols})
+
+    def vote(self) -> str:
+        common = self.common()
+        votes = [next(name for name, _ in each.wish.protocols if name in common) for each in self.people.values()]
+        return Counter(votes).most_common(1)[0][0]
+
+    def said(self) -> tuple[tuple[int, bytes], ...]:
+        return tuple((who, dict(each.wish.protocols)[self.protocol or ""]) for who, each in self.people.items())
+
+    # --- answering and saving ---------------------------------------------------------------------------------------
+
+    def answer(self, number: int, error: str, who: int | None) -> None:
+        self.answers[number] = (error, -1, None, None, who, (), False)
+
+    def answer_generation(self, number: int, who: int) -> None:
+        members = self.said() if who == self.leader else ()
+        self.answers[number] = (OK, self.generation, self.protocol, self.leader, who, members, False)
+
+    def answer_join(self, person: Person, error: str, who: int | None) -> None:
+        if person.join is not None:
+            self.answer(person.join, error, who)
+            person.join = None
+
+    def answer_sync(self, person: Person, error: str) -> bool:
+        number, person.sync = person.sync, None
+        if number is not None:
+            self.answers[number] = (error, person.assignment if error == OK else b"")
+        return number is not None
+
+    def save(self, given: Mapping[int, bytes] | None = None) -> bool:
+        """What a restart finds. Of what a member supports only the chosen protocol is kept."""
+        if self.fails:
+            return False
+        people = {}
+        for who, each in self.people.items():
+            said = dict(each.wish.protocols)[self.protocol or ""]
+            kept = people[who] = Person(each.wish._replace(protocols=((self.protocol or "", said),)))
+            kept.is_new, kept.assignment = False, each.assignment if given is None else given.get(who, b"")
+        self.saved = (self.generation, self.protocol, self.leader, people)
+        return True

@@ -1,0 +1,50 @@
+"""Every change of a group's state is one line in the log, with what was, what is, and why."""
+
+import json
+
+from structlog.testing import capture_logs
+
+from broker.coordinator.group.state import TRANSITIONS
+from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom
+
+
+def test_a_groups_life_is_told_move_by_move() -> None:
+    room = GroupRoom()
+    with capture_logs() as lines:
+        (member_id,) = room.stable()
+        room.leave(member_id)
+        room.shard.delete(GROUP, lambda _: None)
+    told = [line for line in lines if line["event"] == "group state changed"]
+    moves = [(line["old"], line["new"]) for line in told]
+    assert moves == [
+        ("Empty", "PreparingRebalance"),
+        ("PreparingRebalance", "CompletingRebalance"),
+        ("CompletingRebalance", "Stable"),
+        ("Stable", "PreparingRebalance"),
+        ("PreparingRebalance", "Empty"),
+        ("Empty", "Dead"),
+    ]
+    assert set(moves) <= {(old.value, new.value) for old, new in TRANSITIONS}
+    assert {line["group"] for line in told} == {GROUP}
+    assert [line["generation"] for line in told] == [0, 1, 1, 1, 2, 2]
+    assert [line["members"] for line in told] == [1, 1, 1, 0, 0, 0]
+    assert told[0]["reason"] == f"{member_id} joins: test"
+    json.dumps(told)
+
+
+def test_members_that_are_put_out_are_named() -> None:
+    room = GroupRoom()
+    _, silent = room.stable(2)
+    with capture_logs() as lines:
+        room.advance(SESSION_MS)
+    removed = [line for line in lines if line["event"] == "group members removed"]
+    assert silent in [member for line in removed for member in line["members"]]
+    assert {line["reason"] for line in removed} == {"session timed out"}
+
+
+def test_a_name_that_fills_a_string_does_not_fill_the_log() -> None:
+    room = GroupRoom()
+    with capture_logs() as lines:
+        room.join(group_id="x" * 32_767, client_id="y" * 32_767)
+    assert lines
+    assert max(len(json.dumps(line)) for line in lines) < 2_000

@@ -1,0 +1,267 @@
+"""The group against a reference of a few lines: the same random life, and after every step the same answers and state.
+
+100,000 steps on one seed, and as many more as ODRADEK_SOAK asks for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+import structlog
+
+from broker.coordinator.group.settings import GroupSettings
+from protocol.errors import ErrorCode, ProtocolError
+from tests.broker.coordinator.group.group_room import GROUP, Asked, GroupRoom
+from tests.broker.coordinator.group.reference_group import ReferenceGroup, Wish
+
+STEPS = 100_000
+SEEDS = range(1, 21) if os.environ.get("ODRADEK_SOAK") else (1,)
+INSTANCES = (None, None, None, "one", "two", "three")
+PROTOCOLS = (("range",), ("range", "sticky"), ("sticky", "range"), ("range", "sticky", "roundrobin"), ("sticky",), ())
+SESSIONS = (6_000, 11_000, 31_000)
+REBALANCES = (7_000, 20_000, 45_000)
+DELAYS = (0, 3_000)
+MAX_SIZE = 5
+
+
+@pytest.fixture(autouse=True)
+def silent() -> Iterator[None]:
+    """A hundred thousand lines are no help."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+class CountingRandom(Random):
+    """Ids of members are numbers: 1, 2, 3 ..."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.given = 0
+
+    def getrandbits(self, k: int) -> int:
+        self.given += 1
+        return self.given
+
+
+class Life:
+    """Drives a room and the reference with the same random requests, and compares."""
+
+    def __init__(self, source: Random, done: Counter[str]) -> None:
+        self.random, self.done = source, done
+        delay_ms = source.choice(DELAYS)
+        self.room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=MAX_SIZE))
+        self.room.random = CountingRandom()
+        self.room.restart()
+        self.model = ReferenceGroup(delay_ms, MAX_SIZE)
+        self.asked: dict[int, Asked] = {}
+        self.requests = 0
+        self.story: list[str] = []
+
+    @property
+    def is_told(self) -> bool:
+        """Whether what comes next is nobody's promise."""
+        return self.model.tie
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        kinds = (self.join, self.sync, self.beat, self.leave, self.wait, self.restart, self.delete, self.disk)
+        kind = self.random.choices(kinds, (32, 25, 14, 5, 20, 1, 1, 2))[0]
+        kind()
+        self.model.advance(0)
+        self.compare()
+
+    def join(self) -> None:
+        who = self.somebody(newcomers=0.4)
+        names = self.random.choices(PROTOCOLS, (8, 8, 4, 4, 2, 1))[0]
+        protocols = tuple((name, b"%d" % self.random.randrange(2)) for name in names)
+        instance = self.instance_of(who)
+        wish = Wish(
+            instance,
+            protocols,
+            self.random.choice(SESSIONS),
+            self.random.choice(REBALANCES),
+            self.random.random() < 0.5,
+            self.random.random() < 0.5,
+        )
+        number = self.tell("join", who, wish)
+        self.model.join(number, who, wish)
+        self.asked[number] = self.room.join(
+            self.name(who),
+            instance=wish.instance,
+            protocols=dict(wish.protocols),
+            session_ms=wish.session_ms,
+            rebalance_ms=wish.rebalance_ms,
+            known_ids=wish.known_ids,
+            can_skip=wish.can_skip,
+        )
+
+    def sync(self) -> None:
+        who = self.somebody()
+        instance, generation = self.instance_of(who), self.some_generation()
+        given = {each: b"%d" % self.requests for each in self.model.people if self.random.random() < 0.9}
+        number = self.tell("sync", who, instance, generation, given)
+        self.model.sync(number, who or 0, instance, generation, given)
+        assignments = {self.name(each): assignment for each, assignment in given.items()}
+        self.asked[number] = self.room.sync(self.name(who or 0), generation, assignments, instance=instance)
+
+    def beat(self) -> None:
+        who, generation = self.somebody(), self.some_generation()
+        instance = self.instance_of(who)
+        self.tell("heartbeat", who, instance, generation)
+        expected = self.model.heartbeat(who or 0, instance, generation)
+        assert self.room.heartbeat(self.name(who or 0), generation, instance).name == expected
+
+    def leave(self) -> None:
+        who = self.somebody(newcomers=0.1)
+        instance = self.instance_of(who)
+        self.tell("leave", who, instance)
+        expected = self.model.leave(who, instance)
+        assert self.room.leave(self.name(who), instance).name == expected
+
+    def wait(self) -> None:
+        ms = self.random.choice((1, 400, 2_500, 6_000, 40_000)) + self.random.randrange(400)
+        self.tell("wait", ms)
+        self.model.advance(ms)
+        if not self.model.tie:
+            self.room.advance(ms)
+
+    def restart(self) -> None:
+        self.tell("restart")
+        self.model.restart()
+        self.room.restart()
+
+    def disk(self) -> None:
+        """The log takes nothing any more, or again."""
+        self.model.fails = not self.model.fails and self.random.random() < 0.3
+        self.room.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS if self.model.fails else None
+        self.tell("the log fails" if self.model.fails else "the log is well")
+
+    def delete(self) -> None:
+        self.tell("delete")
+        expected = self.model.delete()
+        found: list[ErrorCode] = []
+        try:
+            self.room.shard.delete(GROUP, found.append)
+        except ProtocolError as error:
+            found.append(error.code)
+        self.room.settled()
+        assert [code.name for code in found] == [expected]
+
+    # --- choosing -------------------------------------------------------------------------------------------------
+
+    def somebody(self, newcomers: float = 0.0) -> int | None:
+        """A member, one that is to join, seldom one that was; None is one without an id."""
+        if self.random.random() < newcomers:
+            return None
+        known = [*self.model.people, *self.model.pending]
+        if not known or self.random.random() < 0.03:
+            return self.random.randrange(self.model.ids + 1)
+        return self.random.choice(known)
+
+    def instance_of(self, who: int | None) -> str | None:
+        """Mostly its own."""
+        person = self.model.people.get(who or 0)
+        if who is None or self.random.random() < 0.05:
+            return self.random.choice(INSTANCES)
+        return None if person is None else person.wish.instance
+
+    def some_generation(self) -> int:
+        return self.model.generation - (self.random.random() < 0.05)
+
+    def name(self, who: int | None) -> str:
+        """The id as the room knows it."""
+        if who is None:
+            return ""
+        return self.names.get(who) or f"client-{UUID(int=who, version=4)}"
+
+    @property
+    def names(self) -> dict[int, str]:
+        return {_number(member.member_id): member.member_id for member in self._members()}
+
+    def _members(self) -> list[Any]:
+        group = self.room.shard.groups.get(GROUP)
+        return [] if group is None else list(group.members)
+
+    def tell(self, *what: object) -> int:
+        self.requests += 1
+        self.done[str(what[0])] += 1
+        self.story.append(f"{self.requests} at {self.model.now}: {what}")
+        return self.requests
+
+    # --- comparing ------------------------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        if self.model.tie:
+            return
+        answered = {number: each for number, each in self.asked.items() if each.is_answered}
+        assert set(answered) == set(self.model.answers) & set(self.asked), self.told()
+        for number, asked in answered.items():
+            assert _told(asked.response) == self.model.answers[number], f"{number}\n{self.told()}"
+            self.done[f"answered {asked.error.name}"] += 1
+            del self.asked[number]
+        assert self._state() == self._expected(), self.told()
+
+    def _state(self) -> tuple[Any, ...]:
+        group = self.room.shard.groups.get(GROUP)
+        if group is None:
+            return ("none",)
+        members = [(_number(member.member_id), member.assignment) for member in group.members]
+        pending = sorted(_number(member_id) for member_id in group.pending)
+        leader = None if group.leader_id is None else _number(group.leader_id)
+        waits = self.room.waits.rebalance.delayed
+        return (group.state.value, group.generation_id, group.protocol_name, leader, members, pending, waits)
+
+    def _expected(self) -> tuple[Any, ...]:
+        model = self.model
+        if not model.exists:
+            return ("none",)
+        members = [(who, person.assignment) for who, person in model.people.items()]
+        waits = sum(due is not None for due in (model.join_due, model.sync_due))
+        return (model.state, model.generation, model.protocol, model.leader, members, sorted(model.pending), waits)
+
+    def told(self) -> str:
+        return "\n".join([*self.story[-40:], f"room  {self._state()}", f"model {self._expected()}"])
+
+
+def _number(member_id: str) -> int:
+    """CLIENT-UUID or INSTANCE-UUID; the UUID without its version and variant."""
+    return int(member_id[-12:], 16)
+
+
+def _told(response: Any) -> tuple[Any, ...]:
+    error = ErrorCode(response.error_code).name
+    if not hasattr(response, "leader"):
+        return (error, response.assignment)
+    return (
+        error,
+        response.generation_id,
+        response.protocol_name,
+        _number(response.leader) if response.leader else None,
+        _number(response.member_id) if response.member_id else None,
+        tuple((_number(member.member_id), member.metadata) for member in response.members),
+        response.skip_assignment,
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_hundred_thousand_random_steps_are_as_the_reference_says(seed: int) -> None:
+    source, done = Random(seed), Counter[str]()
+    life = Life(source, done)
+    for _ in range(STEPS):
+        life.step()
+        if life.is_told or life.requests > 5_000:
+            done["lives"] += 1
+            life = Life(source, done)
+    expected = {"NONE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "MEMBER_ID_REQUIRED"}
+    expected |= {"ILLEGAL_GENERATION", "INCONSISTENT_GROUP_PROTOCOL", "GROUP_MAX_SIZE_REACHED"}
+    expected |= {"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+    assert expected <= {name.removeprefix("answered ") for name in done}, done

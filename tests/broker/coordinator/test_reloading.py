@@ -1,0 +1,65 @@
+"""Whatever was decided, and wherever it stops: a shard that is loaded anew is what the live one was."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.records import Compression
+from tests.broker.coordinator.workplace import PARTITION, Notes, Workplace, workplace
+
+STEPS = 150
+
+
+def take_a_step(place: Workplace, random: Random) -> None:
+    choice = random.random()
+    records = [
+        (b"key %d" % random.randrange(12), None if random.random() < 0.3 else random.randbytes(random.randrange(60)))
+        for _ in range(random.randrange(1, 5))
+    ]
+    producer_id = random.randrange(3)
+    if choice < 0.4:
+        place.write(*records)
+    elif choice < 0.7:
+        place.write(*records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    elif choice < 0.85:
+        place.mark(producer_id, committed=random.random() < 0.5)
+    elif choice < 0.95:
+        place.disk.full = True
+        place.write(*records)
+        place.disk.full = False
+    else:
+        place.manager.partition(PARTITION).log.roll()
+
+
+def state_of(shard: Notes) -> tuple[object, object]:
+    return shard.values, {producer_id: records for producer_id, records in shard.pending.items() if records}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_shard_that_is_loaded_anew_is_what_the_live_one_was(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    codec = random.choice([Compression.NONE, Compression.GZIP, Compression.LZ4])
+    with workplace(tmp_path, compression=codec, load_buffer_bytes=random.choice([1, 300, 100_000])) as place:
+        place.lead(segment_bytes=2000, compression_type="producer")
+        seen = set()
+        for _ in range(STEPS):
+            take_a_step(place, random)
+            live = place.shard
+            assert state_of(place.load_again()) == state_of(live)
+            seen.add(bool(live.values) + 2 * bool(live.pending))
+        assert seen >= {1, 3}
+
+
+def test_a_killed_broker_finds_the_state_of_the_live_one(tmp_path: Path) -> None:
+    random = Random(9)
+    expected = None
+    for start in range(10):
+        with workplace(tmp_path) as place:
+            place.lead(segment_bytes=2000, epoch=start)
+            place.tasks.run()
+            if expected is not None:
+                assert state_of(place.shard) == expected
+            for _ in range(20):
+                take_a_step(place, random)
+            expected = state_of(place.shard)

@@ -1,0 +1,354 @@
+"""What nobody should ask of a coordinator: Kafka's error code, at once, and no other group feels it.
+
+Each request goes over a socket to a broker that has a Stable group besides, which is asked after every one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.coordinator.loading import PartitionLoading
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from protocol.messages.producers import InitProducerIdRequest
+from protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    ListTransactionsRequest,
+    TxnOffsetCommitRequest,
+)
+from protocol.schema import Message
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.broker.handlers.test_offsets_api import coordinated
+from tests.broker.test_broker_settings_at_work import peer_of
+from tests.scenarios.raw_client import request_payload
+
+SETTINGS: dict[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.max.size": 2,
+    "offset.metadata.max.bytes": 10,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 1,
+}
+ID_LENGTH = 100
+LONG_ID = "G" * ID_LENGTH
+LONGEST = 65_536
+
+
+class Member(NamedTuple):
+    group_id: str
+    member_id: str
+    generation_id: int
+
+
+def join_request(group_id: str, member_id: str = "", **more: Any) -> JoinGroupRequest:
+    protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name=name) for name in more.pop("names", ["range"])]
+    fields = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 1_000, "protocol_type": "consumer", **more}
+    return JoinGroupRequest(group_id=group_id, member_id=member_id, protocols=protocols, **fields)
+
+
+def sync_request(member: Member, **more: Any) -> SyncGroupRequest:
+    given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"mine")
+    fields = {**member._asdict(), "protocol_type": "consumer", "protocol_name": "range", **more}
+    return SyncGroupRequest(assignments=[given], **fields)
+
+
+def leave_request(group_id: str, member_id: str) -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id=group_id, members=[LeaveGroupRequest.MemberIdentity(member_id=member_id)])
+
+
+def commit_request(group_id: str, *partitions: int, text: str = "", **more: Any) -> OffsetCommitRequest:
+    asked = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=7, committed_metadata=text
+        )
+        for partition in partitions or (0,)
+    ]
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=asked)
+    return OffsetCommitRequest(group_id=group_id, topics=[topic], **more)
+
+
+def commit_in_transaction(group_id: str) -> TxnOffsetCommitRequest:
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
+    return TxnOffsetCommitRequest(
+        transactional_id="tx", producer_id=0, producer_epoch=0, group_id=group_id, topics=[topic]
+    )
+
+
+async def joined(api: Api, group_id: str) -> Member:
+    """The only member of a Stable group."""
+    answer = await api(join_request(group_id), 3)
+    assert answer.error_code == 0
+    member = Member(group_id, answer.member_id, answer.generation_id)
+    assert (await api(sync_request(member), 5)).error_code == 0
+    return member
+
+
+async def codes(api: Api, request: Message, version: int) -> list[ErrorCode]:
+    """Every error code of the answer, the outer ones first."""
+    return list(map(ErrorCode, _codes_in(await api(request, version))))
+
+
+def _codes_in(value: Any) -> list[int]:
+    if isinstance(value, list):
+        return [code for each in value for code in _codes_in(each)]
+    if not isinstance(value, Message):
+        return []
+    inner = [code for name in value.__slots__ for code in _codes_in(getattr(value, name))]
+    own = [getattr(value, name) for name in ("error_code", "partition_error_code") if hasattr(value, name)]
+    return own + inner
+
+
+class Witness:
+    """A group that lives on: it must not notice what others ask."""
+
+    def __init__(self, api: Api, member: Member) -> None:
+        self.api, self.member = api, member
+
+    async def has_noticed_nothing(self) -> None:
+        assert (await self.api(HeartbeatRequest(**self.member._asdict()), 3)).error_code == 0
+        (seen,) = (await self.api(DescribeGroupsRequest(groups=[self.member.group_id]), 3)).groups
+        assert (seen.group_state, [one.member_assignment for one in seen.members]) == ("Stable", [b"mine"])
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        yield api
+
+
+@pytest.fixture
+async def witness(api: Api) -> Witness:
+    return Witness(api, await joined(api, "witness"))
+
+
+async def test_members_that_are_unknown_stale_or_of_another_protocol_hear_kafkas_errors(
+    api: Api, witness: Witness
+) -> None:
+    me = await joined(api, "g")
+    stranger, stale = me._replace(member_id="nobody"), me._replace(generation_id=me.generation_id - 1)
+    stranger_commits: dict[str, Any] = {"member_id": "nobody", "generation_id_or_member_epoch": me.generation_id}
+    stale_commits: dict[str, Any] = {"member_id": me.member_id, "generation_id_or_member_epoch": stale.generation_id}
+    ahead = me._replace(generation_id=me.generation_id + 1)
+    rows: list[tuple[Message, int, ErrorCode]] = [
+        (join_request("g", "nobody"), 9, ErrorCode.UNKNOWN_MEMBER_ID),
+        (join_request("no-such-group", "nobody"), 9, ErrorCode.UNKNOWN_MEMBER_ID),
+        (join_request("g", "nobody", group_instance_id="i"), 9, ErrorCode.UNKNOWN_MEMBER_ID),
+        (sync_request(stranger), 5, ErrorCode.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(**stranger._asdict()), 4, ErrorCode.UNKNOWN_MEMBER_ID),
+        (commit_request("g", **stranger_commits), 8, ErrorCode.UNKNOWN_MEMBER_ID),
+        (commit_request("g"), 8, ErrorCode.UNKNOWN_MEMBER_ID),
+        (sync_request(stale), 5, ErrorCode.ILLEGAL_GENERATION),
+        (sync_request(ahead), 5, ErrorCode.ILLEGAL_GENERATION),
+        (HeartbeatRequest(**stale._asdict()), 4, ErrorCode.ILLEGAL_GENERATION),
+        (HeartbeatRequest(**ahead._asdict()), 4, ErrorCode.ILLEGAL_GENERATION),
+        (commit_request("g", **stale_commits), 8, ErrorCode.ILLEGAL_GENERATION),
+        (join_request("g", protocol_type="connect"), 9, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (join_request("g", names=["sticky"]), 9, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (join_request("g", names=[]), 9, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (join_request("g", protocol_type=""), 9, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (sync_request(me, protocol_type="connect"), 5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (sync_request(me, protocol_name="sticky"), 5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ]
+    for request, version, code in rows:
+        assert (await codes(api, request, version))[0] is code, request
+        await witness.has_noticed_nothing()
+    assert await codes(api, leave_request("g", "nobody"), 5) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert (await api(HeartbeatRequest(**me._asdict()), 4)).error_code == 0
+
+
+async def test_what_nobody_may_commit_is_refused_for_its_partition_alone(api: Api, witness: Witness) -> None:
+    too_long = commit_request("g", text="x" * 11)
+    assert await codes(api, too_long, 8) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert await codes(api, commit_request("g", 0, 2, -1, 1, text="x" * 10), 8) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    fetched = await api(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert [(one.partition_index, one.committed_offset) for one in fetched.topics[0].partitions] == [(0, 7), (1, 7)]
+    await witness.has_noticed_nothing()
+
+
+@pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2**31 - 1])
+async def test_a_session_out_of_bounds_makes_no_group(api: Api, witness: Witness, session_ms: int) -> None:
+    for version in (0, 9):
+        answer = await codes(api, join_request("g", session_timeout_ms=session_ms), version)
+        assert answer == [ErrorCode.INVALID_SESSION_TIMEOUT]
+    assert [one.group_id for one in (await api(ListGroupsRequest(), 4)).groups] == ["witness"]
+    await witness.has_noticed_nothing()
+
+
+async def test_a_group_without_a_name_has_no_members(api: Api, witness: Witness) -> None:
+    nobody = Member("", "m", 0)
+    rows: list[tuple[Message, int]] = [
+        (join_request(""), 9),
+        (join_request(""), 0),
+        (sync_request(nobody), 5),
+        (HeartbeatRequest(**nobody._asdict()), 4),
+        (leave_request("", "m"), 5),
+        (commit_in_transaction(""), 3),
+        (AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id=""), 3),
+    ]
+    for request, version in rows[:-1]:
+        assert (await codes(api, request, version))[0] is ErrorCode.INVALID_GROUP_ID, request
+    assert (await codes(api, *rows[-1]))[0] is not ErrorCode.NONE
+    await witness.has_noticed_nothing()
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (join_request(LONG_ID), 9),
+        (sync_request(Member(LONG_ID, "m", 0)), 5),
+        (HeartbeatRequest(group_id=LONG_ID), 4),
+        (leave_request(LONG_ID, "m"), 5),
+        (commit_request(LONG_ID), 8),
+        (OffsetFetchRequest(group_id=LONG_ID, topics=None), 7),
+        (DescribeGroupsRequest(groups=[LONG_ID]), 5),
+        (DeleteGroupsRequest(groups_names=[LONG_ID]), 2),
+        (FindCoordinatorRequest(coordinator_keys=[LONG_ID]), 4),
+        (commit_in_transaction(LONG_ID), 3),
+        (AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id=LONG_ID), 3),
+        (InitProducerIdRequest(transactional_id=LONG_ID, transaction_timeout_ms=60_000), 4),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Message) else f"v{value}",
+)
+async def test_an_id_of_64_kb_ends_the_connection_that_sends_it_and_no_other(
+    api: Api, witness: Witness, request_: Message, version: int
+) -> None:
+    """Versions with compact strings can write one; Kafka's reader, too, takes 32767 bytes at most."""
+    payload = request_payload(request_, version)
+    short = bytes([ID_LENGTH + 1]) + LONG_ID.encode()
+    assert payload.count(short) == 1
+    async with peer_of(api.broker) as peer:
+        peer.send(payload)
+        assert await peer.answer() is not None
+        peer.send(payload.replace(short, b"\x81\x80\x04" + b"G" * LONGEST))
+        assert await peer.answer() is None
+    await witness.has_noticed_nothing()
+
+
+async def test_an_id_as_long_as_can_be_is_as_good_as_any(api: Api, witness: Witness) -> None:
+    longest = "g" * 32_767
+    me = await joined(api, longest)
+    commits: dict[str, Any] = {"member_id": me.member_id, "generation_id_or_member_epoch": me.generation_id}
+    assert await codes(api, commit_request(longest, **commits), 8) == [ErrorCode.NONE]
+    assert await codes(api, leave_request(longest, me.member_id), 5) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert await codes(api, DeleteGroupsRequest(groups_names=[longest]), 2) == [ErrorCode.NONE]
+    await witness.has_noticed_nothing()
+
+
+async def test_a_full_group_takes_nobody_and_its_members_stay(api: Api, witness: Witness) -> None:
+    """`group.max.size` is 2: of four who ask at once two are in."""
+    async with asyncio.timeout(30):
+        given = [(await api(join_request("g"), 9)).member_id for _ in range(4)]
+        seats = [asyncio.create_task(_join_elsewhere(api, one)) for one in given]
+        answers = [await seat for seat in seats]
+    assert sorted(answers) == [ErrorCode.NONE, ErrorCode.NONE] + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 2
+    (seen,) = (await api(DescribeGroupsRequest(groups=["g"]), 3)).groups
+    assert len(seen.members) == 2
+    await witness.has_noticed_nothing()
+
+
+async def _join_elsewhere(api: Api, member_id: str) -> int:
+    async with peer_of(api.broker) as peer:
+        peer.send(request_payload(join_request("g", member_id), 9))
+        answer = await peer.answer()
+        assert answer is not None
+        return int.from_bytes(answer[9:11], "big")  # after correlation id, tags and throttle time
+
+
+@pytest.fixture
+def held_load(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Partitions load when this is set."""
+    go, run = asyncio.Event(), PartitionLoading.run
+
+    async def held(self: PartitionLoading, *arguments: Any) -> None:
+        await go.wait()
+        await run(self, *arguments)
+
+    monkeypatch.setattr(PartitionLoading, "run", held)
+    return go
+
+
+def asked_while_it_loads(member: Member) -> list[tuple[Message, int, list[ErrorCode]]]:
+    """Each request of a group's and of a transactional id's, and what Kafka answers meanwhile."""
+    loading, group = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, member.group_id
+    producer: dict[str, Any] = {"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0}
+    adding = AddPartitionsToTxnRequest(
+        **{f"v3_and_below_{name}": value for name, value in producer.items()},
+        v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="t", partitions=[0])],
+    )
+    deleted = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+        name="t", partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)]
+    )
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    same = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    several = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[same])]
+    return [
+        (FindCoordinatorRequest(key=group), 3, [ErrorCode.NONE]),
+        (join_request(group, member.member_id), 9, [loading]),
+        (sync_request(member), 5, [ErrorCode.REBALANCE_IN_PROGRESS]),
+        (HeartbeatRequest(**member._asdict()), 4, [ErrorCode.NONE]),
+        (leave_request(group, member.member_id), 5, [loading]),
+        (commit_request(group), 8, [loading]),
+        (OffsetFetchRequest(group_id=group, topics=[asked]), 7, [loading]),
+        (OffsetFetchRequest(groups=several), 8, [ErrorCode.NONE, loading]),
+        (OffsetDeleteRequest(group_id=group, topics=[deleted]), 0, [loading]),
+        (commit_in_transaction(group), 3, [loading]),
+        (commit_in_transaction(group), 1, [ErrorCode.COORDINATOR_NOT_AVAILABLE]),
+        (DescribeGroupsRequest(groups=[group]), 5, [loading]),
+        (ListGroupsRequest(), 4, [loading]),
+        (DeleteGroupsRequest(groups_names=[group]), 2, [loading]),
+        (InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 4, [loading]),
+        (adding, 3, [ErrorCode.NONE, loading]),
+        (AddOffsetsToTxnRequest(group_id=group, **producer), 3, [loading]),
+        (EndTxnRequest(committed=True, **producer), 3, [loading]),
+        (DescribeTransactionsRequest(transactional_ids=["tx"]), 0, [loading]),
+        (ListTransactionsRequest(), 0, [loading]),
+    ]
+
+
+async def test_who_asks_a_coordinator_that_loads_is_told_so_and_groups_of_other_partitions_are_served(
+    tmp_path: Path, held_load: asyncio.Event
+) -> None:
+    held_load.set()
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api, "t")
+        me = await joined(api, "a")
+        assert (await api(commit_request("a", **_as_member(me)), 8)).topics[0].partitions[0].error_code == 0
+        given = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+        assert (await api(given, 4)).error_code == 0
+    held_load.clear()
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        runtime = api.broker.group_coordinator.runtime
+        elsewhere = next(name for name in "bcdef" if runtime.partition_for(name) != runtime.partition_for("a"))
+        for request, version, expected in asked_while_it_loads(me):
+            assert await codes(api, request, version) == expected, request
+        witness = Witness(api, await joined(api, elsewhere))
+        assert await codes(api, commit_request(elsewhere, **_as_member(witness.member)), 8) == [ErrorCode.NONE]
+        await witness.has_noticed_nothing()
+        held_load.set()
+        await coordinated(api)
+        assert (await api(HeartbeatRequest(**me._asdict()), 4)).error_code == 0
+        fetched = await api(OffsetFetchRequest(group_id="a", topics=None), 7)
+        assert fetched.topics[0].partitions[0].committed_offset == 7
+        await witness.has_noticed_nothing()
+
+
+def _as_member(member: Member) -> dict[str, Any]:
+    return {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}

@@ -1,0 +1,70 @@
+"""Settings of groups, seen over a socket: who may join, and how long a new group waits for others."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.coordinator.group.state import GroupState
+from protocol.errors import ErrorCode
+from tests.broker.handlers.api_client import api_of_a_broker
+from tests.broker.handlers.test_bad_requests_to_coordinators import join_request, sync_request
+from tests.broker.handlers.test_bad_requests_to_coordinators import joined as lives_alone
+from tests.broker.handlers.test_offsets_api import coordinated
+from tests.broker.test_broker_settings_at_work import peer_of
+from tests.broker.test_topic_settings_at_work import until
+from tests.scenarios.raw_client import request_payload
+from timer import ManualClock
+
+SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+AT_ONCE = {**SMALL, "group.initial.rebalance.delay.ms": 0}
+
+
+@pytest.mark.parametrize("delay_ms", [500, 4_000])
+async def test_a_new_group_waits_for_others_as_long_as_the_setting_says(delay_ms: int) -> None:
+    clock = ManualClock()
+    settings = {**SMALL, "group.initial.rebalance.delay.ms": delay_ms}
+    async with api_of_a_broker(settings, clock=clock) as api, peer_of(api.broker) as peer:
+        await coordinated(api)
+        peer.send(request_payload(join_request("g", rebalance_timeout_ms=60_000), 3))
+        waits, groups = api.broker.group_coordinator.waits, api.broker.group_coordinator.groups_by_state
+        await until(lambda: waits.rebalance.delayed == 1)
+        clock.advance(delay_ms - 1)
+        api.broker.timer.advance_clock()
+        api.broker.completions.drain()
+        assert groups()[GroupState.PREPARING_REBALANCE] == 1
+        clock.advance(1)
+        api.broker.timer.advance_clock()
+        api.broker.completions.drain()
+        assert groups()[GroupState.COMPLETING_REBALANCE] == 1
+        assert await peer.answer() is not None
+
+
+async def test_members_may_ask_for_sessions_within_the_settings() -> None:
+    settings = {**AT_ONCE, "group.min.session.timeout.ms": 100, "group.max.session.timeout.ms": 200}
+    async with api_of_a_broker(settings) as api:
+        await coordinated(api)
+        for session_ms, code in (
+            (99, ErrorCode.INVALID_SESSION_TIMEOUT),
+            (100, ErrorCode.NONE),
+            (200, ErrorCode.NONE),
+            (201, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ):
+            answer = await api(join_request(f"g{session_ms}", session_timeout_ms=session_ms), 3)
+            assert answer.error_code == code, session_ms
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_a_group_has_no_more_members_than_the_setting_says(size: int) -> None:
+    async with api_of_a_broker({**AT_ONCE, "group.max.size": size}) as api, peer_of(api.broker) as peer:
+        await coordinated(api)
+        me = await lives_alone(api, "g")
+        peer.send(request_payload(join_request("g"), 3))
+        if size == 1:
+            answer = await peer.answer()
+            assert answer is not None
+            assert int.from_bytes(answer[8:10], "big") == ErrorCode.GROUP_MAX_SIZE_REACHED
+            assert (await api(sync_request(me), 5)).error_code == ErrorCode.NONE
+            return
+        waits = api.broker.group_coordinator.waits
+        await until(lambda: waits.rebalance.delayed == 1)
+        assert len((await api(join_request("g", me.member_id), 3)).members) == size

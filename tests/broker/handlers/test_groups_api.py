@@ -1,0 +1,269 @@
+"""The APIs of groups over sockets: every version, restarts and stops of the broker, connections that end, its log."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.network.network_client import NetworkClient
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.broker.handlers.test_offsets_api import coordinated, loaded
+
+SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
+JOIN_WITH_KNOWN_ID = 4
+_Protocol = JoinGroupRequest.JoinGroupRequestProtocol
+SAYS_SOMETHING_NEW = [_Protocol(name="range", metadata=b"new")]
+
+
+def joining(group: str = "g", member_id: str = "", version: int = 3, **more: Any) -> JoinGroupRequest:
+    """Version 0 has no rebalance time-out."""
+    asked: dict[str, Any] = {
+        "group_id": group,
+        "member_id": member_id,
+        "session_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [_Protocol(name="range", metadata=b"")],
+    }
+    if version > 0:
+        asked["rebalance_timeout_ms"] = 30_000
+    return JoinGroupRequest(**{**asked, **more})
+
+
+async def joined(api: Any, group: str = "g", version: int = 3, **more: Any) -> Any:
+    """The answer to a new member; from version 4 on it comes back with the id that it is given."""
+    answer = await api(joining(group, version=version, **more), version)
+    if version >= JOIN_WITH_KNOWN_ID and not more.get("group_instance_id"):
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        answer = await api(joining(group, answer.member_id, version, **more), version)
+    return answer
+
+
+async def stable(api: Any, group: str = "g") -> tuple[str, int]:
+    """A member that is alone in its group, and its generation."""
+    answer = await joined(api, group)
+    assert answer.error_code == ErrorCode.NONE
+    given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"mine")
+    request = SyncGroupRequest(
+        group_id=group, generation_id=answer.generation_id, member_id=answer.member_id, assignments=[given]
+    )
+    assert (await api(request, 2)).assignment == b"mine"
+    return answer.member_id, answer.generation_id
+
+
+async def heartbeat(api: Api, member_id: str, generation_id: int, group: str = "g") -> ErrorCode:
+    request = HeartbeatRequest(group_id=group, generation_id=generation_id, member_id=member_id)
+    return ErrorCode((await api(request, 2)).error_code)
+
+
+async def described(api: Api, group: str = "g") -> Any:
+    return (await api(DescribeGroupsRequest(groups=[group]), 4)).groups[0]
+
+
+class Other:
+    """A second connection to the broker."""
+
+    def __init__(self, api: Api) -> None:
+        self._bootstrap = api.broker.bootstrap
+
+    async def __aenter__(self) -> Other:
+        host, port = self._bootstrap.split(":")
+        self.client = await NetworkClient.connect(host, int(port))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+
+    async def __call__(self, request: Any, version: int) -> Any:
+        return await self.client.send(request, version=version, timeout_ms=10_000)
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_a_member_lives_in_every_version_that_is_advertised(version: int) -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        answer = await joined(api, version=version)
+        assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, answer.member_id)
+        me = {"group_id": "g", "generation_id": 1, "member_id": answer.member_id}
+        given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"x")]
+        protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+        synced = await api(SyncGroupRequest(**me, assignments=given, **protocol), min(version, 5))
+        assert synced.assignment == b"x"
+        assert (await api(HeartbeatRequest(**me), min(version, 4))).error_code == ErrorCode.NONE
+        asked = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=version >= 3)
+        one, none = (await api(asked, min(version, 5))).groups
+        assert (one.group_state, none.group_state, one.members[0].client_host) == ("Stable", "Dead", "/127.0.0.1")
+        states = {"states_filter": ["stable"]} if version >= 4 else {}
+        listed = await api(ListGroupsRequest(**states), min(version, 4))
+        assert [group.group_id for group in listed.groups] == ["g"]
+        who = LeaveGroupRequest.MemberIdentity(member_id=answer.member_id)
+        leaving = {"members": [who, who]} if version >= 3 else {"member_id": answer.member_id}
+        left = await api(LeaveGroupRequest(group_id="g", **leaving), min(version, 4))
+        assert left.error_code == ErrorCode.NONE
+        assert [each.error_code for each in left.members] == ([0, 25] if version >= 3 else [])
+        deleted = await api(DeleteGroupsRequest(groups_names=["g", "none", "g"]), min(version, 2))
+        assert {each.group_id: each.error_code for each in deleted.results} == {"g": 0, "none": 69}
+        assert (await api(ListGroupsRequest(), 3)).groups == []
+
+
+async def test_a_stable_group_comes_back_with_the_broker_and_its_sessions_run_on(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "group.min.session.timeout.ms": 300}
+    async with api_of_a_broker(settings, data_dir=tmp_path) as api:
+        await coordinated(api)
+        member_id, generation_id = await stable(api)
+        other, _ = await stable(api, "silent")
+        request = joining("silent", other, session_timeout_ms=300)
+        assert (await api(request, 3)).generation_id == 2
+        again = SyncGroupRequest(group_id="silent", generation_id=2, member_id=other)
+        assert (await api(again, 2)).error_code == ErrorCode.NONE
+    async with api_of_a_broker(settings, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert (await described(api)).members[0].member_assignment == b"mine"
+        assert await heartbeat(api, member_id, generation_id) is ErrorCode.NONE
+        for _ in range(200):
+            if (await described(api, "silent")).group_state == "Empty":
+                break
+            await asyncio.sleep(0.02)
+        else:
+            raise AssertionError("the session of a member that was loaded has not ended")
+        assert await heartbeat(api, other, 2, "silent") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_broker_that_stops_sends_who_waits_to_look_for_the_coordinator() -> None:
+    async with api_of_a_broker(SETTINGS) as api, Other(api) as other:
+        await coordinated(api)
+        await stable(api)
+        waiting = asyncio.create_task(other(joining(), 3))
+        await until_state(api, "PreparingRebalance")
+        stopping = asyncio.create_task(api.broker.stop())
+        assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+        await stopping
+
+
+async def test_a_new_member_whose_connection_ends_is_no_member_any_more() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        member_id, _ = await stable(api)
+        async with Other(api) as other:
+            waiting = asyncio.create_task(other(joining(), 3))
+            await until_state(api, "PreparingRebalance")
+            waiting.cancel()
+        for _ in range(200):
+            if len((await described(api)).members) == 1:
+                break
+            await asyncio.sleep(0.02)
+        answer = await api(joining(member_id=member_id), 3)
+        assert (answer.error_code, answer.generation_id, len(answer.members)) == (0, 2, 1)
+
+
+async def test_a_member_whose_connection_ends_while_it_joins_again_is_still_a_member() -> None:
+    async with api_of_a_broker(SETTINGS) as api, Other(api) as third:
+        await coordinated(api)
+        leader, _ = await stable(api)
+        new = asyncio.create_task(third(joining(), 3))
+        await until_state(api, "PreparingRebalance")
+        assert (await api(joining(member_id=leader), 3)).generation_id == 2
+        follower = (await new).member_id
+        async with Other(api) as other:
+            waiting = asyncio.create_task(other(joining(member_id=follower, protocols=SAYS_SOMETHING_NEW), 3))
+            await until_state(api, "PreparingRebalance")
+            waiting.cancel()
+        again = asyncio.create_task(third(joining(member_id=follower, protocols=SAYS_SOMETHING_NEW), 3))
+        assert (await api(joining(member_id=leader), 3)).generation_id == 3
+        assert (await again).member_id == follower
+
+
+async def until_state(api: Api, state: str, group: str = "g") -> None:
+    for _ in range(500):
+        if (await described(api, group)).group_state == state:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{group} is not {state}")
+
+
+async def test_a_group_without_a_name_has_no_members() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        requests = [
+            (joining(""), 3),
+            (SyncGroupRequest(group_id="", generation_id=1, member_id="m"), 2),
+            (HeartbeatRequest(group_id="", generation_id=1, member_id="m"), 2),
+            (LeaveGroupRequest(group_id="", member_id="m"), 2),
+        ]
+        for request, version in requests:
+            assert (await api(request, version)).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_names_as_long_as_a_string_can_be_live_and_last(tmp_path: Path) -> None:
+    group = "ü" * 16_383
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await coordinated(api)
+        member_id, _ = await stable(api, group)
+    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
+        await loaded(api)
+        assert await heartbeat(api, member_id, 1, group) is ErrorCode.NONE
+
+
+async def test_an_assignment_too_large_for_the_log_is_refused_and_other_groups_do_not_feel_it() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        other, generation_id = await stable(api, "other")
+        answer = await joined(api)
+        given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=answer.member_id, assignment=bytes(2_000_000))
+        me = {"group_id": "g", "generation_id": 1, "member_id": answer.member_id}
+        refused = await api(SyncGroupRequest(**me, assignments=[given]), 2)
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await described(api)).group_state == "PreparingRebalance"
+        assert await heartbeat(api, other, generation_id, "other") is ErrorCode.NONE
+        again = await api(joining(member_id=answer.member_id), 3)
+        assert again.generation_id == 2
+
+
+async def test_while_a_group_loads_heartbeats_are_fine_syncs_start_over_and_the_rest_comes_again() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        member_id, _ = await stable(api)
+
+        def still_loading(_: str) -> Any:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+        api.broker.group_coordinator.runtime.shard_for = still_loading
+        assert await heartbeat(api, member_id, 1) is ErrorCode.NONE
+        request = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
+        assert (await api(request, 2)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await api(joining(), 3)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        leaving = LeaveGroupRequest(group_id="g", member_id=member_id)
+        assert (await api(leaving, 2)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await described(api)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        deleted = await api(DeleteGroupsRequest(groups_names=["g"]), 1)
+        assert deleted.results[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_groups_are_counted_by_state_and_purgatories_by_name() -> None:
+    async with api_of_a_broker({**SETTINGS, "odradek.metrics.port": 0}) as api:
+        await coordinated(api)
+        await stable(api)
+        member_id, _ = await stable(api, "empty")
+        await api(LeaveGroupRequest(group_id="empty", member_id=member_id), 2)
+        text = await _metrics(api)
+        prefix = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+        assert f"{prefix} 2.0" in text
+        assert f"{prefix}stable 1.0" in text
+        assert f"{prefix}empty 1.0" in text
+        assert "kafka_server_group_coordinator_metrics_group_completed_rebalance_total 2.0" in text
+        assert 'numdelayedoperations{delayedOperation="Heartbeat"} 1.0' in text
+        assert 'numdelayedoperations{delayedOperation="Rebalance"} 0.0' in text
+
+
+async def _metrics(api: Api) -> str:
+    host, port = "127.0.0.1", api.broker.metrics_server.port
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    text = (await reader.read()).decode()
+    writer.close()
+    return text

@@ -1,0 +1,255 @@
+"""AlterReplicaLogDirs and DescribeLogDirs as a client sees them: a replica moves while it is produced to and read."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.controller.state import NewTopic
+from broker.testing import in_process_broker
+from protocol.errors import ErrorCode
+from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.records import Record, build_batch, iter_batches
+from protocol.topic_partition import TopicPartition
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+
+KEY = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / name) for name in ("a", "b", "c")]
+
+
+@pytest.fixture
+async def api(dirs: list[str]) -> AsyncIterator[Api]:
+    async with api_of_a_broker({"log.dirs": ",".join(dirs), "log.segment.bytes": 1_000_000}) as api:
+        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        yield api
+
+
+async def move(api: Api, path: str, partition: int = 0, topic: str = "t", version: int = 2) -> ErrorCode:
+    asked = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=[partition])
+    directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[asked])
+    (result,) = (await api(AlterReplicaLogDirsRequest(dirs=[directory]), version)).results
+    ((one,),) = [result.partitions]
+    assert (result.topic_name, one.partition_index) == (topic, partition)
+    return ErrorCode(one.error_code)
+
+
+async def places(api: Api) -> dict[str, tuple[int, int, bool]]:
+    """Where the partition lies: (size, lag, whether it is a future replica) by directory."""
+    response = await api(DescribeLogDirsRequest(topics=None), 2)
+    return {
+        result.log_dir: (one.partition_size, one.offset_lag, one.is_future_key)
+        for result in response.results
+        for topic in result.topics
+        for one in topic.partitions
+    }
+
+
+async def produce(api: Api, number: int, index: int = 0) -> int:
+    records = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, b"x" * 4000)])
+    partition = ProduceRequest.PartitionProduceData(index=index, records=records)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
+    response = await api(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == 0
+    return int(answer.base_offset)
+
+
+async def fetch(api: Api, offset: int) -> Any:
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_epoch=-1, topics=[topic])
+    answer = (await api(request, 11)).responses[0].partitions[0]
+    assert answer.error_code == 0
+    return [header.base_offset for _, header in iter_batches(bytes(answer.records or b""))]
+
+
+async def ended(broker: Any) -> None:
+    """The move under way has come to its end."""
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == f"move {KEY}" and not task.done()]
+    await task
+    assert broker.log_manager.moves.get(KEY) is None
+
+
+def folders(*directories: str) -> list[str]:
+    """What lies in them, files aside."""
+    return [path.name for directory in directories for path in Path(directory).iterdir() if path.is_dir()]
+
+
+def other(api: Api, dirs: list[str]) -> str:
+    here = api.broker.log_manager.directory_of(api.broker.log_manager.logs[KEY])
+    return next(path for path in dirs if path != here)
+
+
+async def throttle(api: Api, rate: str) -> None:
+    """Slow enough that a test sees the move under way; cut short by taking the setting away."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(
+        name="replica.alter.log.dirs.io.max.bytes.per.second", value=rate, config_operation=0
+    )
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name=str(api.broker.broker_id), configs=[config]
+    )
+    (answer,) = (await api(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses
+    assert answer.error_code == 0
+
+
+async def test_a_replica_moves_while_it_is_produced_to_and_read(api: Api, dirs: list[str]) -> None:
+    for number in range(200):
+        await produce(api, number)
+    target = other(api, dirs)
+    assert await move(api, target) is ErrorCode.NONE
+    number = 200
+    while api.broker.log_manager.moves.get(KEY) is not None:
+        assert await produce(api, number) == number
+        assert await fetch(api, number // 2) == [number // 2]
+        number += 1
+    assert number > 200
+    assert list(await places(api)) == [target]
+    for offset in range(0, number, 7):
+        assert await fetch(api, offset) == [offset]
+    assert await produce(api, number) == number
+
+
+async def test_a_future_replica_is_described_with_its_lag(api: Api, dirs: list[str]) -> None:
+    for number in range(300):
+        await produce(api, number)
+    here, target = next(iter(await places(api))), other(api, dirs)
+    await throttle(api, "1000")
+    assert await move(api, target) is ErrorCode.NONE
+    while (await places(api))[target][0] == 0:
+        pass
+    found = await places(api)
+    size, lag, is_future = found[target]
+    assert is_future
+    assert 0 < lag < 300
+    assert 0 < size < found[here][0]
+    assert found[here][1:] == (0, False)
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_moves_that_cannot_be_say_why(api: Api, dirs: list[str], version: int) -> None:
+    for path in ("/nowhere", "", dirs[0] + "/", "a"):
+        assert await move(api, path, version=version) is ErrorCode.LOG_DIR_NOT_FOUND
+    for partition, topic in ((7, "t"), (-1, "t"), (0, "none")):
+        assert await move(api, dirs[0], partition, topic, version) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await move(api, dirs[0], 0, "x" * 249, version) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert api.broker.log_manager.moves.under_way() == []
+
+
+async def test_a_replica_that_is_there_already_stays(api: Api) -> None:
+    here = next(iter(await places(api)))
+    assert await move(api, here) is ErrorCode.NONE
+    assert api.broker.log_manager.moves.under_way() == []
+
+
+async def test_a_move_to_where_the_replica_is_takes_the_one_under_way_back(api: Api, dirs: list[str]) -> None:
+    for number in range(300):
+        await produce(api, number)
+    await throttle(api, "1000")
+    here, target = next(iter(await places(api))), other(api, dirs)
+    await move(api, target)
+    assert set(await places(api)) == {here, target}
+    assert await move(api, here) is ErrorCode.NONE
+    assert list(await places(api)) == [here]
+    await produce(api, 300)
+
+
+async def test_a_third_directory_replaces_the_target_of_a_move(api: Api, dirs: list[str]) -> None:
+    for number in range(300):
+        await produce(api, number)
+    await throttle(api, "1000")
+    here, target = next(iter(await places(api))), other(api, dirs)
+    third = next(path for path in dirs if path not in (here, target))
+    await move(api, target)
+    await throttle(api, "100000000")
+    assert await move(api, third) is ErrorCode.NONE
+    while api.broker.log_manager.moves.get(KEY) is not None:
+        await produce(api, 300)
+    assert list(await places(api)) == [third]
+    assert await fetch(api, 299) == [299]
+
+
+async def test_a_topic_is_made_where_somebody_has_wished_it(api: Api, dirs: list[str]) -> None:
+    for number, path in enumerate(dirs):
+        assert await move(api, path, 0, f"wished-{number}") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    names = [NewTopic(f"wished-{number}") for number in range(3)]
+    await api.broker.controller.create_topics(names, timeout_ms=10_000)
+    logs = api.broker.log_manager.logs
+    found = [logs[TopicPartition(topic.name, 0)].directory.rpartition("/")[0] for topic in names]
+    assert found == dirs
+
+
+async def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(api: Api, dirs: list[str]) -> None:
+    for number in range(300):
+        await produce(api, number)
+    await throttle(api, "1000")
+    await move(api, other(api, dirs))
+    assert await api.broker.controller.delete_topics(["t"], timeout_ms=10_000) == [None]
+    left = folders(*dirs)
+    assert left
+    assert all(name.endswith("-delete") for name in left)
+    await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+    assert await produce(api, 0) == 0
+
+
+async def test_a_move_that_a_stop_interrupts_goes_on_after_the_start(dirs: list[str]) -> None:
+    settings = {"log.dirs": ",".join(dirs)}
+    async with api_of_a_broker(settings) as api:
+        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        for number in range(300):
+            await produce(api, number)
+        await throttle(api, "1000")
+        target = other(api, dirs)
+        await move(api, target)
+        assert api.broker.log_manager.moves.get(KEY) is not None
+    (future,) = [name for name in folders(target) if name.endswith("-future")]
+    assert future.startswith("t-0.")
+    async with in_process_broker(settings) as broker:
+        assert broker.log_manager.moves.get(KEY) is not None
+        await broker.controller.alter_broker_config(broker.broker_id, lambda config: {})
+        await ended(broker)
+        log = broker.log_manager.logs[KEY]
+        assert (broker.log_manager.directory_of(log), log.log_end_offset) == (target, 300)
+    assert not [name for name in folders(target) if name.endswith("-future")]
+
+
+@pytest.mark.parametrize(("threads", "moving"), [(1, 1), (2, 2), (None, 3)])
+async def test_so_many_replicas_move_at_a_time_as_the_setting_says(
+    dirs: list[str], threads: int | None, moving: int
+) -> None:
+    settings: dict[str, object] = {"log.dirs": ",".join(dirs)}
+    if threads is not None:
+        settings["num.replica.alter.log.dirs.threads"] = threads
+    async with api_of_a_broker(settings) as api:
+        await api.broker.controller.create_topics([NewTopic("t", 4)], timeout_ms=10_000)
+        await throttle(api, "1000")
+        logs = api.broker.log_manager
+        for partition in range(4):
+            for number in range(300):
+                await produce(api, number, partition)
+            here = logs.directory_of(logs.logs[TopicPartition("t", partition)])
+            assert await move(api, next(path for path in dirs if path != here), partition) is ErrorCode.NONE
+        while sum(entry[0] > 0 for entry in await copies(api)) < moving:
+            pass
+        for _ in range(20):
+            assert sum(entry[0] > 0 for entry in await copies(api)) == moving
+
+
+async def copies(api: Api) -> list[tuple[int, int]]:
+    """(size, lag) of each future replica."""
+    response = await api(DescribeLogDirsRequest(topics=None), 2)
+    return [
+        (one.partition_size, one.offset_lag)
+        for result in response.results
+        for topic in result.topics
+        for one in topic.partitions
+        if one.is_future_key
+    ]

@@ -1,0 +1,195 @@
+"""Kafka's own tools for elections, reassignments, log directories and ACLs print what they print with Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.clients import program_clients
+from tests.spawned_broker import free_port, spawned_broker
+
+TOOLS, CONTROL = program_clients.kafka_tools(), os.environ.get("KAFKA_CONTROL", "")
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+ACLS = "kafka.admin.AclCommand"
+SETTINGS = {"broker.id": "1", "num.partitions": "1"}
+STEPS = (
+    "elect the preferred leaders of all partitions",
+    "elect the preferred leader of one partition",
+    "elect any leader of one partition",
+    "elect a leader of a partition that is not there",
+    "say what a reassignment would be",
+    "reassign to where the partitions are",
+    "verify the reassignment",
+    "reassign to a broker that is not there",
+    "list reassignments",
+    "cancel reassignments that are not under way",
+    "move replicas to other directories",
+    "verify the moves",
+    "describe the directories",
+    "move a replica to a directory that is not there",
+    "list ACLs",
+    "add an ACL",
+    "remove an ACL",
+)
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        not TOOLS or not CONTROL, reason="$KAFKA_TOOLS and $KAFKA_CONTROL name no Kafka to compare with"
+    ),
+]
+
+
+class Script:
+    """The steps on one broker; `told` is what each printed, comparably."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self.bootstrap = bootstrap
+        self.directory = directory
+        self.told: dict[str, str] = {}
+
+    def tool(self, name: str, *arguments: str) -> str:
+        assert TOOLS is not None
+        command = [*TOOLS, name, "--bootstrap-server", self.bootstrap, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        return self.comparable(f"{ended.stdout}{ended.stderr}")
+
+    def comparable(self, text: str) -> str:
+        """Without logging, stack traces, places and texts of the broker's own."""
+        lines = [line for line in text.splitlines() if not re.match(r"\s+at |\[\d{4}-|SLF4J|log4j", line)]
+        text = "\n".join(map(_in_order, lines)).replace(str(self.directory), "DIR").replace(self.bootstrap, "HOST:PORT")
+        return re.sub(r"((?:Exception|ReplicaAssignment\w*): ).*", r"\1TEXT", text)
+
+    def step(self, sentence: str, name: str, *arguments: str) -> None:
+        self.told[sentence] = self.tool(name, *arguments)
+
+    def file(self, name: str, content: object) -> str:
+        path = self.directory / name
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    def run(self) -> None:
+        self.tool(TOPICS, "--create", "--topic", "t", "--partitions", "2")
+        self.elections()
+        self.reassignments()
+        self.directories()
+        self.acls()
+
+    def elections(self) -> None:
+        all_elect, one, other, unknown = STEPS[:4]
+        self.step(all_elect, ELECTION, "--election-type", "preferred", "--all-topic-partitions")
+        self.step(one, ELECTION, "--election-type", "preferred", "--topic", "t", "--partition", "0")
+        self.step(other, ELECTION, "--election-type", "unclean", "--topic", "t", "--partition", "1")
+        self.step(unknown, ELECTION, "--election-type", "preferred", "--topic", "none", "--partition", "0")
+
+    def plan(self, name: str, *partitions: tuple[int, int, str]) -> tuple[str, str]:
+        """The option that names a plan: (partition, replica, directory) each."""
+        rows = [
+            {"topic": "t", "partition": number, "replicas": [broker], "log_dirs": [log_dir]}
+            for number, broker, log_dir in partitions
+        ]
+        return "--reassignment-json-file", self.file(name, {"version": 1, "partitions": rows})
+
+    def reassignments(self) -> None:
+        generate, execute, verify, unknown, listing, cancel = STEPS[4:10]
+        topics = self.file("topics.json", {"version": 1, "topics": [{"topic": "t"}]})
+        self.step(generate, REASSIGN, "--generate", "--topics-to-move-json-file", topics, "--broker-list", "1")
+        plan = self.plan("same.json", (0, 1, "any"), (1, 1, "any"))
+        self.step(execute, REASSIGN, "--execute", *plan)
+        self.step(verify, REASSIGN, "--verify", *plan)
+        self.step(unknown, REASSIGN, "--execute", *self.plan("unknown.json", (0, 7, "any")))
+        self.step(listing, REASSIGN, "--list")
+        self.step(cancel, REASSIGN, "--cancel", *plan)
+
+    def directories(self) -> None:
+        move, verify, describe, nowhere = STEPS[10:14]
+        one, two = (str(self.directory / name) for name in ("one", "two"))
+        plan = self.plan("move.json", (0, 1, one), (1, 1, two))
+        self.step(move, REASSIGN, "--execute", *plan)
+        for _ in range(20):
+            self.step(verify, REASSIGN, "--verify", *plan)
+            if "is still in progress" not in self.told[verify]:
+                break
+            time.sleep(0.5)
+        self.step(describe, LOG_DIRS, "--describe", "--topic-list", "t")
+        self.step(nowhere, REASSIGN, "--execute", *self.plan("nowhere.json", (0, 1, "/nowhere")))
+
+    def acls(self) -> None:
+        listing, adding, removing = STEPS[14:]
+        acl = ("--allow-principal", "User:a", "--operation", "Read", "--topic", "t")
+        self.step(listing, ACLS, "--list")
+        self.step(adding, ACLS, "--add", *acl)
+        self.step(removing, ACLS, "--remove", "--force", *acl)
+
+
+def _in_order(line: str) -> str:
+    """The directories of LogDirsCommand come as Java's hash of their names has it."""
+    if not line.startswith('{"brokers"'):
+        return line
+    described = json.loads(line)
+    for broker in described["brokers"]:
+        broker["logDirs"].sort(key=lambda each: each["logDir"])
+    return json.dumps(described)
+
+
+def with_kafka(directory: Path) -> Script:
+    port = free_port()
+    directory.mkdir()
+    log_dirs = f"log.dirs={directory / 'one'},{directory / 'two'}"
+    command = shlex.split(CONTROL)
+    try:
+        start = [*command, "start", str(port), str(directory), "num.partitions=1", log_dirs]
+        subprocess.run(start, check=True, timeout=120, stdin=subprocess.DEVNULL)
+        script = Script(f"127.0.0.1:{port}", directory)
+        script.run()
+        return script
+    finally:
+        subprocess.run([*command, "stop", str(directory)], check=False, timeout=60)
+
+
+def with_ours(directory: Path) -> Script:
+    directory.mkdir()
+    log_dirs = Path(f"{directory / 'one'},{directory / 'two'}")
+    with spawned_broker(log_dirs, SETTINGS) as broker:
+        script = Script(broker.bootstrap, directory)
+        script.run()
+        return script
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script]:
+    """Kafka's and ours, after the last step; run side by side."""
+    directory = tmp_path_factory.mktemp("admin")
+    found: dict[str, Script] = {}
+
+    def run(name: str, begin: Callable[[Path], Script]) -> None:
+        found[name] = begin(directory / name)
+
+    threads = [threading.Thread(target=run, args=each) for each in (("kafka", with_kafka), ("ours", with_ours))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_kafkas_admin_tools_print_the_same(scripts: dict[str, Script], step: str) -> None:
+    assert scripts["ours"].told[step].splitlines() == scripts["kafka"].told[step].splitlines()
+
+
+def test_every_step_has_printed_something(scripts: dict[str, Script]) -> None:
+    assert tuple(scripts["ours"].told) == STEPS
+    assert all(told.strip() or "ACL" in step or "elect" in step for step, told in scripts["kafka"].told.items())

@@ -1,0 +1,432 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+
+A case runs in each version of JoinGroup, or of the API that it is about; the other requests follow, each up to its own
+newest version. Members that wait for each other have a connection each (`Seat`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from tests.scenarios.same_as_kafka.case import Cases
+from tests.scenarios.same_as_kafka.committed_offset_cases import commit, coordinator
+from tests.scenarios.same_as_kafka.peer import Document, Peer
+
+CASES = Cases()
+JOIN, STATIC = range(10), range(5, 10)
+NEWEST = {
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 4,
+    ApiKey.DELETE_GROUPS: 2,
+}
+MEMBER_ID_REQUIRED = 79
+CONSUMER = {"protocol_type": "consumer", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 30_000}
+RANGE = {"name": "range", "metadata": b"said"}
+
+
+class Seat:
+    """A member of a group, at a connection of its own."""
+
+    def __init__(self, b: Peer, who: str, group: str = "group", instance: str | None = None) -> None:
+        self.peer = Peer(b.bootstrap, b.prefix, b.version)
+        self.peer.transcript = b.transcript
+        self.who, self.group, self.instance = who, b.name(group), instance
+        self.member_id, self.generation_id = "", -1
+
+    def _ask(self, api: ApiKey, document: Document, **more: Any) -> Document:
+        version = min(self.peer.version, NEWEST[api])
+        named = {"group_id": self.group, **document}
+        return self.peer.ask(api, named, version, about=f"of {self.who}", **more)
+
+    def _me(self, api: ApiKey, since: int) -> Document:
+        has_instance = min(self.peer.version, NEWEST[api]) >= since
+        return {"member_id": self.member_id, **({"group_instance_id": self.instance} if has_instance else {})}
+
+    def _joining(self, document: Document) -> Document:
+        return {**CONSUMER, "protocols": [RANGE], **self._me(ApiKey.JOIN_GROUP, 5), **document}
+
+    def join(self, **document: Any) -> Document:
+        """Joins, with an id that it is given on the way where the version wants that."""
+        answer = self._ask(ApiKey.JOIN_GROUP, self._joining(document))
+        if answer.get("ErrorCode") == MEMBER_ID_REQUIRED:
+            self.member_id = str(answer["MemberId"])
+            answer = self._ask(ApiKey.JOIN_GROUP, self._joining(document))
+        return self._joined(answer)
+
+    def given_id(self) -> None:
+        """Has an id to join with, where the version wants that."""
+        if self.peer.version >= 4 and self.instance is None:
+            self.member_id = str(self._ask(ApiKey.JOIN_GROUP, self._joining({}))["MemberId"])
+
+    def begin(self, api: ApiKey, document: Document) -> None:
+        """Asks; `end` hears the answer."""
+        self.peer.begin(api, {"group_id": self.group, **document}, min(self.peer.version, NEWEST[api]))
+
+    def begin_join(self, **document: Any) -> None:
+        self.begin(ApiKey.JOIN_GROUP, self._joining(document))
+
+    def begin_sync(self, **document: Any) -> None:
+        self.begin(ApiKey.SYNC_GROUP, self._syncing(document))
+
+    def end(self, api: ApiKey) -> Document:
+        answer = self.peer.finish(api, min(self.peer.version, NEWEST[api]), about=f"of {self.who}, later")
+        return self._joined(answer) if api is ApiKey.JOIN_GROUP else answer
+
+    def _joined(self, answer: Document) -> Document:
+        if answer.get("ErrorCode") == 0:
+            self.member_id, self.generation_id = str(answer["MemberId"]), int(answer["GenerationId"])
+            self.peer.note(f"{self.who} leads", answer["Leader"] == answer["MemberId"])
+        return answer
+
+    def _syncing(self, document: Document) -> Document:
+        protocol = {"protocol_type": "consumer", "protocol_name": "range"} if self.peer.version >= 5 else {}
+        me = {"generation_id": self.generation_id, **self._me(ApiKey.SYNC_GROUP, 3), **protocol}
+        return {**me, "assignments": [{"member_id": self.member_id, "assignment": b"mine"}], **document}
+
+    def sync(self, **document: Any) -> Document:
+        return self._ask(ApiKey.SYNC_GROUP, self._syncing(document))
+
+    def heartbeat(self, **document: Any) -> Document:
+        me = {"generation_id": self.generation_id, **self._me(ApiKey.HEARTBEAT, 3)}
+        return self._ask(ApiKey.HEARTBEAT, {**me, **document})
+
+    def leave(self, **document: Any) -> Document:
+        if min(self.peer.version, NEWEST[ApiKey.LEAVE_GROUP]) < 3:
+            return self._ask(ApiKey.LEAVE_GROUP, {"member_id": self.member_id, **document})
+        member = {"member_id": self.member_id, "group_instance_id": self.instance, **document}
+        return self._ask(ApiKey.LEAVE_GROUP, {"members": [member]})
+
+    def describe(self, *groups: str) -> Document:
+        return described(self.peer, self.group, *groups)
+
+
+@contextmanager
+def seats(b: Peer, *names: str, instances: bool = False) -> Iterator[list[Seat]]:
+    coordinator(b)
+    found = [Seat(b, name, instance=b.name(name) if instances else None) for name in names]
+    try:
+        yield found
+    finally:
+        for seat in found:
+            seat.peer.close()
+
+
+def described(b: Peer, *groups: str, **more: Any) -> Document:
+    version = min(b.version, NEWEST[ApiKey.DESCRIBE_GROUPS])
+    return b.ask(ApiKey.DESCRIBE_GROUPS, {"groups": list(groups), **more}, version)
+
+
+def both_joined(one: Seat, two: Seat) -> None:
+    """The first has a generation; the second joins, and the first again."""
+    one.join()
+    one.sync()
+    two.given_id()
+    two.begin_join()
+    until_it_prepares(one)
+    one.join()
+    two.end(ApiKey.JOIN_GROUP)
+
+
+def until_it_prepares(seat: Seat) -> None:
+    """Heartbeats until the other's JoinGroup has come; only the last is compared."""
+    for _ in range(100):
+        document = {"group_id": seat.group, "generation_id": seat.generation_id, "member_id": seat.member_id}
+        if seat.peer.ask(ApiKey.HEARTBEAT, document, 0, is_noted=False)["ErrorCode"] == 27:
+            break
+        time.sleep(0.02)
+    seat.heartbeat()
+
+
+@CASES.of(JOIN)
+def a_member_lives_alone_in_its_group(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.describe()
+        one.join()
+        one.describe()
+        one.heartbeat()
+        one.sync()
+        one.describe()
+        one.heartbeat()
+        one.sync()
+        one.join()  # the leader: another generation
+        one.sync()
+        one.leave()
+        one.describe()
+        one.heartbeat()
+        one.sync()
+        one.leave()
+        one.join()
+
+
+@CASES.of(JOIN)
+def two_members_share_a_group(b: Peer) -> None:
+    with seats(b, "one", "two") as (one, two):
+        both_joined(one, two)
+        one.describe()
+        two.begin_sync()
+        mine = [{"member_id": one.member_id, "assignment": b"a"}, {"member_id": two.member_id, "assignment": b"b"}]
+        one.sync(assignments=mine)
+        two.end(ApiKey.SYNC_GROUP)
+        one.describe()
+        two.join()  # nothing new
+        two.sync(assignments=[])
+        two.leave()
+        until_it_prepares(one)
+        one.sync()
+        one.join()
+        one.sync()
+        one.describe()
+
+
+@CASES.of(JOIN)
+def the_leader_leaves(b: Peer) -> None:
+    with seats(b, "one", "two") as (one, two):
+        both_joined(one, two)
+        two.begin_sync()
+        one.leave()
+        two.end(ApiKey.SYNC_GROUP)
+        two.join()
+        two.sync()
+        two.describe()
+
+
+@CASES.of(JOIN)
+def a_member_says_something_new(b: Peer) -> None:
+    with seats(b, "one", "two") as (one, two):
+        both_joined(one, two)
+        one.sync()
+        two.sync()
+        two.begin_join(protocols=[{"name": "sticky", "metadata": b"new"}, {"name": "range", "metadata": b""}])
+        until_it_prepares(one)
+        one.describe()
+        one.join(protocols=[{"name": "sticky", "metadata": b"s"}, {"name": "range", "metadata": b"r"}])
+        two.end(ApiKey.JOIN_GROUP)
+
+
+@CASES.of(JOIN)
+def votes_of_two_members(b: Peer) -> None:
+    names = ("sticky", "range", "roundrobin")
+    with seats(b, "one", "two") as (one, two):
+        one.join(protocols=[{"name": name, "metadata": b"1"} for name in names])
+        two.given_id()
+        two.begin_join(protocols=[{"name": name, "metadata": b"2"} for name in ("roundrobin", "range")])
+        until_it_prepares(one)
+        one.join(protocols=[{"name": name, "metadata": b"3"} for name in ("roundrobin", *names[:2])])
+        two.end(ApiKey.JOIN_GROUP)
+
+
+@CASES.of(JOIN)
+def joins_that_are_refused(b: Peer) -> None:
+    with seats(b, "one", "two") as (one, two):
+        for session_ms in (-1, 0, 999, 1_800_001, 2**31 - 1):
+            two.join(session_timeout_ms=session_ms)
+        two.join(group_id="")
+        two.join(member_id="nobody")
+        two.join(protocols=[])
+        two.join(protocol_type="")
+        one.join()
+        one.sync()
+        two.join(protocol_type="connect")
+        two.join(protocols=[{"name": "sticky", "metadata": b""}])
+        two.join(protocols=[])
+        two.join(member_id="nobody")
+        one.join(protocol_type="connect")
+        one.join(protocols=[{"name": "sticky", "metadata": b""}, {"name": "cooperative", "metadata": b""}])
+
+
+@CASES.of(JOIN)
+def members_that_may_not_join(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.join(protocols=[])
+        one.describe()
+
+
+@CASES.of(JOIN)
+def bounds_of_session_time_outs(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        for session_ms in (1_000, 1_800_000):
+            one.join(session_timeout_ms=session_ms)
+
+
+@CASES.of(JOIN)
+def long_and_odd_group_ids(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        for group in ("x" * 32_000, " ", 'ü/\\:*?"<>|🚀', "a\nb", "\x00"):
+            one.member_id, one.group = "", f"{b.prefix}{group}"
+            one.join()
+            one.sync()
+            one.describe()
+            one.leave()
+
+
+@CASES.of(JOIN)
+def odd_rebalance_time_outs(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        for rebalance_ms in (0, -1, -(2**31), 2**31 - 1):
+            one.member_id, one.group = "", b.name(str(rebalance_ms))
+            one.join(rebalance_timeout_ms=rebalance_ms)
+
+
+@CASES.of(range(6))
+def syncs_that_are_refused(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.sync(member_id="nobody")
+        one.join()
+        one.sync(group_id="")
+        one.sync(member_id="nobody")
+        one.sync(member_id="")
+        for generation_id in (-1, 0, 2, 2**31 - 1):
+            one.sync(generation_id=generation_id)
+        if b.version >= 5:
+            one.sync(protocol_type="connect")
+            one.sync(protocol_name="sticky")
+            one.sync(protocol_type=None)
+            one.sync(protocol_name=None)
+            one.sync(protocol_type="", protocol_name="")
+        if b.version >= 3:
+            one.sync(group_instance_id="no-such-instance")
+        one.sync(assignments=[{"member_id": "nobody", "assignment": b"x"}])
+        one.sync()
+        one.describe()
+
+
+@CASES.of(range(5))
+def heartbeats_that_are_refused(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.heartbeat(member_id="nobody")
+        one.join()
+        one.heartbeat(group_id="")
+        one.heartbeat(member_id="nobody")
+        one.heartbeat(member_id="")
+        for generation_id in (-1, 0, 2):
+            one.heartbeat(generation_id=generation_id)
+        if b.version >= 3:
+            one.heartbeat(group_instance_id="no-such-instance")
+
+
+@CASES.of(range(6))
+def leaves_that_are_refused(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.leave(member_id="nobody")
+        one.join()
+        one.leave(member_id="nobody")
+        one.leave(member_id="")
+        empty = {"member_id": one.member_id} if b.version < 3 else {"members": []}
+        b.ask(ApiKey.LEAVE_GROUP, {"group_id": "", **empty})
+        b.ask(ApiKey.LEAVE_GROUP, {"group_id": b.name("none"), **empty})
+        if b.version >= 3:
+            one.leave(group_instance_id="no-such-instance")
+            one.leave(member_id="", group_instance_id="no-such-instance")
+            b.ask(ApiKey.LEAVE_GROUP, {"group_id": one.group, "members": []})
+            twice = [{"member_id": one.member_id}, {"member_id": "nobody"}, {"member_id": one.member_id}]
+            b.ask(ApiKey.LEAVE_GROUP, {"group_id": one.group, "members": twice})
+        one.describe()
+
+
+@CASES.of(range(4, 10))
+def one_that_was_given_an_id_leaves(b: Peer) -> None:
+    with seats(b, "one") as (one,):
+        one.given_id()
+        one.describe()
+        one.heartbeat()
+        one.sync()
+        one.leave()
+        one.leave()
+        one.join()
+
+
+@CASES.of(STATIC)
+def static_members_come_back(b: Peer) -> None:
+    with seats(b, "one", "two", instances=True) as (one, two):
+        both_joined(one, two)
+        one.sync()
+        two.sync()
+        for seat in (two, one):
+            old_id, seat.member_id = seat.member_id, ""
+            seat.join()
+            seat.heartbeat()
+            seat.heartbeat(member_id=old_id)
+            seat.sync(member_id=old_id)
+            seat.join(member_id=old_id)
+            seat.leave(member_id=old_id)
+            seat.heartbeat(group_instance_id="no-such-instance")
+            seat.heartbeat(group_instance_id=None)
+            seat.describe()
+        one.leave(member_id="")
+        until_it_prepares(two)
+        two.join()
+
+
+@CASES.of(STATIC)
+def a_static_member_comes_back_with_another_protocol(b: Peer) -> None:
+    with seats(b, "one", instances=True) as (one,):
+        one.join(protocols=[RANGE, {"name": "sticky", "metadata": b"s"}])
+        one.sync()
+        one.member_id = ""
+        one.join(protocols=[{"name": "sticky", "metadata": b"s"}])
+        one.describe()
+
+
+@CASES.of(STATIC)
+def a_static_member_comes_back_while_the_group_completes(b: Peer) -> None:
+    with seats(b, "one", "two", instances=True) as (one, two):
+        both_joined(one, two)
+        old_id, two.member_id = two.member_id, ""
+        two.begin_join()
+        until_it_prepares(one)
+        one.describe()
+        one.join()
+        two.end(ApiKey.JOIN_GROUP)
+        two.heartbeat(member_id=old_id)
+
+
+@CASES.of(range(6))
+def groups_are_described(b: Peer) -> None:
+    topic = b.create()
+    with seats(b, "one") as (one,):
+        commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
+        one.join()
+        one.sync()
+        described(b, one.group, b.name("commits"), b.name("none"), one.group, "")
+        described(b)
+        if b.version >= 3:
+            described(b, one.group, b.name("none"), include_authorized_operations=True)
+
+
+@CASES.of(range(5))
+def groups_are_listed(b: Peer) -> None:
+    topic = b.create()
+    with seats(b, "one") as (one,):
+        commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
+        one.join()
+        one.sync()
+        for states in ([], ["Stable"], ["EMPTY", "stable"], ["Dead"], ["nonsense"], [""]):
+            document = {"states_filter": states} if b.version >= 4 else {}
+            answer = b.ask(ApiKey.LIST_GROUPS, document, is_noted=False)
+            own = [group for group in answer["Groups"] if group["GroupId"].startswith(b.prefix + "-")]
+            b.note(f"LIST_GROUPS {states}", {**answer, "Groups": own})
+
+
+@CASES.of(range(3))
+def groups_are_deleted(b: Peer) -> None:
+    topic = b.create()
+    with seats(b, "one") as (one,):
+        commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
+        one.join()
+        one.sync()
+        names = [one.group, b.name("commits"), b.name("none"), b.name("commits"), ""]
+        b.ask(ApiKey.DELETE_GROUPS, {"groups_names": names})
+        b.ask(ApiKey.DELETE_GROUPS, {"groups_names": names[:2]})
+        b.ask(ApiKey.DELETE_GROUPS, {"groups_names": []})
+        one.leave()
+        b.ask(ApiKey.DELETE_GROUPS, {"groups_names": [one.group]})
+        one.describe()
+        one.leave()
