@@ -88,7 +88,7 @@ class ReplicaManager:
     ) -> None:
         self.settings = settings
         self.log_manager = log_manager
-        self.partitions: HostedPartitions = HostedPartitions(is_known)
+        self.partitions = HostedPartitions(is_known)
         self.topic_stats = AllTopicStats()
         self.leadership_listeners: dict[str, LeadershipListener] = {}
         """By topic: the coordinators of the internal ones."""
@@ -112,6 +112,7 @@ class ReplicaManager:
         self.log_dir_moves = LogDirMoves(
             log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
         )
+        self.verification = TransactionVerification(self.partitions, clock)
         self.append_records = self.appends.append
         self.append_end_transaction_marker = Markers(self.appends, clock, self.leadership_listeners).append
         self.fetch_messages = self.fetches.fetch
