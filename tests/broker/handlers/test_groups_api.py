@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.network.network_client import NetworkClient
-from protocol.errors import ErrorCode, ProtocolError
+from protocol.errors import ErrorCode
 from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from tests.broker.handlers.api_client import Api, api_of_a_broker
@@ -186,19 +186,6 @@ async def until_state(api: Api, state: str, group: str = "g") -> None:
     raise AssertionError(f"{group} is not {state}")
 
 
-async def test_a_group_without_a_name_has_no_members() -> None:
-    async with api_of_a_broker(SETTINGS) as api:
-        await coordinated(api)
-        requests = [
-            (joining(""), 3),
-            (SyncGroupRequest(group_id="", generation_id=1, member_id="m"), 2),
-            (HeartbeatRequest(group_id="", generation_id=1, member_id="m"), 2),
-            (LeaveGroupRequest(group_id="", member_id="m"), 2),
-        ]
-        for request, version in requests:
-            assert (await api(request, version)).error_code == ErrorCode.INVALID_GROUP_ID
-
-
 async def test_names_as_long_as_a_string_can_be_live_and_last(tmp_path: Path) -> None:
     group = "ü" * 16_383
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
@@ -222,26 +209,6 @@ async def test_an_assignment_too_large_for_the_log_is_refused_and_other_groups_d
         assert await heartbeat(api, other, generation_id, "other") is ErrorCode.NONE
         again = await api(joining(member_id=answer.member_id), 3)
         assert again.generation_id == 2
-
-
-async def test_while_a_group_loads_heartbeats_are_fine_syncs_start_over_and_the_rest_comes_again() -> None:
-    async with api_of_a_broker(SETTINGS) as api:
-        await coordinated(api)
-        member_id, _ = await stable(api)
-
-        def still_loading(_: str) -> Any:
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-        api.broker.group_coordinator.runtime.shard_for = still_loading
-        assert await heartbeat(api, member_id, 1) is ErrorCode.NONE
-        request = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
-        assert (await api(request, 2)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        assert (await api(joining(), 3)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        leaving = LeaveGroupRequest(group_id="g", member_id=member_id)
-        assert (await api(leaving, 2)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert (await described(api)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        deleted = await api(DeleteGroupsRequest(groups_names=["g"]), 1)
-        assert deleted.results[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_groups_are_counted_by_state_and_purgatories_by_name() -> None:

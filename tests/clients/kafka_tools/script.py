@@ -162,6 +162,14 @@ class Script:
         self._transaction("describe a transaction that is not there", "describe", "--transactional-id", "nobody")
         self._transaction("describe the producers", "describe-producers", "--topic", "sums", "--partition", "0")
         self._transaction("find hanging transactions", "find-hanging", "--broker-id", "1")
+        hanging = self._write_sums("sums-hanging", range(14, 15), lambda _: None)
+        abort = ("abort", "--topic", "sums", "--partition", "0", "--start-offset")
+        self._transaction("abort a transaction that does not begin there", *abort, "15")
+        self._transaction("abort a transaction that is open", *abort, "16")
+        self._transaction(
+            "describe the producers after that", "describe-producers", "--topic", "sums", "--partition", "0"
+        )
+        hanging.abort_transaction(20)
         producer.commit_transaction(20)
         assert "sums-open" in told
         self._transaction("describe a transaction that is complete", "describe", "--transactional-id", "sums-open")

@@ -51,6 +51,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
+        self.consumer.partitions_for_topic(who.topic)  # else it joins twice: before it knows the topic, and after
         self.consumer.subscribe([who.topic], listener=self)
 
     def run(self, orders: Orders) -> None:

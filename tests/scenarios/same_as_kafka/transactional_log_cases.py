@@ -33,7 +33,7 @@ def new_producer(b: Peer, name: str = "producer") -> Producer:
     while True:
         b.ask(ApiKey.FIND_COORDINATOR, coordinator, 3, is_noted=False)
         answer = b.ask(ApiKey.INIT_PRODUCER_ID, asked, 1, is_noted=False)
-        if answer["ErrorCode"] == 0 or time.monotonic() > deadline:
+        if answer.get("ErrorCode") == 0 or time.monotonic() > deadline:
             return Producer(answer["ProducerId"], answer["ProducerEpoch"])
         time.sleep(0.1)
 
