@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.coordinator.group.state import GroupState
+from broker.coordinator.runtime import RuntimeSettings
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from protocol.errors import ErrorCode
+from protocol.records import Compression, iter_batches
 from tests.broker.handlers.api_client import api_of_a_broker
-from tests.broker.handlers.test_bad_requests_to_coordinators import join_request, sync_request
+from tests.broker.handlers.test_bad_requests_to_coordinators import commit_request, join_request, sync_request
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined as lives_alone
 from tests.broker.handlers.test_offsets_api import coordinated
 from tests.broker.test_broker_settings_at_work import peer_of
@@ -68,3 +73,25 @@ async def test_a_group_has_no_more_members_than_the_setting_says(size: int) -> N
         waits = api.broker.group_coordinator.waits
         await until(lambda: waits.rebalance.delayed == 1)
         assert len((await api(join_request("g", me.member_id), 3)).members) == size
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.ZSTD])
+async def test_a_running_broker_writes_and_waits_as_its_settings_say(codec: Compression) -> None:
+    settings = {
+        **AT_ONCE,
+        "offsets.commit.required.acks": 1,
+        "offsets.commit.timeout.ms": 2345,
+        "offsets.load.buffer.size": 1234,
+        "offsets.topic.compression.codec": int(codec),
+        "transaction.state.log.load.buffer.size": 3456,
+        "transaction.max.timeout.ms": 4567,
+    }
+    async with api_of_a_broker(settings) as api:
+        await coordinated(api, "t")
+        assert (await api(commit_request("g"), 7)).topics[0].partitions[0].error_code == ErrorCode.NONE
+        (partition,) = api.broker.replica_manager.partitions.of_topic(GROUP_TOPIC)
+        written = (Path(partition.log.directory) / f"{0:020d}.log").read_bytes()
+        assert [header.compression for _, header in iter_batches(written)] == [codec]
+        groups, transactions = (runtime.settings for runtime in api.broker.coordinator_runtimes)
+        assert groups == RuntimeSettings(GROUP_TOPIC, 1234, 2345, 1, codec)
+        assert transactions[:3] == (TRANSACTION_TOPIC, 3456, 4567)
