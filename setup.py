@@ -77,7 +77,8 @@ def _extensions() -> tuple[list, str]:
         from mypyc.build import mypycify
 
         # A build environment has none of the packages that these modules import. How strict to be is for `make check`.
-        return mypycify(["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", *COMPILED], group_name=LIBRARY), ""
+        options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+        return mypycify([*options, *COMPILED], group_name=LIBRARY), ""
     except ImportError:
         return [], "mypy is not installed where the build runs"
     except SystemExit as error:
