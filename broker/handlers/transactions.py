@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from broker.coordinator.java_hash import partition_for
+from broker.coordinator.transaction.markers import Marker
 from broker.coordinator.transaction.records import partitions_by_topic
 from broker.coordinator.transaction.transaction import (
     NO_PRODUCER_EPOCH,
@@ -197,9 +198,10 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
 
     Answers when all of them are written or have failed, per producer id.
     """
+    if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A marker needs a producer id and its epoch")
     codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
-    wanted = [(marker, key) for marker in request.markers for key in _partitions(marker)]
-    waiting = len(wanted)
+    waiting = sum(len(_partitions(marker)) for marker in request.markers)
     if waiting == 0:
         return _markers_response(codes)
     pending = PendingResponse()
@@ -211,16 +213,16 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
         if waiting == 0:
             pending.complete(_markers_response(codes))
 
-    append = context.broker.replica_manager.append_end_transaction_marker
-    for marker, key in wanted:
-        append(
-            key,
+    write = context.broker.transaction_coordinator.own_logs.write
+    for marker in request.markers:
+        wanted = Marker(
             marker.producer_id,
             marker.producer_epoch,
             marker.coordinator_epoch,
             marker.transaction_result,
-            partial(written, marker.producer_id, key),
+            tuple(_partitions(marker)),
         )
+        write(wanted, partial(written, marker.producer_id))
     return pending.result() if pending.settled else pending
 
 

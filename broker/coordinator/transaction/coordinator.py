@@ -84,12 +84,15 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         leader_of: Callable[[TopicPartition], int | None],
         writer_to: Callable[[int], MarkerWriter | None],
+        own_logs: MarkerWriter,
         later: Later,
     ) -> None:
         self._clock = clock
         self._longest_timeout_ms = longest_timeout_ms
         self._new_producer_id = new_producer_id
         self._later = later
+        self.own_logs = own_logs
+        """The way to the partitions that this broker leads."""
         self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
         self.completions_to_retry = 0
         """Completions that could not be appended and are tried again (Kafka: LogAppendRetryQueueSize)."""

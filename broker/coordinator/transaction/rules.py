@@ -117,7 +117,7 @@ def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed
     return None
 
 
-def verify(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> frozenset[TopicPartition]:
+def verify(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> Set[TopicPartition]:
     """The partitions that the producer's open transaction has (KIP-890).
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.

@@ -24,6 +24,7 @@ from broker.coordinator.transaction.transaction import Transaction
 from protocol.errors import ProtocolError
 
 IDS_PER_STEP = 1000
+ABORTS_PER_STEP = 10
 BYTES_PER_BATCH = 16384
 BYTES_PER_RECORD = 16
 """Roughly what a tombstone takes besides its key."""
@@ -33,15 +34,29 @@ log = structlog.get_logger("coordinator.transaction")
 
 def abort_timed_out(coordinator: TransactionCoordinator, now_ms: int) -> int:
     """Aborts what is open for too long at `now_ms` (since 1970); returns how many."""
+    return sum(abort_steps(coordinator, now_ms))
+
+
+def abort_steps(coordinator: TransactionCoordinator, now_ms: int) -> Iterator[int]:
+    """The same, a few transactions a step; yields how many of them were aborted."""
     late = [
         (shard, transaction)
         for shard in coordinator.shards()
         for transaction in shard.open.values()
-        if transaction.pending is None and transaction.start_ms + transaction.timeout_ms < now_ms
+        if _is_late(transaction, now_ms)
     ]
-    for shard, transaction in late:
-        coordinator.fence(shard, transaction, "its time is over", lambda error: None)
-    return len(late)
+    for start in range(0, len(late), ABORTS_PER_STEP):
+        aborted = 0
+        for shard, transaction in late[start : start + ABORTS_PER_STEP]:
+            is_open = shard.is_current and shard.open.get(transaction.transactional_id) is transaction
+            if is_open and _is_late(transaction, now_ms):
+                coordinator.fence(shard, transaction, "its time is over", lambda error: None)
+                aborted += 1
+        yield aborted
+
+
+def _is_late(transaction: Transaction, now_ms: int) -> bool:
+    return transaction.pending is None and transaction.start_ms + transaction.timeout_ms < now_ms
 
 
 def expiry_steps(coordinator: TransactionCoordinator, now_ms: int, expiration_ms: int) -> Iterator[int]:

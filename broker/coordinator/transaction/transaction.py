@@ -90,7 +90,7 @@ class Transaction:
         self.last_producer_epoch = NO_PRODUCER_EPOCH
         self.timeout_ms = timeout_ms
         self.state = EMPTY
-        self.partitions: frozenset[TopicPartition] = NO_PARTITIONS
+        self.partitions: frozenset[TopicPartition] | set[TopicPartition] = NO_PARTITIONS
         self.start_ms = NO_TIME
         self.update_ms = update_ms
         self.pending: TransactionState | None = None
@@ -135,7 +135,7 @@ class Transaction:
         transit = self._transit(ONGOING, now_ms)
         if self.state != ONGOING:
             transit = transit._replace(start_ms=now_ms)
-        return self._prepared(transit._replace(partitions=self.partitions | partitions))
+        return self._prepared(transit._replace(partitions=transit.partitions | partitions))
 
     def prepare_end(self, committed: bool, now_ms: int) -> Transit:
         """EndTxn."""
@@ -170,7 +170,7 @@ class Transaction:
             self.producer_epoch,
             self.last_producer_epoch,
             self.timeout_ms,
-            self.partitions,
+            frozenset(self.partitions),
             self.start_ms,
             now_ms,
         )
@@ -212,7 +212,9 @@ class Transaction:
 
     def marker_written(self, topic_partition: TopicPartition) -> None:
         """The partition has its marker, or is gone."""
-        self.partitions -= {topic_partition}
+        if not isinstance(self.partitions, set):
+            self.partitions = set(self.partitions)
+        self.partitions.discard(topic_partition)
 
     def __str__(self) -> str:
         return f"transactional id {self.transactional_id!r} ({self.state.label})"

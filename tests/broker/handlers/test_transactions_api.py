@@ -313,6 +313,13 @@ async def test_markers_of_an_older_coordinator_are_refused(api: Api) -> None:
     }
 
 
+@pytest.mark.parametrize("producer", [(-1, 0), (4711, -1)])
+async def test_markers_of_nobody_are_refused(api: Api, producer: tuple[int, int]) -> None:
+    found = await write_markers(api, (producer, True, 0, {"orders": [0]}))
+    assert found == {(producer[0], "orders", 0): ErrorCode.INVALID_REQUEST}
+    assert await last_stable_and_end(api, 0) == (0, 0)
+
+
 async def test_no_markers_are_written_at_once(api: Api) -> None:
     assert await write_markers(api) == {}
     assert await write_markers(api, ((1, 0), True, 0, {})) == {}

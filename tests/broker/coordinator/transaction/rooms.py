@@ -80,6 +80,7 @@ class TransactionRoom:
             new_producer_id=self._new_producer_id,
             leader_of=lambda key: self.leaders.get(key, 1) if key in self.existing else None,
             writer_to=lambda broker_id: self if broker_id == 1 else None,
+            own_logs=self,
             later=self._later,
         )
         self.coordinator.runtime = self

@@ -3,7 +3,13 @@
 import pytest
 
 from broker.coordinator.transaction.state import PREPARE_COMMIT
-from broker.coordinator.transaction.timeouts import BYTES_PER_BATCH, abort_timed_out, expiry_steps
+from broker.coordinator.transaction.timeouts import (
+    ABORTS_PER_STEP,
+    BYTES_PER_BATCH,
+    abort_steps,
+    abort_timed_out,
+    expiry_steps,
+)
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, TransactionRoom
@@ -37,6 +43,20 @@ def test_a_transaction_is_aborted_when_its_time_is_over_and_not_before(room: Tra
     assert room.state() == "CompleteAbort"
     (marker,) = room.markers[ORDERS]
     assert (marker.producer, marker.committed) == (producer._replace(producer_epoch=1), False)
+
+
+def test_many_that_are_late_together_are_aborted_a_few_at_a_time(room: TransactionRoom) -> None:
+    names = [f"late-{number}" for number in range(ABORTS_PER_STEP + 2)]
+    producers = {name: room.init(name) for name in names}
+    for name, producer in producers.items():
+        room.add(producer, name=name)
+    room.clock.advance(MINUTE_MS + 1)
+    steps = abort_steps(room.coordinator, room.clock.wall_ms())
+    assert next(steps) == ABORTS_PER_STEP
+    last = names[-1]
+    room.end(producers[last], name=last)  # between two steps
+    assert list(steps) == [1]
+    assert room.state(last) == "CompleteCommit"
 
 
 def test_the_time_counts_from_the_first_partition_not_from_the_last(room: TransactionRoom) -> None:

@@ -1,0 +1,74 @@
+"""Markers for this broker's own logs: a transaction of many partitions lets others have their turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from broker.coordinator.transaction.build import MARKERS_PER_TURN, LocalMarkerWriter
+from broker.coordinator.transaction.markers import Marker
+from broker.replica.replica_manager import ReplicaManager
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+
+class Logs:
+    """Notes who had a marker written, in order; the loop's next turn comes when a test says so."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.answered: list[TopicPartition] = []
+        self.soon: list[Callable[[], None]] = []
+        self.writer = LocalMarkerWriter(cast(ReplicaManager, self), self.soon.append)
+
+    def append_end_transaction_marker(self, topic_partition: TopicPartition, producer_id: int, *more: Any) -> None:
+        self.written.append(producer_id)
+        more[-1](ErrorCode.NONE)
+
+    def write(self, producer_id: int, partitions: int) -> None:
+        keys = tuple(TopicPartition("t", number) for number in range(partitions))
+        self.writer.write(Marker(producer_id, 0, 0, True, keys), lambda key, code: self.answered.append(key))
+
+    def turn(self) -> None:
+        due, self.soon[:] = list(self.soon), []
+        for call in due:
+            call()
+
+
+def test_few_markers_are_written_at_once() -> None:
+    logs = Logs()
+    logs.write(1, 3)
+    assert logs.written == [1, 1, 1]
+    assert [key.partition for key in logs.answered] == [0, 1, 2]
+    logs.turn()
+    assert not logs.soon
+
+
+def test_many_markers_are_written_a_few_per_turn() -> None:
+    logs = Logs()
+    logs.write(1, 3 * MARKERS_PER_TURN)
+    assert len(logs.written) == MARKERS_PER_TURN
+    logs.turn()
+    assert len(logs.written) == 2 * MARKERS_PER_TURN
+    while logs.soon:
+        logs.turn()
+    assert [key.partition for key in logs.answered] == list(range(3 * MARKERS_PER_TURN))
+
+
+def test_a_small_transaction_does_not_wait_for_a_large_one() -> None:
+    logs = Logs()
+    logs.write(1, 1000)
+    logs.write(2, 2)
+    assert 2 not in logs.written
+    logs.turn()
+    assert logs.written.count(2) == 2
+
+
+def test_many_small_transactions_do_not_take_one_turn() -> None:
+    logs = Logs()
+    for producer_id in range(3 * MARKERS_PER_TURN):
+        logs.write(producer_id, 1)
+    assert len(logs.written) == MARKERS_PER_TURN
+    while logs.soon:
+        logs.turn()
+    assert logs.written == list(range(3 * MARKERS_PER_TURN))
