@@ -1,0 +1,148 @@
+"""The cleaner at work on the internal topics: what is loaded from what it leaves is what the broker knew."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
+from protocol.messages.transactions import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.broker.handlers.test_bad_requests_to_coordinators import joined, leave_request
+from tests.broker.handlers.test_offsets_api import begin, commit, commit_in, coordinated
+
+GROUPS = [f"group {number}" for number in range(6)]
+SMALL = 2_000
+STEPS = 200
+
+
+def settings(delete_retention_ms: int) -> dict[str, object]:
+    return {
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.backoff.ms": 10,
+        "log.cleaner.delete.retention.ms": delete_retention_ms,
+        "log.cleaner.min.cleanable.ratio": 0,
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.segment.bytes": SMALL,
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.segment.bytes": SMALL,
+    }
+
+
+async def live(api: Api, chance: Random) -> None:
+    """Groups come and go, offsets are committed, deleted, and committed in transactions; one may stay open."""
+    for _ in range(STEPS):
+        group = chance.choice(GROUPS)
+        match chance.randrange(10):
+            case 0:
+                await api(DeleteGroupsRequest(groups_names=[group]), 2)
+            case 1:
+                partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=chance.randrange(2))
+                topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[partition])
+                await api(OffsetDeleteRequest(group_id=group, topics=[topic]), 0)
+            case 2:
+                await transact(api, chance)
+            case 3:
+                member = await joined(api, f"members of {group}")
+                await api(leave_request(member.group_id, member.member_id), 3)
+            case _:
+                await commit(api, "t", {chance.randrange(2): chance.randrange(1000)}, group)
+    await joined(api, "alive")
+
+
+async def transact(api: Api, chance: Random) -> None:
+    producer = await begin_when_it_can(api)
+    assert await commit_in(api, producer, "t", {0: chance.randrange(1000)}) == [0]
+    ended = await api(EndTxnRequest(committed=chance.random() < 0.5, **producer), 3)
+    assert ended.error_code == 0
+
+
+async def begin_when_it_can(api: Api) -> dict[str, Any]:
+    for _ in range(500):
+        try:
+            return await begin(api)
+        except AssertionError:  # the markers of the transaction before are still written
+            await asyncio.sleep(0.01)
+    raise AssertionError("it never can")
+
+
+async def known(api: Api) -> list[str]:
+    """All that clients can ask."""
+    listed = await api(ListGroupsRequest(), 4)
+    assert listed.error_code == ErrorCode.NONE
+    groups = sorted(one.group_id for one in listed.groups)
+    described = (await api(DescribeGroupsRequest(groups=groups), 5)).groups
+    asked = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+    fetched = (await api(OffsetFetchRequest(groups=asked), 8)).groups
+    stable = (await api(OffsetFetchRequest(groups=asked, require_stable=True), 8)).groups
+    listed = await api(ListTransactionsRequest(), 0)
+    ids = [one.transactional_id for one in listed.transaction_states]
+    transactions = (await api(DescribeTransactionsRequest(transactional_ids=ids), 0)).transaction_states
+    for group in (*fetched, *stable):
+        for topic in group.topics:
+            topic.partitions.sort(key=lambda partition: partition.partition_index)
+    return [repr(each) for each in (*described, *fetched, *stable, *transactions)]
+
+
+def logs(api: Api) -> list[Any]:
+    partitions = api.broker.replica_manager.partitions
+    return [partitions.of_topic(topic)[0].log for topic in (GROUP_TOPIC, TRANSACTION_TOPIC)]
+
+
+async def cleaned(api: Api) -> None:
+    """All that may be: up to the active segment, or the first open transaction."""
+    for log in logs(api):
+        for _ in range(2000):
+            limit = min(log.active_segment.base_offset, log.last_stable_offset)
+            sealed = max((one.base_offset for one in log.segments if one.base_offset <= limit), default=0)
+            if log.cleaned_offset is not None and log.cleaned_offset >= sealed > 0:
+                break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError((log.cleaned_offset, limit, sealed))
+
+
+async def until_settled(api: Api) -> None:
+    for _ in range(500):
+        described = (await api(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)).transaction_states[0]
+        if not described.transaction_state.startswith("Prepare"):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(described)
+
+
+@pytest.mark.parametrize("delete_retention_ms", [0, 86_400_000])
+@pytest.mark.parametrize("seed", range(2))
+async def test_what_is_loaded_after_a_clean_is_what_was_known(
+    tmp_path: Path, seed: int, delete_retention_ms: int
+) -> None:
+    chance = Random(seed)
+    before: list[str] = []
+    for number in range(3):
+        async with api_of_a_broker(settings(delete_retention_ms), data_dir=tmp_path) as api:
+            await coordinated(api, "t")
+            if before:
+                assert await known(api) == before
+                producer = {"transactional_id": "tx", "producer_id": -1, "producer_epoch": -1}
+                described = (await api(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)).transaction_states[0]
+                producer |= {"producer_id": described.producer_id, "producer_epoch": described.producer_epoch}
+                assert (await api(EndTxnRequest(committed=number == 1, **producer), 3)).error_code == 0
+                for group in GROUPS:
+                    await api(DeleteGroupsRequest(groups_names=[group]), 2)
+            await api(leave_request("alive", ""), 5)
+            await live(api, chance)
+            producer = await begin_when_it_can(api)
+            assert await commit_in(api, producer, "t", {0: 7, 1: number}) == [0, 0]
+            await until_settled(api)
+            await cleaned(api)
+            for log in logs(api):
+                assert sum(1 for segment in log.segments for _ in segment.scan(0)) < log.log_end_offset
+            before = await known(api)
+            assert "Ongoing" in before[-1]
