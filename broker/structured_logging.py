@@ -6,6 +6,9 @@ logger's level is its own, else that of the nearest one above that has one, and 
 (KIP-412: the BROKER_LOGGER resource of DescribeConfigs and IncrementalAlterConfigs). A call below the level costs one
 comparison.
 
+Much of what a line tells comes from clients, whose names may have 32 KB and come by thousands: of a text LONGEST_DETAIL
+characters are told, of a list MOST_ITEMS. Tracebacks are longer.
+
 What libraries say through the standard library's logging comes out the same way, from WARN up.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -24,6 +27,8 @@ LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL":
 """Level names as Kafka's tools know them, and their ranks."""
 ROOMS = ("broker", "controller", "purgatory", "storage", "timer")
 """Loggers that exist from the start, so that their levels can be set before anything below them has spoken."""
+LONGEST_DETAIL = 1000
+MOST_ITEMS = 20
 _NAMES = {rank: name for name, rank in LEVELS.items()}
 _METHOD_NAMES = {"warning": "warn", "exception": "error", "critical": "fatal"}
 
@@ -49,6 +54,7 @@ def configure_logging(
     structlog.configure(
         processors=[
             _Stamp(wall_ms),
+            _shorten,
             structlog.processors.format_exc_info if as_json else _leave_alone,
             structlog.processors.JSONRenderer() if as_json else _console_renderer(),
         ],
@@ -64,6 +70,22 @@ def current_loggers() -> Loggers | None:
     """The loggers made by `configure_logging`; None where the host program has configured structlog otherwise."""
     factory = structlog.get_config()["logger_factory"]
     return factory if isinstance(factory, Loggers) else None
+
+
+def _shorten(_logger: Any, _method: str, details: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in details.items():
+        if isinstance(value, (str, list, tuple)):
+            details[name] = _short(value)
+    return details
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_DETAIL else f"{value[:LONGEST_DETAIL]}..."
+    if not isinstance(value, (list, tuple)):
+        return value
+    told = [_short(item) for item in value[:MOST_ITEMS]]
+    return told if len(value) <= MOST_ITEMS else [*told, f"... and {len(value) - MOST_ITEMS} more"]
 
 
 class LogOutput:

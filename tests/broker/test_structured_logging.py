@@ -61,6 +61,18 @@ def test_a_line_is_for_people_on_a_terminal() -> None:
         json.loads(text)
 
 
+def test_long_texts_and_lists_are_told_in_part() -> None:
+    stream = io.StringIO()
+    configure_logging(lambda: MOMENT_MS, stream=stream)
+    members = ["m" * 30_000] * 5000
+    structlog.get_logger("broker").info("group members removed", group="g" * 30_000, members=members, first=["a", 1])
+    (line,) = lines(stream)
+    assert line["group"] == "g" * 1000 + "..."
+    assert line["members"] == ["m" * 1000 + "..."] * 20 + ["... and 4980 more"]
+    assert line["first"] == ["a", 1]
+    assert len(stream.getvalue()) < 25_000
+
+
 def test_an_exception_is_one_line_of_json() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream)
