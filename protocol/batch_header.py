@@ -101,24 +101,28 @@ class UnsupportedMessageFormat(ProtocolError):
         self.magic = magic
 
 
+FIELDS = (
+    "base_offset",
+    "batch_length",
+    "partition_leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
+"""Of a header, in their order in the batch. (A compiled class does not tell its own.)"""
+
+
 class BatchHeader:
     """One batch's header fields, as in the table above; offsets, milliseconds since 1970, raw attributes."""
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "batch_length",
-        "crc",
-        "last_offset_delta",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-    )
+    __slots__ = FIELDS
 
     def __init__(
         self,
@@ -217,7 +221,7 @@ class BatchHeader:
         )
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+        fields = ", ".join(f"{name}={getattr(self, name)}" for name in FIELDS)
         return f"BatchHeader({fields})"
 
 

@@ -152,3 +152,9 @@ def test_records_that_are_more_than_counted_are_refused() -> None:
         with pytest.raises(ProtocolError) as refusal:
             read_records(batch, 0, header)
         assert refusal.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_header_can_be_read_in_a_listing() -> None:
+    _, header = next(iter_batches(build_batch([Record(0, 7, b"k", b"v")], base_offset=5)))
+    assert repr(header).startswith("BatchHeader(base_offset=5, batch_length=")
+    assert repr(header).endswith("producer_id=-1, producer_epoch=-1, base_sequence=-1, record_count=1)")

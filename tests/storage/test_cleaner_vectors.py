@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from protocol.batch_header import FIELDS
 from protocol.records import Record, iter_batches, read_records
 from storage.cleaner_batches import BatchFilter
 from storage.cleaner_job import ActiveProducer, CleanJob, CleanStats
@@ -58,7 +59,7 @@ def kept_by_ours(vector: dict[str, Any], first_dirty_offset: int) -> bytes:
 def decoded(data: bytes) -> list[tuple[dict[str, int], list[Record]]]:
     found = []
     for position, header in iter_batches(data):
-        fields = {name: getattr(header, name) for name in header.__slots__ if name not in ("crc", "batch_length")}
+        fields = {name: getattr(header, name) for name in FIELDS if name not in ("crc", "batch_length")}
         found.append((fields, read_records(data, position, header)))
     return found
 
