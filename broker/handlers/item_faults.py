@@ -43,6 +43,7 @@ ORDINARY = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 _NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "partition", "index")
