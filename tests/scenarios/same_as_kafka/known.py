@@ -134,6 +134,11 @@ KNOWN = [
         "Kafka ends the connection at an operation or permission 0 (unknown); SECURITY_DISABLED, as for any other",
     ),
     Known(
+        "a_group_is_described_that_is_named_twice",
+        r"DESCRIBE_GROUPS\.Groups",
+        "Kafka describes it as often as it is named, which makes large answers of small requests; here once",
+    ),
+    Known(
         "members_that_may_not_join",
         r"DESCRIBE_GROUPS\.Groups\[.*\]\.GroupState",
         "Kafka keeps a group, empty, whose only member was refused; here there is none",

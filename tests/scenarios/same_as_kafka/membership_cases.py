@@ -395,10 +395,16 @@ def groups_are_described(b: Peer) -> None:
         commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
         one.join()
         one.sync()
-        described(b, one.group, b.name("commits"), b.name("none"), one.group, "")
+        described(b, one.group, b.name("commits"), b.name("none"), "")
         described(b)
         if b.version >= 3:
             described(b, one.group, b.name("none"), include_authorized_operations=True)
+
+
+@CASES.of(range(6))
+def a_group_is_described_that_is_named_twice(b: Peer) -> None:
+    coordinator(b)
+    described(b, b.name("none"), b.name("none"))
 
 
 @CASES.of(range(5))
