@@ -19,6 +19,7 @@ COMPILED = (
     "protocol/batch_header.py",
     "protocol/record_rules.py",
     "protocol/leader_assignment.py",
+    "protocol/plain_batch.py",
     "protocol/record_validation.py",
     "storage/cleaner_walk.py",
     "storage/segment.py",

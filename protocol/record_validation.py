@@ -157,7 +157,7 @@ def validate_for_append(
     batch = compress_anew(
         body, header, offset, partition_leader_epoch, timestamp_type, max_timestamp, target, compression_level
     )
-    _check_size(batch.size_in_bytes, max_batch_bytes)
+    check_size(batch.size_in_bytes, max_batch_bytes)
     return batch
 
 
@@ -201,13 +201,14 @@ def _check_epoch(header: BatchHeader, partition_leader_epoch: int, origin: Appen
 
 def _check_bytes(records: bytes, header: BatchHeader, size: int, max_batch_bytes: int) -> None:
     """(B)."""
-    _check_size(size, max_batch_bytes)
+    check_size(size, max_batch_bytes)
     crc = crc32c(memoryview(records)[ATTRIBUTES_POSITION:size])
     if crc != header.crc:
         raise CorruptBatch(f"the batch has checksum {header.crc:#010x}, its bytes have {crc:#010x}")
 
 
-def _check_size(size: int, max_batch_bytes: int) -> None:
+def check_size(size: int, max_batch_bytes: int) -> None:
+    """Raises MESSAGE_TOO_LARGE."""
     if size > max_batch_bytes:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE, f"the batch of {size} bytes exceeds the topic's limit of {max_batch_bytes}"

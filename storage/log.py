@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import structlog
 
+from protocol.plain_batch import PlainBatch
 from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
@@ -182,7 +183,7 @@ class Log:
 
     def append_as_leader(
         self,
-        records: bytes,
+        records: bytes | PlainBatch,
         leader_epoch: int,
         *,
         api_version: int = FIRST_VERSION_WITH_ZSTD,
@@ -190,7 +191,8 @@ class Log:
     ) -> LogAppendInfo:
         """Appends the one batch of a partition's part of a Produce request; see log_append for what it promises.
 
-        `api_version` is that of the request; the broker's own appends need none. Raises ProtocolError:
+        `api_version` is that of the request; the broker's own appends need none. A PlainBatch is a coordinator's and
+        nothing in it is looked at, but its size. Raises ProtocolError:
         CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.batch_header import BatchHeader
+from protocol.batch_header import LOG_OVERHEAD, BatchHeader
 from protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.leader_assignment import ValidatedBatch
-from protocol.record_validation import AppendOrigin, validate_for_append
+from protocol.plain_batch import PlainBatch
+from protocol.record_validation import AppendOrigin, check_size, validate_for_append
 from protocol.records import Buffer, read_records
 from storage.producer_state_entry import BatchMetadata
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
+
+_KEEPING_PLAIN = ("producer", "uncompressed")
+"""A topic's compression.type with which a batch that comes uncompressed stays so."""
 
 
 class LogAppendInfo:
@@ -103,27 +107,33 @@ def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | No
 
 
 def append_as_leader(
-    log: Log, records: bytes, leader_epoch: int, api_version: int, origin: AppendOrigin
+    log: Log, records: bytes | PlainBatch, leader_epoch: int, api_version: int, origin: AppendOrigin
 ) -> LogAppendInfo:
     """See Log.append_as_leader."""
     config = log.config
     now_ms = log.clock.wall_ms()
-    batch = validate_for_append(
-        records,
-        offset=log.log_end_offset,
-        now_ms=now_ms,
-        partition_leader_epoch=leader_epoch,
-        timestamp_type=config.timestamp_type,
-        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-        compacted=config.compact,
-        max_batch_bytes=config.max_message_bytes,
-        max_decompressed_bytes=log.max_decompressed_bytes,
-        target_compression=config.compression_type,
-        compression_level=config.compression_level,
-        api_version=api_version,
-        origin=origin,
-    )
+    if isinstance(records, PlainBatch):
+        if config.timestamp_type or config.compression_type not in _KEEPING_PLAIN:
+            return append_as_leader(log, records.to_bytes(), leader_epoch, api_version, origin)
+        check_size(records.header.batch_length + LOG_OVERHEAD, config.max_message_bytes)
+        batch = records.placed(log.log_end_offset, leader_epoch)
+    else:
+        batch = validate_for_append(
+            records,
+            offset=log.log_end_offset,
+            now_ms=now_ms,
+            partition_leader_epoch=leader_epoch,
+            timestamp_type=config.timestamp_type,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            compacted=config.compact,
+            max_batch_bytes=config.max_message_bytes,
+            max_decompressed_bytes=log.max_decompressed_bytes,
+            target_compression=config.compression_type,
+            compression_level=config.compression_level,
+            api_version=api_version,
+            origin=origin,
+        )
     header = batch.header
     size = batch.size_in_bytes
     if size > config.segment_bytes:
@@ -133,7 +143,7 @@ def append_as_leader(
         )
     marker = None
     if header.producer_id >= 0:
-        if header.is_control:
+        if header.is_control and isinstance(records, bytes):
             marker = _check_control_batch(log, records, header)
         elif origin is AppendOrigin.CLIENT:
             duplicate = log.producer_state.find_duplicate(header)

@@ -23,6 +23,7 @@ from broker.coordinator.loading import Loader
 from broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
 from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.plain_batch import PlainBatch, build_plain_batch
 from protocol.record import Record
 from protocol.records import Compression, build_batch
 from protocol.topic_partition import TopicPartition
@@ -241,6 +242,10 @@ class CoordinatorRuntime:
         if decision.replay:
             self._replay(led, decision, result, now_ms)
 
+        if appends.is_safe(led.topic_partition, result, acks):
+            decision.done(None)
+            return
+
         def settled(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 decision.done(None)
@@ -250,7 +255,11 @@ class CoordinatorRuntime:
         timeout_ms = self.settings.append_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
         appends.await_acks(led.topic_partition, result, settled, timeout_ms, acks)
 
-    def _batch(self, decision: Decision, now_ms: int) -> bytes:
+    def _batch(self, decision: Decision, now_ms: int) -> PlainBatch | bytes:
+        if self.settings.compression == Compression.NONE:
+            return build_plain_batch(
+                decision.records, now_ms, decision.producer_id, decision.producer_epoch, decision.base_sequence
+            )
         return build_batch(
             [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(decision.records)],
             compression=self.settings.compression,

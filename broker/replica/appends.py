@@ -17,6 +17,7 @@ from broker.replica.flusher import LogFlusher
 from broker.replica.hosted_partitions import HostedPartitions
 from broker.replica.wakeups import Wakeups
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.plain_batch import PlainBatch
 from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import UnfitRecords
 from protocol.topic_partition import TopicPartition
@@ -77,7 +78,11 @@ class Appends:
         return self._park(timeout_ms, acks, results, on_response)
 
     def append_as_coordinator(
-        self, key: TopicPartition, records: bytes, acks: int = ACKS_ALL, origin: AppendOrigin = AppendOrigin.COORDINATOR
+        self,
+        key: TopicPartition,
+        records: bytes | PlainBatch,
+        acks: int = ACKS_ALL,
+        origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> PartitionAppendResult:
         """One batch of a coordinator of this broker, now. Whether it is safe `await_acks` tells."""
         return self._append_one(key, records, acks, FIRST_VERSION_WITH_ZSTD, origin)
@@ -91,19 +96,23 @@ class Appends:
         acks: int = ACKS_ALL,
     ) -> None:
         """Calls `on_settled` once, perhaps at once: NONE when a successful append is as safe as its acks ask for."""
-        if acks != ACKS_ALL and not (acks == 1 and result.flush_required):
-            on_settled(ErrorCode.NONE)
-            return
-        is_safe = self._replicated if acks == ACKS_ALL else self._flushed
-        if is_safe(key, result.required_offset) == (True, ErrorCode.NONE):  # on one node nearly always: park nothing
+        if self.is_safe(key, result, acks):
             on_settled(ErrorCode.NONE)
             return
         self._park(timeout_ms, acks, {key: result}, lambda results: on_settled(results[key].error))
 
+    def is_safe(self, key: TopicPartition, result: PartitionAppendResult, acks: int = ACKS_ALL) -> bool:
+        """Whether a successful append is already as safe as its acks ask for. On one node it nearly always is."""
+        if acks == ACKS_ALL:
+            return self._replicated(key, result.required_offset) == (True, ErrorCode.NONE)
+        if acks == 1 and result.flush_required:
+            return self._flushed(key, result.required_offset) == (True, ErrorCode.NONE)
+        return True
+
     def _append_one(
         self,
         key: TopicPartition,
-        records: bytes,
+        records: bytes | PlainBatch,
         acks: int,
         api_version: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,

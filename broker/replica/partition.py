@@ -27,6 +27,7 @@ from uuid import UUID
 from broker.replica.remote_replica import RemoteReplica
 from broker.replica.topic_stats import TopicStats
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.plain_batch import PlainBatch
 from protocol.record_validation import AppendOrigin
 from protocol.topic_partition import TopicPartition
 from timer import Clock
@@ -174,7 +175,7 @@ class Partition:
     # Appends
 
     def append_as_leader(
-        self, records: bytes, acks: int, api_version: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self, records: bytes | PlainBatch, acks: int, api_version: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> LogAppendInfo:
         """Appends one batch, of a client unless said, and moves the high watermark if it may (B, C, D).
 

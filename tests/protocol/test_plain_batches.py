@@ -1,0 +1,54 @@
+"""Batches of the coordinators: written straight, they are what the general builder makes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from protocol.plain_batch import build_plain_batch
+from protocol.record import Record
+from protocol.records import build_batch, read_batch_header, read_records, validate_for_append
+
+SIZES = (0, 1, 20, 50, 63, 64, 65, 8000, 8191, 8192, 8193, 20_000, 1_100_000)
+
+
+def expected(records: list[tuple[bytes, bytes | None]], time_ms: int, **producer: int) -> bytes:
+    made = [Record(offset, time_ms, key, value) for offset, (key, value) in enumerate(records)]
+    return build_batch(made, is_transactional="producer_id" in producer, **producer)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_plain_batch_is_byte_for_byte_what_the_general_builder_makes(size: int) -> None:
+    records = [(bytes(size), b"value"), (b"key", bytes(size)), (bytes(size), None), (bytes(size), bytes(size))]
+    assert build_plain_batch(records, 1_700_000_000_000).to_bytes() == expected(records, 1_700_000_000_000)
+
+
+def test_so_it_is_with_many_records_of_any_size() -> None:
+    source = random.Random(8)
+    for count in (1, 2, 63, 64, 65, 300, 9000):
+        records = [
+            (source.randbytes(source.randrange(90)), source.choice([None, source.randbytes(source.randrange(90))]))
+            for _ in range(count)
+        ]
+        assert build_plain_batch(records, 5).to_bytes() == expected(records, 5)
+
+
+def test_a_producer_makes_it_transactional() -> None:
+    records = [(b"k", b"v")]
+    built = build_plain_batch(records, 7, 4000, 3, 0).to_bytes()
+    assert built == expected(records, 7, producer_id=4000, producer_epoch=3, base_sequence=0)
+    assert read_batch_header(built).is_transactional
+
+
+def test_placed_in_a_log_it_is_what_validation_makes_of_it() -> None:
+    records = [(b"k", b"v"), (b"k", None)]
+    built = build_plain_batch(records, 7)
+    validated = validate_for_append(built.to_bytes(), offset=12_345, now_ms=7, partition_leader_epoch=6)
+    placed = built.placed(12_345, 6)
+    stored = placed.to_bytes()
+    assert stored == validated.to_bytes()
+    assert len(stored) == placed.size_in_bytes == validated.size_in_bytes
+    assert placed.max_timestamp == validated.max_timestamp == 7
+    assert placed.offset_of_max_timestamp == validated.offset_of_max_timestamp == 12_346
+    assert [record.offset for record in read_records(stored, 0, read_batch_header(stored))] == [12_345, 12_346]
