@@ -40,7 +40,6 @@ COMPILED = (
     "broker/handlers/produce.py",
     "broker/handlers/dispatcher.py",
     "broker/network/connection.py",
-    "timer/clock.py",
     "timer/task.py",
     "timer/task_list.py",
     "timer/bucket_queue.py",
