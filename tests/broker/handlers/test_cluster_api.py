@@ -71,7 +71,7 @@ async def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) 
         ({"transactional_id": "", "transaction_timeout_ms": 1000}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": "x", "transaction_timeout_ms": 10**9}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-        ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.NOT_COORDINATOR),
     ],
 )
 async def test_a_producer_id_that_is_refused(api: Api, fields: dict[str, object], code: ErrorCode) -> None:
