@@ -236,12 +236,14 @@ async def test_listeners_cannot_be_changed_while_the_broker_runs_yet(name: str) 
 async def test_setting_what_has_no_effect_yet_is_done_and_warned_of() -> None:
     ours = await client()
     with capture_logs() as lines:
-        await ours.modify(TOPIC, "t", [["min.compaction.lag.ms", SET, "7"], ["segment.bytes", SET, "5000"]], True)
+        await ours.modify(
+            TOPIC, "t", [["message.downconversion.enable", SET, "false"], ["segment.bytes", SET, "5000"]], True
+        )
         assert lines == []
-        await ours.modify(TOPIC, "t", [["min.compaction.lag.ms", SET, "7"], ["segment.bytes", SET, "5000"]])
+        await ours.modify(TOPIC, "t", [["message.downconversion.enable", SET, "false"], ["segment.bytes", SET, "5000"]])
         await ours.modify(BROKER, "", [["background.threads", SET, "11"]])
     warnings = [line["names"] for line in lines if line["log_level"] == "warning"]
-    assert warnings == [["min.compaction.lag.ms"], ["background.threads"]]
+    assert warnings == [["message.downconversion.enable"], ["background.threads"]]
 
 
 async def test_documentation_comes_when_asked_for() -> None:
