@@ -53,6 +53,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def free_port_beside_another() -> int:
+    """One whose next is free too: a KRaft broker's controller listens there."""
+    while True:
+        port = free_port()
+        with socket.socket() as probe, contextlib.suppress(OSError, OverflowError):
+            probe.bind(("127.0.0.1", port + 1))
+            return port
+
+
 def start_broker(
     data_dir: Path,
     settings: Mapping[str, str] | None = None,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import program_clients
-from tests.spawned_broker import free_port, spawned_broker
+from tests.spawned_broker import free_port_beside_another, spawned_broker
 
 TOOLS, CONTROL = program_clients.kafka_tools(), os.environ.get("KAFKA_CONTROL", "")
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
@@ -145,7 +145,7 @@ def _in_order(line: str) -> str:
 
 
 def with_kafka(directory: Path) -> Script:
-    port = free_port()
+    port = free_port_beside_another()
     directory.mkdir()
     log_dirs = f"log.dirs={directory / 'one'},{directory / 'two'}"
     command = shlex.split(CONTROL)

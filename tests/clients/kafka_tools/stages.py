@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.clients.kafka_tools.comparable import comparable
 from tests.clients.kafka_tools.script import Script
-from tests.spawned_broker import free_port, spawned_broker
+from tests.spawned_broker import free_port_beside_another, spawned_broker
 
 SETTINGS = {
     "broker.id": "1",
@@ -46,7 +46,7 @@ class Stage:
 @contextmanager
 def kafka(control: str, directory: Path) -> Iterator[Script]:
     """A node of Apache Kafka; `control` starts and stops it."""
-    port = free_port()
+    port = free_port_beside_another()
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
     command = shlex.split(control)
     try:
