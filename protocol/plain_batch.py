@@ -90,8 +90,7 @@ def build_plain_batch(
 
 def _body(records: Sequence[tuple[bytes, bytes | None]]) -> bytes:
     parts: list[bytes] = []
-    delta = 0
-    for key, value in records:
+    for delta, (key, value) in enumerate(records):
         offset_delta = _varint(delta)
         key_length = _varint(len(key))
         size = len(offset_delta) + len(key_length) + len(key) + 4  # attributes, timestamp delta, value, headers
@@ -102,7 +101,6 @@ def _body(records: Sequence[tuple[bytes, bytes | None]]) -> bytes:
             size += len(value_length) - 1 + len(value)
             parts += (_varint(size), _NO_ATTRIBUTES_SAME_TIME, offset_delta, key_length, key)
             parts += (value_length, value, _NO_HEADERS)
-        delta += 1
     return b"".join(parts)
 
 

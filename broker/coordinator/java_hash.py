@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import unpack
 
 _INT_RANGE = 1 << 32
 _SMALLEST_INT = -(1 << 31)
+_LONGEST_KNOWN = 256
+"""Ids that are longer are hashed each time: a client's bytes shall not fill the memory."""
 
 
 def java_string_hash(text: str) -> int:
@@ -17,7 +20,10 @@ def java_string_hash(text: str) -> int:
     return result if result < 1 << 31 else result - _INT_RANGE
 
 
+_known_hash = lru_cache(maxsize=8192)(java_string_hash)
+
+
 def partition_for(key: str, partition_count: int) -> int:
     """A group's or a transactional id's partition. As `Utils.abs`, the smallest int counts as 0."""
-    value = java_string_hash(key)
+    value = _known_hash(key) if len(key) <= _LONGEST_KNOWN else java_string_hash(key)
     return 0 if value == _SMALLEST_INT else abs(value) % partition_count

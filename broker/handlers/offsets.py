@@ -87,17 +87,7 @@ def handle_offset_commit(
     retention_ms = request.retention_time_ms
     expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
-    def offset_of(partition: OffsetCommitRequest.OffsetCommitRequestPartition, text: str) -> CommittedOffset:
-        committed_ms = partition.commit_timestamp
-        return CommittedOffset(
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            text,
-            now_ms if committed_ms == NO_TIMESTAMP else committed_ms,
-            expire_ms,
-        )
-
-    asked = _ask(request.topics, context, OffsetCommitResponse, offset_of)
+    asked = _ask(request.topics, context, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
     if context.api_version == VERSION_OF_ZOOKEEPER:
         return answered_later(_commit_to_zookeeper(request.group_id, asked, context), context)
     who = Committer(
@@ -135,10 +125,7 @@ def handle_txn_offset_commit(
     """Answers when the offsets are safe; they count when the transaction is committed. (KIP-98, KIP-447)"""
     now_ms = context.broker.clock.wall_ms()
 
-    def offset_of(partition: TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition, text: str) -> CommittedOffset:
-        return CommittedOffset(partition.committed_offset, partition.committed_leader_epoch, text, now_ms)
-
-    asked = _ask(request.topics, context, TxnOffsetCommitResponse, offset_of)
+    asked = _ask(request.topics, context, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
     who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
     producer = CommittingProducer(request.producer_id, request.producer_epoch)
 
@@ -171,41 +158,62 @@ def _verify_transaction(request: TxnOffsetCommitRequest, context: RequestContext
 # --- what both have in common ---------------------------------------------------------------------------------------
 
 
-def _ask(topics: list[Any], context: RequestContext, response_class: Any, offset_of: Callable[..., Any]) -> Asked:
-    """Looks at each partition for itself."""
+COMMIT_ANSWERS = (
+    OffsetCommitResponse.OffsetCommitResponseTopic,
+    OffsetCommitResponse.OffsetCommitResponsePartition,
+)
+TXN_COMMIT_ANSWERS = (
+    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+)
+
+
+def _ask(
+    topics: list[Any],
+    context: RequestContext,
+    answer_classes: tuple[Any, Any],
+    now_ms: int,
+    expire_ms: int,
+    *,
+    brings_times: bool,
+) -> Asked:
+    """Looks at each partition for itself. `brings_times`: where the client may say when it has committed."""
     asked, find = Asked(), context.broker.metadata.topic
-    limit = context.broker.config["offset.metadata.max.bytes"]
-    topic_class, partition_class = _answer_classes(response_class)
+    limit: int = context.broker.config["offset.metadata.max.bytes"]
+    topic_class, partition_class = answer_classes
     for topic in topics:
-        metadata = find(topic.name)
+        name: str = topic.name
+        metadata = find(name)
         existing: Any = () if metadata is None else metadata.partitions
         answers = []
         commits: dict[int, CommittedOffset] = {}
         for partition in topic.partitions:
-            index = partition.partition_index
+            index: int = partition.partition_index
             answer = partition_class(partition_index=index)
             answers.append(answer)
-            text = partition.committed_metadata or ""
             if index not in existing:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             asked.answers.append(answer)
+            text: str = partition.committed_metadata or ""
             if 2 * len(text) > limit and _length(text) > limit:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                commits[index] = offset_of(partition, text)
+                continue
+            time_ms: int = partition.commit_timestamp if brings_times else NO_TIMESTAMP
+            commits[index] = CommittedOffset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                text,
+                now_ms if time_ms == NO_TIMESTAMP else time_ms,
+                expire_ms,
+            )
         if commits:
-            known = asked.commits.setdefault(topic.name, commits)
+            known = asked.commits.setdefault(name, commits)
             if known is not commits:
                 known.update(commits)
         if answers:
-            asked.topics.append(topic_class(name=topic.name, partitions=answers))
+            asked.topics.append(topic_class(name=name, partitions=answers))
     return asked
-
-
-def _answer_classes(response_class: Any) -> tuple[Any, Any]:
-    name = response_class.__name__
-    return getattr(response_class, f"{name}Topic"), getattr(response_class, f"{name}Partition")
 
 
 def _length(text: str) -> int:

@@ -5,8 +5,10 @@ from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import InvalidRecord
-from protocol.records import TimestampType, check_crc, iter_batches, read_records
+from protocol.plain_batch import build_plain_batch
+from protocol.record_validation import AppendOrigin, InvalidRecord
+from protocol.records import BatchHeader, Compression, TimestampType, check_crc, iter_batches, read_records
+from storage.log import Log
 from storage.log_offsets import LogOffsetMetadata
 from timer import ManualClock
 
@@ -300,3 +302,43 @@ def test_idempotent_batches_are_read_as_they_were_sent(files: ForgetfulFiles) ->
     append(log, idempotent(0, b"a", b"b"))
     (header,) = headers_of(log)
     assert (header.producer_id, header.base_sequence, header.last_sequence) == (1, 0, 1)
+
+
+PLAIN = [(b"key", b"value"), (b"gone", None)]
+
+
+def plain_append(log: Log) -> tuple[BatchHeader, list[tuple[bytes | None, bytes | None]]]:
+    """The stored header of a coordinator's batch, and its keys and values."""
+    log.append_as_leader(build_plain_batch([(b"before", b"")], NOW), 4)
+    info = log.append_as_leader(build_plain_batch(PLAIN, NOW), 4, origin=AppendOrigin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+    assert (info.first_offset, info.last_offset, info.record_count) == (1, 2, 2)
+    data = log.read(1, 1 << 20).records
+    ((position, header),) = iter_batches(data)
+    assert check_crc(data, position, header)
+    assert (header.base_offset, header.partition_leader_epoch) == (1, 4)
+    return header, [(record.key, record.value) for record in read_records(data, position, header)]
+
+
+@pytest.mark.parametrize("codec", ["producer", "uncompressed", "gzip"])
+def test_a_coordinators_batch_is_stored_in_the_topics_codec(files: ForgetfulFiles, codec: str) -> None:
+    header, stored = plain_append(open_small(files, compression_type=codec, cleanup_policy="compact"))
+    assert stored == PLAIN
+    assert header.compression == (Compression.GZIP if codec == "gzip" else Compression.NONE)
+    assert header.max_timestamp == NOW
+
+
+def test_a_coordinators_batch_gets_the_time_of_a_topic_that_wants_it(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW + 99)
+    log = open_small(files, clock=clock, message_timestamp_type="LogAppendTime")
+    header, stored = plain_append(log)
+    assert stored == PLAIN
+    assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert header.max_timestamp == NOW + 99
+
+
+def test_a_coordinators_batch_is_not_larger_than_the_topic_allows(files: ForgetfulFiles) -> None:
+    log = open_small(files, max_message_bytes=1000)
+    large = build_plain_batch([(b"k", bytes(1000))], NOW)
+    assert refused(lambda: log.append_as_leader(large, 4)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.log_end_offset == 0

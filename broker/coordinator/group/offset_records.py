@@ -21,8 +21,12 @@ VALUE_VERSION_WITH_EXPIRY = 1
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 NOT_APPENDED = -1
+MAX_STRING = 0x7FFF
+"""Bytes of the protocol's strings."""
 
 _PARTITION = struct.Struct(">i").pack
+_VALUE_BEFORE_TEXT = struct.Struct(">hqih").pack
+_TIME = struct.Struct(">q").pack
 _VERSIONS = {version: struct.pack(">h", version) for version in (VALUE_VERSION, VALUE_VERSION_WITH_EXPIRY)}
 
 
@@ -71,6 +75,14 @@ def offset_key(prefix: bytes, partition: int) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
+    """Raises UnwritableMessage for what does not fit into its field."""
+    text = committed.metadata
+    if committed.expire_timestamp == NO_TIMESTAMP and text.isascii() and len(text) <= MAX_STRING:
+        try:  # nearly always
+            before = _VALUE_BEFORE_TEXT(VALUE_VERSION, committed.offset, committed.leader_epoch, len(text))
+            return b"".join((before, text.encode(), _TIME(committed.commit_timestamp)))
+        except struct.error:
+            pass  # the general writer says what does not fit
     version = VALUE_VERSION if committed.expire_timestamp == NO_TIMESTAMP else VALUE_VERSION_WITH_EXPIRY
     parts = [_VERSIONS[version]]
     writer_of(OffsetCommitValue, version)(committed, parts)

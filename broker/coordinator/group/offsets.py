@@ -30,7 +30,7 @@ from broker.coordinator.group.offset_records import (
     read_offset_key,
 )
 from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import NO_PRODUCER_ID, Decision, OnDone
+from broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Decision, OnDone, nobody_waits
 from protocol.errors import ProtocolError
 from protocol.messages.group_records import OffsetCommitKey
 
@@ -44,15 +44,22 @@ END_OF_TIME = 1 << 63
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
-class PendingCommit:
-    """Case A. `decision` knows where it stands in the log as soon as it does."""
+class PendingCommit(Decision):
+    """Case A. It knows where it stands in the log as soon as it does."""
 
-    __slots__ = ("commits", "decision", "producer_id")
+    __slots__ = ("commits",)
 
-    def __init__(self, commits: Commits, producer_id: int) -> None:
+    def __init__(
+        self, records: Sequence[CoordinatorRecord], commits: Commits, producer_id: int, producer_epoch: int
+    ) -> None:
+        super().__init__(
+            records,
+            replay=False,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=COMMITS_SEQUENCE,
+        )
         self.commits = commits
-        self.producer_id = producer_id
-        self.decision = Decision()
 
 
 class OffsetsOfGroup:
@@ -140,35 +147,31 @@ class GroupOffsets:
 
     def commit(self, group_id: str, commits: Commits, done: OnDone) -> Decision:
         """Cases A, B and D. `commits` belongs to this from now on. `done` is told when the outcome is in effect."""
-        return self._decide(group_id, PendingCommit(commits, NO_PRODUCER_ID), -1, done)
+        return self._decide(group_id, commits, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, done)
 
     def commit_in_transaction(
         self, group_id: str, producer_id: int, producer_epoch: int, commits: Commits, done: OnDone
     ) -> Decision:
         """Cases A, C and D."""
-        return self._decide(group_id, PendingCommit(commits, producer_id), producer_epoch, done)
+        return self._decide(group_id, commits, producer_id, producer_epoch, done)
 
-    def _decide(self, group_id: str, pending: PendingCommit, producer_epoch: int, done: OnDone) -> Decision:
+    def _decide(
+        self, group_id: str, commits: Commits, producer_id: int, producer_epoch: int, done: OnDone
+    ) -> PendingCommit:
         group = self._groups.get(group_id) or OffsetsOfGroup()
-        records = _records(group_id, group, pending.commits)
+        pending = PendingCommit(_records(group_id, group, commits), commits, producer_id, producer_epoch)
         self._groups[group_id] = group
         group.pending.append(pending)
-        if pending.producer_id >= 0:
-            self._groups_of_producer.setdefault(pending.producer_id, set()).add(group_id)
+        if producer_id >= 0:
+            self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
 
         def settled(error: ProtocolError | None) -> None:
+            pending.done = nobody_waits  # else each would hold the other, until the garbage collector comes
             self._settled(group_id, group, pending, error)
             done(error)
 
-        decision = pending.decision = Decision(
-            records,
-            settled,
-            replay=False,
-            producer_id=pending.producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=COMMITS_SEQUENCE,
-        )
-        return decision
+        pending.done = settled
+        return pending
 
     def _settled(
         self, group_id: str, group: OffsetsOfGroup, pending: PendingCommit, error: ProtocolError | None
@@ -260,7 +263,7 @@ class GroupOffsets:
         for commits in group.transactions.values():
             _take(commits, topic, partition, before)
         for pending in group.pending:
-            if pending.decision.base_offset < before:
+            if pending.base_offset < before:
                 _take(pending.commits, topic, partition)
 
     def forget(self, group_id: str) -> int:
@@ -317,7 +320,7 @@ class GroupOffsets:
             commits = group.transactions.pop(producer_id, {})
             for pending in [each for each in group.pending if each.producer_id == producer_id]:
                 group.pending.remove(pending)
-                if pending.decision.base_offset >= 0:
+                if pending.base_offset >= 0:
                     _stamp(pending)
                     _merge(commits, pending.commits)
             if committed:
@@ -343,7 +346,7 @@ def _prefix(group_id: str, group: OffsetsOfGroup, topic: str) -> bytes:
 
 def _stamp(pending: PendingCommit) -> None:
     """Each commit learns where it stands in the log."""
-    log_offset = pending.decision.base_offset
+    log_offset = pending.base_offset
     for partitions in pending.commits.values():
         for committed in partitions.values():
             committed.log_offset = log_offset

@@ -13,7 +13,8 @@ from broker.coordinator.group.offset_records import (
     read_offset,
     read_offset_key,
 )
-from broker.coordinator.record import CoordinatorRecord
+from broker.coordinator.record import CoordinatorRecord, encode_value
+from protocol.messages.group_records import OffsetCommitValue
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 
@@ -95,3 +96,10 @@ def test_the_offsets_that_a_real_broker_stored_are_written_again_byte_for_byte()
                     assert offset_value(read_offset(value, 0)) == value
                     checked += 1
     assert checked > 3
+
+
+@pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 32767])
+def test_the_short_way_to_a_value_writes_what_the_general_writer_does(metadata: str) -> None:
+    value = {"offset": 2**40, "leader_epoch": 7, "metadata": metadata, "commit_timestamp": 1_700_000_000_000}
+    written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000))
+    assert written == encode_value(OffsetCommitValue(**value), 3)
