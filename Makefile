@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The modules that set-up compiles, and the tests that run them both ways.
 COMPILED := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
-	tests/broker/test_build_info.py tests/broker/test_connection.py tests/broker/test_connection_vectors.py tests/broker/handlers
+	tests/broker/handlers tests/broker/coordinator tests/broker/test_build_info.py tests/broker/test_connection*.py
 
 .PHONY: setup run test check docs bench soak image-test clean
 

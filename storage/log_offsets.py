@@ -23,12 +23,6 @@ class LogOffsetMetadata:
     def message_offset_only(self) -> bool:
         return self.segment_base_offset < 0
 
-    def on_older_segment(self, other: "LogOffsetMetadata") -> bool:
-        return self.segment_base_offset < other.segment_base_offset
-
-    def on_same_segment(self, other: "LogOffsetMetadata") -> bool:
-        return self.segment_base_offset == other.segment_base_offset
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogOffsetMetadata):
             return NotImplemented
