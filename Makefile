@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SPARK_STAMP := $(VENV)/.installed-spark
 # The modules that set-up compiles, and the tests that run them both ways.
 COMPILED := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
 	tests/broker/handlers tests/broker/coordinator tests/broker/test_build_info.py tests/broker/test_connection*.py
 
-.PHONY: setup run test check docs bench soak image-test clean
+.PHONY: setup setup-spark run test test-pipeline check docs bench soak image-test clean
 
 setup: $(STAMP)
 
@@ -21,14 +22,25 @@ $(STAMP): pyproject.toml setup.py $(COMPILED)
 	@$(BIN)/python -m broker.build_info >&2
 	@touch $@
 
+# PySpark and what the pipeline needs besides: 400 MB that a broker does without.
+setup-spark: $(SPARK_STAMP)
+
+$(SPARK_STAMP): $(STAMP)
+	@echo "setting up PySpark in $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'odradek[spark]'
+	@touch $@
+
 run: setup
 	@exec $(BIN)/odradek serve
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/pipeline
 	ODRADEK_PURE=1 $(BIN)/python -m pytest $(TESTS_OF_COMPILED)
 
-check: setup
+test-pipeline: setup-spark
+	$(BIN)/python -m pytest tests/pipeline
+
+check: setup-spark
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -24,6 +24,7 @@ COMMANDS = {
     "consume": "print a topic's records",
     "transactions": "list, describe and abort transactions",
     "dump-log": "print segments and indexes of a log",
+    "pipeline": "bring topics into lake tables with PySpark",
 }
 """The subcommands and what `--help` says of them; the module has underscores for dashes."""
 
@@ -100,6 +101,7 @@ FORESEEN = frozenset(
         "ConfigError",
         "Disconnected",
         "NodeUnreachable",
+        "PipelineError",
         "ProtocolError",
         "RequestTimedOut",
         "StartError",

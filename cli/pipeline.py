@@ -1,0 +1,70 @@
+"""`odradek pipeline`: topics to lake tables with PySpark. A job is a module of pipeline.jobs, imported when called."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+from pathlib import Path
+from typing import Any
+
+from cli.errors import CommandError
+from cli.options import assignments, command
+
+JOBS = {
+    "ingest": "stream topics into tables",
+    "backfill": "bring history into the same tables, up to where ingest begins",
+    "compact": "make few files of many, remove old versions",
+    "report": "lag, rates, rejects and files, as a page and as JSON",
+    "doctor": "check Java, jars, broker, topics and checkpoint, and say what to do",
+}
+"""The jobs and what `--help` says of them."""
+
+EXAMPLES = """  odradek pipeline ingest --settings orders.toml
+  odradek pipeline ingest --topics orders --schema 'id LONG, at TIMESTAMP' --event-time at --lake ./lake
+  odradek pipeline report --settings orders.toml
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `pipeline` and its jobs."""
+    parser = command(subparsers, "pipeline", "topics to lake tables with PySpark", _help, examples=EXAMPLES)
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", title="jobs", required=True)
+    for name, summary in JOBS.items():
+        add_settings(command(jobs, name, summary, run, examples=f"  odradek pipeline {name} --settings orders.toml\n"))
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    raise CommandError(f"pipeline needs a job: {', '.join(JOBS)}")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """--settings, and a flag for each line of the settings table."""
+    from pipeline.settings import OPTION_TABLES, Settings, flag
+
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file; flags go over it")
+    for one in dataclasses.fields(Settings):
+        if one.name in OPTION_TABLES:
+            text = f"an option of [{one.name}]; may be repeated"
+            parser.add_argument(f"--{one.name}", action="append", default=[], metavar="NAME=VALUE", help=text)
+            continue
+        kind = int if isinstance(one.default, int) else str
+        text = one.metadata["help"] + ("; several with commas between" if isinstance(one.default, tuple) else "")
+        choices = one.metadata["choices"] or None
+        metavar = None if choices else one.metadata["metavar"] or "TEXT"
+        parser.add_argument(f"--{flag(one.name)}", type=kind, choices=choices, metavar=metavar, help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs one job; its exit status."""
+    from pipeline.settings import OPTION_TABLES, Settings, make_settings, read_settings
+
+    given: dict[str, Any] = read_settings(arguments.settings) if arguments.settings else {}
+    for one in dataclasses.fields(Settings):
+        value = getattr(arguments, one.name)
+        if one.name in OPTION_TABLES:
+            given[one.name] = {**given.get(one.name, {}), **assignments(value, f"--{one.name}")}
+        elif value is not None:
+            given[one.name] = value
+    settings = make_settings(given)
+    return int(importlib.import_module(f"pipeline.jobs.{arguments.job}").run(settings) or 0)

@@ -1,0 +1,62 @@
+"""The Spark session of a job, with the connector and everything that Spark gets wrong when it is left alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pipeline.errors import PipelineError
+from pipeline.jars import CONNECTOR, find_jars
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",  # a state store each; fixed for the life of a checkpoint
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.metricsEnabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""Settings of the session; those of `[spark]` go over them."""
+
+
+def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of a job, started unless the process has one. Raises PipelineError.
+
+    `extra`: session settings that go over all others."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise PipelineError("PySpark is not installed", "pip install 'odradek[spark]'") from error
+    from pyspark.sql import SparkSession
+
+    _prepare_environment()
+    builder = SparkSession.builder.appName(f"odradek-{settings.name}").master(settings.master)
+    options = {**DEFAULTS, **_connector(pyspark.__version__), **settings.spark, **(extra or {})}
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _prepare_environment() -> None:
+    """Workers run this Python; Spark listens on loopback; no other Spark is picked up."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if home := os.environ.get("SPARK_HOME"):
+        raise PipelineError(
+            f"SPARK_HOME is {home}, whose engine would run instead of PySpark's own", "unset SPARK_HOME"
+        )
+
+
+def _connector(spark_version: str) -> dict[str, str]:
+    jars = find_jars(spark_version)
+    if jars is None:
+        return {"spark.jars.packages": f"{CONNECTOR}:{spark_version}", "spark.jars.excludes": "org.apache.hadoop:*"}
+    return {"spark.jars": ",".join(str(jar) for jar in jars)}

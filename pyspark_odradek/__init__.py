@@ -1,0 +1,1 @@
+"""`spark.read.format("odradek")`: found by PySpark by its name, without registering."""

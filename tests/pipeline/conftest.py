@@ -1,0 +1,63 @@
+"""One Spark session for all tests, and a broker of ours in this process."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.testing import BrokerThread
+from pipeline.session import open_session
+from pipeline.settings import Settings, make_settings
+
+pyspark = pytest.importorskip("pyspark", reason="make setup-spark installs it")
+from pyspark.sql import SparkSession  # noqa: E402
+
+QUICK_SESSION = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Saves half of the start and of the CPU; not for measurements."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session of this run; jobs find it by `open_session`."""
+    os.environ.pop("SPARK_HOME", None)
+    session = open_session(Settings(name="tests", master="local[2]"), QUICK_SESSION)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerThread]:
+    """A broker for all tests; each uses topics of its own."""
+    with BrokerThread(num_partitions=2, log_retention_ms=-1) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def orders(broker: BrokerThread, topic: str, tmp_path: Path) -> Settings:
+    """A pipeline of JSON orders, to be varied by `dataclasses.replace`."""
+    return make_settings(
+        {
+            "name": "orders",
+            "lake": str(tmp_path / "lake"),
+            "bootstrap_server": broker.bootstrap,
+            "topics": [topic],
+            "schema": "id LONG, customer STRING, amount DOUBLE, at TIMESTAMP",
+            "event_time": "at",
+            "required": ["id", "at"],
+            "master": "local[2]",
+        }
+    )

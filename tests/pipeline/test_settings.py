@@ -1,0 +1,40 @@
+"""Settings: a file, flags over it, and clear words about what cannot be."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.settings import Settings, make_settings, read_settings
+
+
+def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    file.write_text('name = "orders"\ntopics = ["a", "b"]\nevent-time = "at"\n[kafka]\n"max.poll.records" = 5000\n')
+    settings = make_settings(read_settings(file))
+    assert settings == Settings(name="orders", topics=("a", "b"), event_time="at", kafka={"max.poll.records": "5000"})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"nmae": "x"}, "no setting 'nmae'"),
+        ({"sink": "csv"}, "sink is 'csv', not one of delta, parquet"),
+        ({"max_offsets_per_trigger": "many"}, "max-offsets-per-trigger must be a number"),
+        ({"max_offsets_per_trigger": True}, "must be a number"),
+        ({"topics": [1]}, "topics must be a list of texts"),
+        ({"name": "../up"}, "name '../up' must be"),
+        ({"topics": ["a"], "topics_pattern": "b"}, "exclude each other"),
+        ({"kafka": "x"}, "kafka must be a table"),
+    ],
+)
+def test_what_cannot_be_is_told(given: dict[str, object], says: str) -> None:
+    with pytest.raises(PipelineError, match=says):
+        make_settings(given)
+
+
+def test_a_file_that_is_no_toml_is_told_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    file.write_text("name = orders")
+    with pytest.raises(PipelineError, match=r"orders\.toml is not TOML"):
+        read_settings(file)
