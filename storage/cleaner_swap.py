@@ -36,7 +36,7 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
             removed += _take_out(log, segment, base_offset)
         for path in paths:
             log.files.rename(path + SWAP_SUFFIX, path)
-        log.add_segment(LogSegment(log.files, log.directory, base_offset, log.config, log.clock.wall_ms()))
+        log.segments.add(LogSegment(log.files, log.directory, base_offset, log.config, log.clock.wall_ms()))
     except OSError as error:
         log.fail(error)
         raise
@@ -46,7 +46,7 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
 
 
 def _take_out(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
-    log.drop_segment(segment)
+    log.segments.drop(segment)
     segment.close_files()
     paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
     snapshot = log.snapshots.release(segment.base_offset) if segment.base_offset != base_offset else None

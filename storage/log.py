@@ -21,7 +21,7 @@ from protocol.plain_batch import PlainBatch
 from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
-from storage import flushing, log_append, log_read, log_search, producer_replay, retention
+from storage import flushing, log_append, log_read, log_search, retention
 from storage.checkpoint import LEADER_EPOCH
 from storage.closing import LogClosing
 from storage.files import Files
@@ -36,26 +36,19 @@ from storage.producer_snapshots import ProducerSnapshots
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from storage.segment import LogSegment
 from storage.segment_cache import SegmentCache
-from storage.topic_identity import claim_folder, load_topic_id
+from storage.topic_identity import claim_folder
 from storage.transaction_index import AbortedTransaction
 from timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-
 
 class Log:
-    """Made by recovery.open_log. `directory` is the partition's folder; `segments` ascend, the last is the active
-    one.
-    """
+    """Made by recovery.open_log. `directory` is the partition's folder; `segments` ascend, the last is active."""
 
     __slots__ = (
         "_high_watermark_metadata",
         "_unstable_metadata",
-        "add_segment",
         "base_offsets",
         "being_cleaned",
         "cache",
@@ -65,7 +58,6 @@ class Log:
         "config",
         "directory",
         "directory_changed",
-        "drop_segment",
         "failure",
         "files",
         "generation",
@@ -113,8 +105,6 @@ class Log:
         self.segments = LogSegments(self.cache)
         self.base_offsets = self.segments.base_offsets
         self.unsynced_segments = self.segments.unsynced
-        self.add_segment = self.segments.add
-        self.drop_segment = self.segments.drop
         self.use = self.segments.use
         self.producer_state = ProducerState(producer_id_expiration_ms)
         self.snapshots = ProducerSnapshots(files, directory)
@@ -158,26 +148,12 @@ class Log:
         return LogSegment.create(self.files, self.directory, base_offset, config, now_ms, roll_jitter_ms)
 
     def roll(self) -> LogSegment:
-        """Begins a new segment at the log's end and returns it; an active segment that is empty there already
-        stays.
+        """Begins a new segment at the log's end and returns it; an active one that is empty there already stays.
 
         On OSError the log is as before. What cannot be written of the old segment's indexes or the producer
         snapshot does not count: the one is written at the flush, the other is not needed.
         """
-        previous = self.active_segment
-        if previous.size == 0 and previous.base_offset == self.log_end_offset:
-            return previous
-        segment = self.new_segment(self.log_end_offset)
-        self.directory_changed = True
-        self.producer_state.map_end_offset = self.log_end_offset
-        try:
-            previous.seal()
-            self.snapshots.take(self.producer_state, sync=False)
-        except OSError as error:
-            _log.warning("roll_incomplete", partition=str(self.topic_partition), reason=str(error))
-        self.unsynced_segments.append(previous)
-        self.add_segment(segment)
-        return segment
+        return log_append.roll(self)
 
     # ---- writing
 
@@ -230,9 +206,6 @@ class Log:
         """The log is this topic's from now on. Raises INCONSISTENT_TOPIC_ID when it is another's of that name."""
         claim_folder(self.files, self.directory, self.topic_partition, self.topic_id, topic_id)
         self.topic_id = topic_id
-
-    def load_topic_id(self) -> None:
-        self.topic_id = load_topic_id(self.files, self.directory, self.topic_partition)
 
     # ---- reading
 
@@ -292,9 +265,13 @@ class Log:
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         if self.high_watermark == self.log_end_offset:
             return self.log_end_offset_metadata
-        known = self._high_watermark_metadata
-        if known is None or known.message_offset != self.high_watermark or known.message_offset_only:
-            known = self._high_watermark_metadata = self.offset_metadata(self.high_watermark)
+        known = self._high_watermark_metadata = self._located(self._high_watermark_metadata, self.high_watermark)
+        return known
+
+    def _located(self, known: LogOffsetMetadata | None, offset: int) -> LogOffsetMetadata:
+        """Where the offset lies, which is looked up where it is not the one that is known."""
+        if known is None or known.message_offset != offset or known.message_offset_only:
+            return self.offset_metadata(offset)
         return known
 
     def update_high_watermark(self, offset: int) -> int:
@@ -310,9 +287,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the oldest transaction that is not decided for everyone, or the high watermark if
-        that is lower.
-        """
+        """The first offset of the oldest transaction that is not decided for everyone; at most the high watermark."""
         unstable = self.producer_state.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -323,9 +298,7 @@ class Log:
         offset = self.last_stable_offset
         if offset == self.high_watermark:
             return self.high_watermark_metadata
-        known = self._unstable_metadata
-        if known is None or known.message_offset != offset or known.message_offset_only:
-            known = self._unstable_metadata = self.offset_metadata(offset)
+        known = self._unstable_metadata = self._located(self._unstable_metadata, offset)
         return known
 
     def forget_positions(self) -> None:
@@ -375,9 +348,7 @@ class Log:
     # ---- what grows old
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log's start; -1 means the high watermark. Returns the new start. Raises OFFSET_OUT_OF_RANGE
-        beyond that.
-        """
+        """Moves the log's start, at most to the high watermark (-1), and returns it. Raises OFFSET_OUT_OF_RANGE."""
         return retention.delete_records_before(self, offset)
 
     def retention_steps(self, now_ms: int) -> Iterator[int]:
@@ -399,10 +370,6 @@ class Log:
         except OSError as error:
             raise log_append.storage_error(self, "truncation_failed", error) from error
 
-    def rebuild_producer_state(self) -> None:
-        """After the log's end has moved back. Raises OSError."""
-        producer_replay.rebuild_producer_state(self)
-
     def update_config(self, config: LogConfig) -> None:
         """New settings take effect with the next append; a new size of index files with the next segment."""
         self.config = config
@@ -421,9 +388,7 @@ class Log:
             segment.relocate(directory)
 
     def close(self) -> None:
-        """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR after closing all the
-        same.
-        """
+        """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR when they are closed."""
         closing = LogClosing(self)
         closing.run()
         closing.finish()

@@ -209,7 +209,7 @@ def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int, mark
         segment = log.active_segment
         if segment.should_roll(log.config, batch.size_in_bytes, last_offset, batch.max_timestamp, now_ms):
             previous = segment
-            segment = log.roll()
+            segment = roll(log)
             rolled = segment is not previous
         if marker is not None:
             _index_aborted(log, segment, header, marker)
@@ -220,6 +220,24 @@ def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int, mark
         raise storage_error(log, "append_failed", error) from error
     log.log_end_offset = last_offset + 1
     return rolled
+
+
+def roll(log: Log) -> LogSegment:
+    """See Log.roll."""
+    previous = log.active_segment
+    if previous.size == 0 and previous.base_offset == log.log_end_offset:
+        return previous
+    segment = log.new_segment(log.log_end_offset)
+    log.directory_changed = True
+    log.producer_state.map_end_offset = log.log_end_offset
+    try:
+        previous.seal()
+        log.snapshots.take(log.producer_state, sync=False)
+    except OSError as error:
+        _log.warning("roll_incomplete", partition=str(log.topic_partition), reason=str(error))
+    log.unsynced_segments.append(previous)
+    log.segments.add(segment)
+    return segment
 
 
 def storage_error(log: Log, event: str, error: OSError) -> ProtocolError:

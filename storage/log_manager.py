@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 import structlog
 
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
 from storage.checkpoint import (
     CLEANER_OFFSET,
@@ -71,7 +72,7 @@ class LogManager:
         random_source: random.Random | None = None,
         default_config: LogConfig | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        max_decompressed_bytes: int = 128 << 20,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         cache: SegmentCache | None = None,
     ) -> None:
         self.files = files

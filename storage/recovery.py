@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import structlog
 
 from protocol.batch_header import MAGIC_POSITION, check_crc, read_batch_header
+from protocol.records import MAX_DECOMPRESSED_BYTES
 from protocol.topic_partition import TopicPartition
 from storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
 from storage.checkpoint import LEADER_EPOCH
@@ -33,6 +34,7 @@ from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from storage.retention import delete_segment
 from storage.segment import LogSegment
 from storage.segment_cache import SegmentCache
+from storage.topic_identity import load_topic_id
 from storage.transaction_index import CorruptTransactionIndex
 from timer.clock import Clock
 
@@ -75,7 +77,7 @@ def open_log_steps(
     random_source: random.Random | None = None,
     cache: SegmentCache | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-    max_decompressed_bytes: int = 128 << 20,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> Steps[Log]:
     """Yields after every piece of work; the generator's value is the log.
 
@@ -95,7 +97,7 @@ def open_log_steps(
         producer_id_expiration_ms=producer_id_expiration_ms,
         max_decompressed_bytes=max_decompressed_bytes,
     )
-    log.load_topic_id()
+    log.topic_id = load_topic_id(files, directory, topic_partition)
     log.log_start_offset = log_start_offset
     log.recovery_point = recovery_point
     clear_leftovers(files, directory)
@@ -130,7 +132,7 @@ def _load_segments(log: Log) -> None:
             log.files.remove(f"{log.directory}/{name}")
     for base in bases:
         segment = LogSegment(log.files, log.directory, base, log.config, log.clock.wall_ms())
-        log.add_segment(segment)
+        log.segments.add(segment)
     present = set(names)
     for segment in log.segments:
         _check_indexes(log, segment, present)
@@ -317,7 +319,7 @@ def _settle(log: Log, clean: bool) -> None:
                 delete_segment(log, segment)
             log.leader_epochs.clear()
     if not log.segments:
-        log.add_segment(log.new_segment(log.log_start_offset))
+        log.segments.add(log.new_segment(log.log_start_offset))
         log.directory_changed = True
         end_offset = log.log_start_offset
     log.log_end_offset = end_offset

@@ -14,6 +14,7 @@ import structlog
 from protocol.errors import ErrorCode, ProtocolError
 from storage import log_append
 from storage.log_names import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from storage.producer_replay import rebuild_producer_state
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -138,7 +139,7 @@ def _delete_while(log: Log, wanted: Callable[[LogSegment, int | None], bool], re
 
 def delete_segment(log: Log, segment: LogSegment) -> None:
     """Takes the segment out of the log; its files, and the producer snapshot at its base, are removed later."""
-    log.drop_segment(segment)
+    log.segments.drop(segment)
     segment.close_files()
     log.forget_positions()
     due_ms = log.clock.now_ms() + log.config.file_delete_delay_ms
@@ -172,7 +173,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.log_end_offset = offset
     log.leader_epochs.truncate_from_end(offset)
     log.log_start_offset = min(log.log_start_offset, offset)
-    log.rebuild_producer_state()
+    rebuild_producer_state(log)
     # what was cut off must not come back after a crash, nor must its snapshots
     active.file.sync()
     log.files.sync_directory(log.directory)
@@ -186,9 +187,9 @@ def _start_over(log: Log, offset: int) -> None:
     segment = log.new_segment(offset)
     for old in list(log.segments):
         delete_segment(log, old)
-    log.add_segment(segment)
+    log.segments.add(segment)
     log.directory_changed = True
     log.log_start_offset = log.log_end_offset = offset
     log.leader_epochs.clear()
-    log.rebuild_producer_state()
+    rebuild_producer_state(log)
     log.update_high_watermark(offset)

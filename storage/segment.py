@@ -214,12 +214,12 @@ class LogSegment:
 
     def reset_indexes(self) -> None:
         """Empties all three; index_recovered fills them, batch by batch from the start, then finish_indexes."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        self.transaction_index.reset()
         self._begin_indexes()
+        self.transaction_index.reset()
 
     def _begin_indexes(self) -> None:
+        self.offset_index.reset()
+        self.time_index.reset()
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
         self._first_batch_timestamp = None
         self._recent_offsets = []
@@ -245,8 +245,6 @@ class LogSegment:
         (see recovery).
         """
         _log.warning("indexes_rebuilt", directory=self.directory, segment=self.base_offset)
-        self.offset_index.reset()
-        self.time_index.reset()
         self._begin_indexes()
         for batch in self.scan(0):
             self.index_recovered(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
