@@ -46,6 +46,7 @@ COMPILED = (
     "broker/handlers/produce.py",
     "broker/handlers/offsets.py",
     "broker/handlers/dispatcher.py",
+    "broker/network/large_frame.py",
     "broker/network/connection.py",
     "timer/task.py",
     "timer/task_list.py",

@@ -10,6 +10,14 @@ Part = bytes | bytearray | memoryview
 """A piece of an encoded answer."""
 
 
+def size_of(parts: list[Part]) -> int:
+    """Their bytes."""
+    size = 0
+    for part in parts:
+        size += len(part)
+    return size
+
+
 class ParkedAnswer:
     """A parked request's place in its connection's row of answers."""
 
@@ -52,7 +60,7 @@ class ParkedAnswer:
             self.parts = self._finish(self._pending) or []
         except CloseConnection as closing:
             self.closing = closing
-        size = sum(map(len, self.parts))
+        size = size_of(self.parts)
         growth = size - self.size
         self.size = size
         self.ready = True

@@ -2,9 +2,8 @@
 
 Reading. All connections share one scratch buffer, which the event loop fills and `buffer_updated` empties before
 anyone else can use it: nothing that lives on after it points there. A frame is copied out whole; the start of one that
-is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own, each as
-large as what has come before it or as the largest frame that this connection has ever completed, so that a length
-prefix alone costs next to nothing.
+is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own
+(large_frame.py).
 
 Fairness. What one read brought may be ten thousand requests. A connection that has been handled for `TURN_MS` lets the
 others have their turn before it goes on.
@@ -28,8 +27,9 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from broker.handlers.parked_answer import ParkedAnswer, Part
+from broker.handlers.parked_answer import ParkedAnswer, Part, size_of
 from broker.handlers.request_context import CloseConnection, ConnectionInfo
+from broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
 
 if TYPE_CHECKING:
     from broker.network.endpoint import Endpoint
@@ -41,10 +41,6 @@ Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | N
 _LENGTH = struct.Struct(">i").unpack_from
 _API_KEY = struct.Struct(">h").unpack_from
 
-SCRATCH_BYTES = 256 * 1024
-LARGE_FRAME_BYTES = 64 * 1024
-CHUNK_BYTES = 1024 * 1024
-FIRST_CHUNK_BYTES = 4096
 TURN_MS = 10
 JOIN_BYTES = 64 * 1024
 JOIN_PART_BYTES = 1024
@@ -54,7 +50,6 @@ WRITE_LOW_BYTES = 256 * 1024
 NOT_LOOKED_AT = -1
 MIN_FRAME_BYTES = 8
 """API key, version and correlation id."""
-
 
 # Why a connection is not read. Bits.
 WRITING = 1  # The client does not take its answers as fast as they come.
@@ -69,14 +64,11 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
         "_blocked",
-        "_chunk",
-        "_chunk_filled",
-        "_chunk_left",
-        "_chunks",
         "_dirty",
         "_ended",
         "_in_flight_bytes",
         "_kept",
+        "_large",
         "_largest_frame",
         "_out",
         "_out_bytes",
@@ -100,11 +92,8 @@ class Connection(asyncio.BufferedProtocol):
         """When a closing connection is cut off, whatever it has left to write. 0: it is not closing."""
         self._unwritten_bytes = 0
         self._kept = b""
-        self._chunk: memoryview | None = None
-        self._chunk_filled = 0
-        self._chunk_left = 0
-        self._chunks: list[memoryview] | None = None
-        self._largest_frame = FIRST_CHUNK_BYTES
+        self._large: LargeFrame | None = None
+        self._largest_frame = 0
         self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
         self._out: list[Part] = []
@@ -122,8 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._chunk is not None:
-            return self._chunk[self._chunk_filled :]
+        if self._large is not None:
+            return self._large.room()
         scratch = self._server.scratch
         kept = self._kept
         if not kept:
@@ -136,10 +125,10 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_ms = server.enter()
         server.counters.bytes_in += nbytes
         try:
-            if self._chunk is not None:
-                self._chunk_filled += nbytes
-                if self._chunk_filled == len(self._chunk):
-                    self._chunk_is_full()
+            if self._large is not None:
+                frame = self._large.filled(nbytes)
+                if frame is not None:
+                    self._large_frame_is_whole(frame)
             else:
                 end = len(self._kept) + nbytes
                 self._kept = b""
@@ -156,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._abandon_answers()
         self._out.clear()
         self._kept = b""
-        self._chunk = self._chunks = None
+        self._large = None
         self._server.lost(self)
 
     def pause_writing(self) -> None:
@@ -183,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
             stop = start + length
             if stop > end:
                 if length > LARGE_FRAME_BYTES:
-                    self._start_large_frame(data[start:end].tobytes(), length)
+                    self._large = LargeFrame(data[start:end].tobytes(), length, self._largest_frame)
                     return
                 break
             if self._answers and self._must_wait(_API_KEY(data, start)[0]):
@@ -197,27 +186,9 @@ class Connection(asyncio.BufferedProtocol):
         if position < end and not self._blocked & ENDING and not self._ended:
             self._kept = data[position:end].tobytes()
 
-    def _start_large_frame(self, beginning: bytes, length: int) -> None:
-        self._chunks = [memoryview(beginning)]
-        self._next_chunk(length - len(beginning), len(beginning))
-
-    def _next_chunk(self, left: int, received: int) -> None:
-        size = min(left, CHUNK_BYTES, max(received, self._largest_frame))
-        self._chunk = memoryview(bytearray(size))
-        self._chunk_filled = 0
-        self._chunk_left = left - size
-
-    def _chunk_is_full(self) -> None:
-        chunks = self._chunks
-        assert chunks is not None
-        assert self._chunk is not None
-        chunks.append(self._chunk)
-        if self._chunk_left:
-            self._next_chunk(self._chunk_left, sum(map(len, chunks)))
-            return
-        frame = b"".join(chunks)
+    def _large_frame_is_whole(self, frame: bytes) -> None:
         self._largest_frame = max(self._largest_frame, len(frame))
-        self._chunk = self._chunks = None
+        self._large = None
         if self._answers and self._must_wait(_API_KEY(frame)[0]):
             self._block(HELD)
             self._kept = len(frame).to_bytes(4, "big") + frame
@@ -242,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._bound_what_is_in_flight()
         elif answers:
             answers.append(answer)
-            self._in_flight_bytes += _size(answer)
+            self._in_flight_bytes += size_of(answer)
             self._bound_what_is_in_flight()
         else:
             self._send(answer)
@@ -255,9 +226,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a parked request holds back the next one, which is of this API."""
         return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
 
+    def _has_enough_in_flight(self) -> bool:
+        most = self._server.limits
+        return len(self._answers) >= most.max_in_flight_requests or self._in_flight_bytes >= most.max_in_flight_bytes
+
     def _bound_what_is_in_flight(self) -> None:
-        limits = self._server.limits
-        if len(self._answers) >= limits.max_in_flight_requests or self._in_flight_bytes >= limits.max_in_flight_bytes:
+        if self._has_enough_in_flight():
             self._block(IN_FLIGHT)
 
     def _throttle(self) -> None:
@@ -295,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
                 closing = answer.closing
                 self._send(answer.parts)
             elif type(answer) is list:
-                self._in_flight_bytes -= _size(answer)
+                self._in_flight_bytes -= size_of(answer)
                 self._send(answer)
             else:
                 closing = cast(CloseConnection, answer)
@@ -305,8 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         if gone:
             del answers[:gone]
             self._unblock(HELD)
-            limits = self._server.limits
-            if len(answers) < limits.max_in_flight_requests and self._in_flight_bytes < limits.max_in_flight_bytes:
+            if not self._has_enough_in_flight():
                 self._unblock(IN_FLIGHT)
         if closing is not None:
             if closing.reason:
@@ -315,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, parts: list[Part]) -> None:
         self._out += parts
-        self._out_bytes += _size(parts)
+        self._out_bytes += size_of(parts)
         if not self._dirty:
             self._dirty = True
             self._server.to_be_flushed(self)
@@ -423,10 +396,3 @@ class Connection(asyncio.BufferedProtocol):
         elif self._answers:
             self.last_active_ms = now_ms
         return self.last_active_ms
-
-
-def _size(parts: list[Part]) -> int:
-    size = 0
-    for part in parts:
-        size += len(part)
-    return size

@@ -21,12 +21,14 @@ from typing import Any, NamedTuple
 from broker.handlers.request_context import ConnectionInfo
 from broker.listeners import Listener
 from broker.network.complaints import Complaints
-from broker.network.connection import SCRATCH_BYTES, Connection, Dispatch
+from broker.network.connection import Connection, Dispatch
 from broker.network.endpoint import Endpoint
 from timer import Clock
 
 LISTEN_BACKLOG = 8192
 """The kernel caps it. With asyncio's 100, ten thousand clients take up to a minute to connect."""
+SCRATCH_BYTES = 256 * 1024
+"""More than any frame that is not large, with its length."""
 CUT_OFF_AFTER_MS = 1000
 EVERY_INTERFACE = ["0.0.0.0", "::"]
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
