@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
 from pipeline.jars import CONNECTOR, find_jars
+from pipeline.java import find_java
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         raise PipelineError("PySpark is not installed", "pip install 'odradek[spark]'") from error
     from pyspark.sql import SparkSession
 
-    _prepare_environment()
+    if SparkSession.getActiveSession() is None:
+        _prepare_environment()
     builder = SparkSession.builder.appName(f"odradek-{settings.name}").master(settings.master)
     options = {**DEFAULTS, **_connector(pyspark.__version__), **settings.spark, **(extra or {})}
     for name, value in options.items():
