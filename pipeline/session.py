@@ -48,7 +48,8 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
 
 
 def _prepare_environment() -> None:
-    """Workers run this Python; Spark listens on loopback; no other Spark is picked up."""
+    """The Java that was found; workers run this Python; Spark listens on loopback; no other Spark is picked up."""
+    os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if home := os.environ.get("SPARK_HOME"):
