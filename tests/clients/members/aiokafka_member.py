@@ -11,20 +11,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.clients.members.orders import (
-    BATCH,
-    HEARTBEAT_MS,
-    MAX_POLL_INTERVAL_MS,
-    METADATA_MS,
-    POLL_S,
-    SESSION_TIMEOUT_MS,
-    Membership,
-    Orders,
-    membership,
-    positions_after,
-    processed,
-    tell,
-)
+from tests.clients.members.orders import BATCH, POLL_S, Membership, Orders, membership, positions_after, processed, tell
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -54,18 +41,7 @@ class Member:
     def __init__(self, who: Membership) -> None:
         self.who = who
         self.listener = Listener()
-        self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=who.bootstrap,
-            group_id=who.group,
-            group_instance_id=who.instance,
-            partition_assignment_strategy=(ASSIGNORS[who.strategy],),
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-            metadata_max_age_ms=METADATA_MS,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
+        self.consumer = AIOKafkaConsumer(partition_assignment_strategy=(ASSIGNORS[who.strategy],), **who.options())
 
     async def run(self, orders: Orders) -> None:
         self.consumer.subscribe([self.who.topic], listener=self.listener)

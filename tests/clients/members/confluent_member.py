@@ -8,15 +8,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.clients.members.orders import (
     BATCH,
-    HEARTBEAT_MS,
-    MAX_POLL_INTERVAL_MS,
-    METADATA_MS,
     POLL_S,
-    SESSION_TIMEOUT_MS,
+    SETTINGS,
     Membership,
     Orders,
+    Uncommitted,
     membership,
-    positions_after,
     processed,
     tell,
 )
@@ -25,24 +22,18 @@ from tests.clients.members.orders import (
 class Member:
     def __init__(self, who: Membership) -> None:
         self.topic = who.topic
-        self.uncommitted: dict[int, int] = {}
+        self.uncommitted = Uncommitted(self._commit)
         self.is_out = False
         """Whether the group goes on without it; until it is told, librdkafka hands out what it has prefetched."""
-        settings = {
-            "bootstrap.servers": who.bootstrap,
-            "group.id": who.group,
-            "partition.assignment.strategy": who.strategy,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
-            "topic.metadata.refresh.interval.ms": METADATA_MS,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-        if who.instance:
-            settings["group.instance.id"] = who.instance
-        self.consumer = Consumer(settings)
+        self.consumer = Consumer(
+            {
+                **who.settings(),
+                "partition.assignment.strategy": who.strategy,
+                # How often librdkafka asks; its metadata.max.age.ms is how long it trusts what it has heard.
+                "topic.metadata.refresh.interval.ms": SETTINGS["metadata.max.age.ms"],
+                "log_level": 0,
+            }
+        )
         self.consumer.subscribe([who.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def run(self, orders: Orders) -> None:
@@ -65,26 +56,18 @@ class Member:
         if self.is_out:
             return
         processed(positions)
-        self.uncommitted.update(positions_after(positions))
-        self._commit(list(self.uncommitted))
+        self.uncommitted.add(positions)
+        self.uncommitted.commit()
 
-    def _commit(self, partitions: list[int]) -> None:
-        offsets = {p: self.uncommitted[p] for p in partitions if p in self.uncommitted}
-        if not offsets:
-            return
+    def _commit(self, offsets: dict[int, int]) -> bool:
         try:
             self.consumer.commit(
                 offsets=[TopicPartition(self.topic, *pair) for pair in offsets.items()], asynchronous=False
             )
         except KafkaException as failure:
-            error = failure.args[0]
-            tell("commit-failed", error.name())
-            return  # it is tried again, until they are committed, revoked or lost
-        self._forget(list(offsets))
-
-    def _forget(self, partitions: list[int]) -> None:
-        for partition in partitions:
-            self.uncommitted.pop(partition, None)
+            tell("commit-failed", failure.args[0].name())
+            return False
+        return True
 
     def _stall(self, seconds: float) -> None:
         mine = self.consumer.position(self.consumer.assignment())
@@ -100,12 +83,11 @@ class Member:
         tell("assigned", *(p.partition for p in partitions))
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._commit([p.partition for p in partitions])
-        self._forget([p.partition for p in partitions])
+        self.uncommitted.revoked(p.partition for p in partitions)
         tell("revoked", *(p.partition for p in partitions))
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.uncommitted.clear()
+        self.uncommitted.lost()
         self.is_out = False
         tell("lost", *(p.partition for p in partitions))
 

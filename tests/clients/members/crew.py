@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.clients.members.orders import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS, METADATA_MS, SESSION_TIMEOUT_MS, Position
+from tests.clients.members.orders import SETTINGS, Position
 
 ROOT = Path(__file__).parents[3]
 JAVA_ASSIGNORS = {
@@ -39,10 +39,14 @@ class Programs:
 
 @dataclass(slots=True)
 class Member:
-    """A running member. `records` grows from a thread that reads what it says; `events` are its other lines."""
+    """A running member. `records` grows from a thread that reads what it says; `events` are its other lines.
+
+    `heard` are the records of the whole crew, in the order in which they were told.
+    """
 
     kind: str
     process: subprocess.Popen[str]
+    heard: list[tuple[Position, Member]] = field(repr=False, compare=False)
     records: list[Position] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     killed: bool = False
@@ -56,11 +60,15 @@ class Member:
     def _heard(self, words: list[str]) -> None:
         match words:
             case ["record", partition, offset]:
-                self.records.append((int(partition), int(offset)))
+                self._processed((int(partition), int(offset)))
             case [partition, offset] if partition.startswith("Partition:"):  # the console consumer's
-                self.records.append((int(partition.partition(":")[2]), int(offset.partition(":")[2])))
+                self._processed((int(partition.partition(":")[2]), int(offset.partition(":")[2])))
             case _:
                 self.events.append(" ".join(words))
+
+    def _processed(self, position: Position) -> None:
+        self.records.append(position)
+        self.heard.append((position, self))
 
     def stall(self, seconds: float) -> None:
         """Keeps it from polling for so long; its heartbeats go on."""
@@ -100,6 +108,7 @@ class Crew:
     programs: Programs
     log: Path
     all: list[Member] = field(default_factory=list)
+    heard: list[tuple[Position, Member]] = field(default_factory=list)
 
     def start(self, kind: str, instance: str | None = None) -> Member:
         with self.log.open("ab") as log:
@@ -113,7 +122,7 @@ class Crew:
                 cwd=ROOT,
                 env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
             )
-        member = Member(kind, process)
+        member = Member(kind, process, self.heard)
         member.reader = threading.Thread(target=member._read, name=f"reader of {kind}")
         member.reader.start()
         self.all.append(member)
@@ -131,16 +140,12 @@ class Crew:
         return [sys.executable, "-m", PYTHON_KINDS[kind], *where, *as_whom]
 
     def _console_consumer(self, instance: str | None) -> Sequence[str]:
-        """It commits by itself what it has printed, when it polls, closes or gives partitions back."""
+        """It commits by itself what it has printed, when it polls, closes or is about to join again."""
         settings = {
             "group.id": self.group,
             "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[self.strategy]}",
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
-            "metadata.max.age.ms": METADATA_MS,
             "auto.commit.interval.ms": 200,
-            "auto.offset.reset": "earliest",
+            **SETTINGS,
         }
         if instance:
             settings["group.instance.id"] = instance
@@ -158,12 +163,9 @@ class Crew:
                 os.killpg(member.process.pid, signal.SIGKILL)
             member.ended()
 
-    def processed(self) -> Counter[Position]:
-        return Counter(position for member in self.all for position in member.records)
-
     def processed_by(self) -> dict[Position, list[Member]]:
+        """Who had a record, in order."""
         who: dict[Position, list[Member]] = defaultdict(list)
-        for member in self.all:
-            for position in member.records:
-                who[position].append(member)
+        for position, member in self.heard:
+            who[position].append(member)
         return who

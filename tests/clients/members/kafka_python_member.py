@@ -12,20 +12,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 
-from tests.clients.members.orders import (
-    BATCH,
-    HEARTBEAT_MS,
-    MAX_POLL_INTERVAL_MS,
-    METADATA_MS,
-    POLL_S,
-    SESSION_TIMEOUT_MS,
-    Membership,
-    Orders,
-    membership,
-    positions_after,
-    processed,
-    tell,
-)
+from tests.clients.members.orders import BATCH, POLL_S, Membership, Orders, Uncommitted, membership, processed, tell
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -38,19 +25,8 @@ ASSIGNORS = {
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, who: Membership) -> None:
         self.topic = who.topic
-        self.uncommitted: dict[int, int] = {}
-        self.consumer = KafkaConsumer(
-            bootstrap_servers=who.bootstrap,
-            group_id=who.group,
-            group_instance_id=who.instance,
-            partition_assignment_strategy=[ASSIGNORS[who.strategy]],
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-            metadata_max_age_ms=METADATA_MS,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
+        self.uncommitted = Uncommitted(self._commit)
+        self.consumer = KafkaConsumer(partition_assignment_strategy=[ASSIGNORS[who.strategy]], **who.options())
         self.consumer.partitions_for_topic(who.topic)  # else it joins twice: before it knows the topic, and after
         self.consumer.subscribe([who.topic], listener=self)
 
@@ -70,13 +46,10 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             raise SystemExit(3) from None
         positions = [(record.partition, record.offset) for records in polled.values() for record in records]
         processed(positions)
-        self.uncommitted.update(positions_after(positions))
-        self._commit(list(self.uncommitted))
+        self.uncommitted.add(positions)
+        self.uncommitted.commit()
 
-    def _commit(self, partitions: list[int]) -> None:
-        offsets = {p: self.uncommitted[p] for p in partitions if p in self.uncommitted}
-        if not offsets:
-            return
+    def _commit(self, offsets: dict[int, int]) -> bool:
         try:
             self.consumer.commit(self._to_commit(offsets))
         except FencedInstanceIdError:
@@ -84,12 +57,8 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             raise SystemExit(3) from None
         except KafkaError as failure:
             tell("commit-failed", type(failure).__name__)
-            return  # it is tried again, until they are committed, revoked or lost
-        self._forget(list(offsets))
-
-    def _forget(self, partitions: list[int]) -> None:
-        for partition in partitions:
-            self.uncommitted.pop(partition, None)
+            return False
+        return True
 
     def _to_commit(self, offsets: dict[int, int]) -> dict[TopicPartition, OffsetAndMetadata]:
         return {TopicPartition(self.topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
@@ -108,12 +77,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         partitions = [p.partition for p in revoked]
-        self._commit(partitions)
-        self._forget(partitions)
+        self.uncommitted.revoked(partitions)
         tell("revoked", *partitions)
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        self.uncommitted.clear()
+        self.uncommitted.lost()
         tell("lost", *(p.partition for p in lost))
 
 

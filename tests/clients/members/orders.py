@@ -12,13 +12,17 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-SESSION_TIMEOUT_MS = 6000
-MAX_POLL_INTERVAL_MS = 7000
-HEARTBEAT_MS = 500
-METADATA_MS = 2000
+SETTINGS = {
+    "session.timeout.ms": 6000,
+    "heartbeat.interval.ms": 500,
+    "max.poll.interval.ms": 7000,
+    "metadata.max.age.ms": 2000,
+    "auto.offset.reset": "earliest",
+}
+"""As Kafka calls them. Members that commit by themselves have `enable.auto.commit` too."""
 POLL_S = 0.2
 BATCH = 100
 
@@ -35,6 +39,15 @@ class Membership:
     topic: str
     strategy: str
     instance: str | None
+
+    def settings(self) -> dict[str, object]:
+        """A client's settings, but for the strategy, under Kafka's names."""
+        who = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "enable.auto.commit": False, **SETTINGS}
+        return who if self.instance is None else {**who, "group.instance.id": self.instance}
+
+    def options(self) -> dict[str, object]:
+        """`settings` under the names that they have as arguments of Python clients."""
+        return {name.replace(".", "_"): value for name, value in self.settings().items()}
 
 
 def membership() -> Membership:
@@ -84,3 +97,28 @@ class Orders:
 def positions_after(positions: Iterable[Position]) -> dict[int, int]:
     """What to commit once these have been processed: the next offset of each partition."""
     return {partition: offset + 1 for partition, offset in positions}
+
+
+class Uncommitted:
+    """What has been processed, until it is committed, revoked or lost: a commit that fails is tried again."""
+
+    def __init__(self, commit: Callable[[dict[int, int]], bool]) -> None:
+        """`commit` commits the next offsets of partitions, and says whether it has."""
+        self._commit = commit
+        self._offsets: dict[int, int] = {}
+
+    def add(self, positions: Iterable[Position]) -> None:
+        self._offsets |= positions_after(positions)
+
+    def commit(self) -> None:
+        if self._offsets and self._commit(self._offsets):
+            self._offsets = {}
+
+    def revoked(self, partitions: Iterable[int]) -> None:
+        """Their last chance."""
+        offsets = {partition: self._offsets.pop(partition) for partition in partitions if partition in self._offsets}
+        if offsets:
+            self._commit(offsets)
+
+    def lost(self) -> None:
+        self._offsets = {}
