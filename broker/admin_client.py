@@ -10,10 +10,10 @@ item raises ProtocolError with the broker's code and text; a broker that cannot 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.controller.state import NewPartitions, NewTopic
 from broker.network.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, NetworkError, NodeUnreachable
@@ -29,10 +29,14 @@ from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsRe
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+T = TypeVar("T")
 
 DEFAULT_PORT = 9092
 RETRY_MS = 100
-"""How long to wait before asking again for a coordinator that is not there yet."""
+"""How long to wait before asking again: nobody tells when a coordinator is there, has loaded or has done its work."""
+PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
 class ResourceType(IntEnum):
@@ -112,7 +116,7 @@ class AdminClient:
     async def describe_cluster(self) -> DescribeClusterResponse:
         """Cluster id, controller, brokers."""
         response: DescribeClusterResponse = await self._ask(DescribeClusterRequest())
-        _check(response.error_code, response.error_message)
+        check(response.error_code, response.error_message)
         return response
 
     async def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponse.MetadataResponseTopic]:
@@ -140,13 +144,13 @@ class AdminClient:
         )
         request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=documentation)
         (result,) = (await self._ask(request)).results
-        _check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message)
         return sorted(result.configs, key=lambda config: config.name)
 
     async def describe_log_dirs(self) -> list[DescribeLogDirsResponse.DescribeLogDirsResult]:
         """The log directories of the broker that is asked, with the sizes of all partitions."""
         response: DescribeLogDirsResponse = await self._ask(DescribeLogDirsRequest(topics=None))
-        _check(response.error_code, None)
+        check(response.error_code, None)
         return response.results
 
     # Single brokers
@@ -160,14 +164,37 @@ class AdminClient:
         none after the time-out: the first question has its topic created.
         """
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        for _ in range(max(self._timeout_ms // RETRY_MS, 1)):
+
+        async def ask() -> Any:
             response = await self._ask(request)
-            found = response.coordinators[0] if response.coordinators else response
-            if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                break
-            await asyncio.sleep(RETRY_MS / 1000)
-        _check(found.error_code, found.error_message)
+            return response.coordinators[0] if response.coordinators else response
+
+        found = await self.until(ask, lambda found: found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        check(found.error_code, found.error_message)
         return int(found.node_id)
+
+    async def ask_coordinator(self, kind: CoordinatorOf, key: str, request: Message) -> tuple[int, Any]:
+        """The broker that coordinates, and its response; until the time-out none of those whose error is PASSING."""
+
+        async def ask() -> tuple[int, Any]:
+            broker_id = await self.coordinator(kind, key)
+            return broker_id, await self.ask_broker(broker_id, request)
+
+        return await self.until(ask, lambda found: not _is_passing(found[1]))
+
+    async def ask_when_loaded(self, broker_id: int, request: Message) -> Any:
+        """The response of one broker about all that it coordinates, as `ask_coordinator`."""
+        return await self.until(lambda: self.ask_broker(broker_id, request), lambda response: not _is_passing(response))
+
+    async def until(self, ask: Callable[[], Awaitable[T]], is_settled: Callable[[T], bool]) -> T:
+        """Asks again until the answer is settled; at the time-out the last answer, whatever it is."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._timeout_ms / 1000
+        while True:
+            answer = await ask()
+            if is_settled(answer) or loop.time() >= give_up:
+                return answer
+            await asyncio.sleep(RETRY_MS / 1000)
 
     async def ask_broker(self, broker_id: int, request: Message) -> Any:
         """The response of one broker."""
@@ -195,7 +222,7 @@ class AdminClient:
         )
         request = CreateTopicsRequest(topics=[creatable], timeout_ms=self._timeout_ms, validate_only=validate_only)
         (result,) = (await self._tell(request)).topics
-        _check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and all its records."""
@@ -203,7 +230,7 @@ class AdminClient:
             topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
         )
         (result,) = (await self._tell(request)).responses
-        _check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message)
 
     async def create_partitions(self, wish: NewPartitions, *, validate_only: bool = False) -> None:
         """Raises a topic's number of partitions."""
@@ -218,7 +245,7 @@ class AdminClient:
         )
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only)
         (result,) = (await self._tell(request)).results
-        _check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message)
 
     async def alter_configs(
         self, kind: ResourceType, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
@@ -234,11 +261,7 @@ class AdminClient:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         (result,) = (await self._tell(request)).responses
-        _check(result.error_code, result.error_message)
-
-    async def set_configs(self, kind: ResourceType, name: str, values: Mapping[str, str]) -> None:
-        """Sets settings, and leaves the others as they are."""
-        await self.alter_configs(kind, name, [(name_, ConfigOperation.SET, value) for name_, value in values.items()])
+        check(result.error_code, result.error_message)
 
     # Connections
 
@@ -290,6 +313,33 @@ class AdminClient:
         return await NetworkClient.connect(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
 
 
-def _check(code: int, message: str | None) -> None:
+def check(code: int, message: str | None = None) -> None:
+    """Raises the ProtocolError of a response's error code; without a text the code's own."""
     if code != ErrorCode.NONE:
         raise ProtocolError(ErrorCode.of(code), message)
+
+
+def by_leader(topics: Iterable[MetadataResponse.MetadataResponseTopic]) -> dict[int, list[TopicPartition]]:
+    """The partitions of these topics that each broker leads."""
+    found: dict[int, list[TopicPartition]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader_id >= 0:
+                key = TopicPartition(topic.name or "", partition.partition_index)
+                found.setdefault(partition.leader_id, []).append(key)
+    return found
+
+
+def _is_passing(response: Any) -> bool:
+    return any(code in PASSING for code in _codes(response))
+
+
+def _codes(response: Any) -> Iterable[int]:
+    """The error codes of a coordinator's response and of its items, one level down."""
+    yield getattr(response, "error_code", ErrorCode.NONE)
+    for name in ("groups", "results", "transaction_states"):
+        for item in getattr(response, name, ()):
+            yield getattr(item, "error_code", ErrorCode.NONE)
+    for topic in getattr(response, "topics", ()):
+        for partition in topic.partitions:
+            yield partition.error_code

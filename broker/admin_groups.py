@@ -9,11 +9,10 @@ Source: Kafka's `ConsumerGroupCommand`, `KafkaAdminClient`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker.admin_client import RETRY_MS, AdminClient, CoordinatorOf
+from broker.admin_client import AdminClient, CoordinatorOf, by_leader, check
 from protocol.compiler import decode_versioned
 from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -32,7 +31,6 @@ EARLIEST, LATEST = -2, -1
 """Times that mean a log's ends."""
 CONSUMER = "consumer"
 NOBODY_COMMITTED = -1
-PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
 class ListedGroup(NamedTuple):
@@ -66,9 +64,8 @@ class DescribedGroup(NamedTuple):
 
 
 class GroupAdmin:
-    def __init__(self, admin: AdminClient, *, timeout_ms: int = 10_000) -> None:
+    def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
-        self._attempts = max(timeout_ms // RETRY_MS, 1)
 
     # Reading
 
@@ -76,8 +73,8 @@ class GroupAdmin:
         """Of all coordinators, by name; all states where none is named."""
         found = []
         for broker_id in await self._admin.broker_ids():
-            response = await self._ask(broker_id, ListGroupsRequest(states_filter=list(states)))
-            _check(response.error_code)
+            response = await self._admin.ask_when_loaded(broker_id, ListGroupsRequest(states_filter=list(states)))
+            check(response.error_code)
             found += [
                 ListedGroup(group.group_id, group.protocol_type, group.group_state, broker_id)
                 for group in response.groups
@@ -86,10 +83,9 @@ class GroupAdmin:
 
     async def describe(self, group_id: str) -> DescribedGroup:
         """Of a group that does not exist, too."""
-        coordinator = await self._coordinator(group_id)
-        response: DescribeGroupsResponse = await self._ask(coordinator, DescribeGroupsRequest(groups=[group_id]))
+        coordinator, response = await self._ask(group_id, DescribeGroupsRequest(groups=[group_id]))
         (group,) = response.groups
-        _check(group.error_code)
+        check(group.error_code)
         members = [_member(member, group.protocol_type) for member in group.members]
         return DescribedGroup(
             group_id, coordinator, group.group_state, group.protocol_type, group.protocol_data, sorted(members)
@@ -102,13 +98,13 @@ class GroupAdmin:
             topics=None,
             groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)],
         )
-        response = await self._ask(await self._coordinator(group_id), request)
+        _, response = await self._ask(group_id, request)
         answer = response.groups[0] if response.groups else response
-        _check(answer.error_code)
+        check(answer.error_code)
         found = {}
         for topic in answer.topics:
             for partition in topic.partitions:
-                _check(partition.error_code)
+                check(partition.error_code)
                 if partition.committed_offset != NOBODY_COMMITTED:
                     found[TopicPartition(topic.name, partition.partition_index)] = partition.committed_offset
         return dict(sorted(found.items()))
@@ -149,15 +145,10 @@ class GroupAdmin:
         }
 
     async def _by_leader(self, keys: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        found: dict[int, list[TopicPartition]] = {}
         if not keys:
-            return found
-        for topic in await self._admin.topics(sorted({key.topic for key in keys})):
-            for partition in topic.partitions:
-                key = TopicPartition(topic.name or "", partition.partition_index)
-                if key in keys and partition.leader_id >= 0:
-                    found.setdefault(partition.leader_id, []).append(key)
-        return found
+            return {}
+        led = by_leader(await self._admin.topics(sorted({key.topic for key in keys})))
+        return {leader: found for leader, them in led.items() if (found := [key for key in them if key in keys])}
 
     # Changing
 
@@ -172,47 +163,27 @@ class GroupAdmin:
                 )
             )
         request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
-        response = await self._ask(await self._coordinator(group_id), request)
+        _, response = await self._ask(group_id, request)
         for answer in response.topics:
             for partition in answer.partitions:
-                _check(partition.error_code, f"{answer.name}-{partition.partition_index}")
+                check(partition.error_code, f"{answer.name}-{partition.partition_index}")
 
     async def delete(self, group_id: str) -> None:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        response = await self._ask(await self._coordinator(group_id), DeleteGroupsRequest(groups_names=[group_id]))
+        _, response = await self._ask(group_id, DeleteGroupsRequest(groups_names=[group_id]))
         (result,) = response.results
-        _check(result.error_code, _WHY_NOT_DELETED.get(result.error_code, "").format(group_id) or None)
+        check(result.error_code, _WHY_NOT_DELETED.get(result.error_code, "").format(group_id) or None)
 
     # Asking
 
-    async def _coordinator(self, group_id: str) -> int:
-        return await self._admin.coordinator(CoordinatorOf.GROUP, group_id)
-
-    async def _ask(self, broker_id: int, request: Message) -> Any:
-        """Again while the answer's error is one that passes."""
-        for _ in range(self._attempts):
-            response = await self._admin.ask_broker(broker_id, request)
-            if not any(code in PASSING for code in _codes(response)):
-                break
-            await asyncio.sleep(RETRY_MS / 1000)
-        return response
+    async def _ask(self, group_id: str, request: Message) -> tuple[int, Any]:
+        return await self._admin.ask_coordinator(CoordinatorOf.GROUP, group_id, request)
 
 
 _WHY_NOT_DELETED = {
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no group '{}'",
     ErrorCode.NON_EMPTY_GROUP: "The group '{}' has members",
 }
-
-
-def _codes(response: Any) -> Iterable[int]:
-    """The error codes at the top of a response and of its items, one level down."""
-    yield getattr(response, "error_code", ErrorCode.NONE)
-    for name in ("groups", "results"):
-        for item in getattr(response, name, ()):
-            yield getattr(item, "error_code", ErrorCode.NONE)
-    for topic in getattr(response, "topics", ()):
-        for partition in topic.partitions:
-            yield partition.error_code
 
 
 def _member(member: DescribeGroupsResponse.DescribedGroupMember, protocol_type: str) -> GroupMember:
@@ -235,8 +206,3 @@ def _assigned(assignment: bytes) -> list[TopicPartition] | None:
     return sorted(
         TopicPartition(topic.topic, partition) for topic in read.assigned_partitions for partition in topic.partitions
     )
-
-
-def _check(code: int, message: str | None = None) -> None:
-    if code != ErrorCode.NONE:
-        raise ProtocolError(ErrorCode.of(code), message)

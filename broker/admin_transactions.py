@@ -10,22 +10,19 @@ Source: Kafka's `TransactionsCommand`, `AbortTransactionHandler`; KIP-664.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.admin_client import RETRY_MS, AdminClient, CoordinatorOf
+from broker.admin_client import AdminClient, CoordinatorOf, by_leader, check
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse, InitProducerIdRequest
 from protocol.messages.transactions import (
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
 from protocol.topic_partition import TopicPartition
 
-ATTEMPTS = 100
 PARTITIONS_PER_REQUEST = 500
 
 ProducerState = DescribeProducersResponse.ProducerState
@@ -71,8 +68,8 @@ class TransactionAdmin:
         request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
         found = []
         for broker_id in await self._admin.broker_ids():
-            response = await self._admin.ask_broker(broker_id, request)
-            _check(response.error_code)
+            response = await self._admin.ask_when_loaded(broker_id, request)
+            check(response.error_code)
             if response.unknown_state_filters:
                 unknown = ", ".join(response.unknown_state_filters)
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no state {unknown}")
@@ -84,11 +81,11 @@ class TransactionAdmin:
 
     async def describe(self, transactional_id: str) -> DescribedTransaction:
         """Raises TRANSACTIONAL_ID_NOT_FOUND."""
-        coordinator = await self._admin.coordinator(CoordinatorOf.TRANSACTION, transactional_id)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        response: DescribeTransactionsResponse = await self._admin.ask_broker(coordinator, request)
+        coordinator, response = await self._admin.ask_coordinator(CoordinatorOf.TRANSACTION, transactional_id, request)
         (found,) = response.transaction_states
-        _check(found.error_code, f"There is no transactional id '{transactional_id}'")
+        is_unknown = found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        check(found.error_code, f"There is no transactional id '{transactional_id}'" if is_unknown else None)
         return DescribedTransaction(
             transactional_id,
             coordinator,
@@ -104,7 +101,7 @@ class TransactionAdmin:
         """Who has written to the partition of late, as its leader knows. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         leader = await self._leader(topic_partition)
         (found,) = await self._producers(leader, [topic_partition])
-        _check(found.error_code, found.error_message)
+        check(found.error_code, found.error_message)
         return sorted(found.active_producers, key=lambda producer: producer.producer_id)
 
     async def abort(self, transactional_id: str) -> DescribedTransaction:
@@ -119,13 +116,10 @@ class TransactionAdmin:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=described.timeout_ms)
         response = await self._admin.ask_broker(described.coordinator, request)
         if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-            _check(response.error_code)
-        for _ in range(ATTEMPTS):
-            described = await self.describe(transactional_id)
-            if not described.state.startswith("Prepare"):
-                break
-            await asyncio.sleep(RETRY_MS / 1000)
-        return described
+            check(response.error_code)
+        return await self._admin.until(
+            lambda: self.describe(transactional_id), lambda found: not found.state.startswith("Prepare")
+        )
 
     async def abort_in_partition(
         self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
@@ -143,7 +137,7 @@ class TransactionAdmin:
         )
         leader = await self._leader(topic_partition)
         response = await self._admin.ask_broker(leader, WriteTxnMarkersRequest(markers=[marker]))
-        _check(response.markers[0].topics[0].partitions[0].error_code)
+        check(response.markers[0].topics[0].partitions[0].error_code)
 
     async def open_at(self, topic_partition: TopicPartition, start_offset: int) -> ProducerState:
         """The producer whose transaction begins there. Raises INVALID_TXN_STATE."""
@@ -167,14 +161,8 @@ class TransactionAdmin:
 
     async def _open_transactions(self, topic: str | None) -> list[OpenTransaction]:
         topics = await self._admin.topics() if topic is None else [await self._admin.topic(topic)]
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for described in topics:
-            for partition in described.partitions:
-                key = TopicPartition(described.name or "", partition.partition_index)
-                if partition.leader_id >= 0:
-                    by_leader.setdefault(partition.leader_id, []).append(key)
         found = []
-        for leader, keys in by_leader.items():
+        for leader, keys in by_leader(topics).items():
             for start in range(0, len(keys), PARTITIONS_PER_REQUEST):
                 asked = keys[start : start + PARTITIONS_PER_REQUEST]
                 for key, answer in zip(asked, await self._producers(leader, asked), strict=True):
@@ -200,7 +188,7 @@ class TransactionAdmin:
         topic = await self._admin.topic(topic_partition.topic)
         for partition in topic.partitions:
             if partition.partition_index == topic_partition.partition:
-                _check(partition.error_code)
+                check(partition.error_code)
                 return partition.leader_id
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}")
 
@@ -224,9 +212,3 @@ class TransactionAdmin:
             for partition in topic.partitions
         }
         return [answers[key] for key in keys]
-
-
-def _check(code: int, message: str | None = None) -> None:
-    if code != ErrorCode.NONE:
-        found = ErrorCode.of(code)
-        raise ProtocolError(found, message if found == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND else None)

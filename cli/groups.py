@@ -56,7 +56,7 @@ def _help(arguments: argparse.Namespace) -> int:
 def _with_groups(arguments: argparse.Namespace, work: Callable[[GroupAdmin], Awaitable[T]]) -> T:
     from broker.admin_groups import GroupAdmin
 
-    return with_admin(arguments, lambda admin: work(GroupAdmin(admin, timeout_ms=arguments.timeout_ms)))
+    return with_admin(arguments, lambda admin: work(GroupAdmin(admin)))
 
 
 # list

@@ -1,12 +1,16 @@
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from broker.admin_client import AdminClient, ConfigOperation, ResourceType, parse_addresses
+from broker.admin_client import AdminClient, ConfigOperation, CoordinatorOf, ResourceType, parse_addresses
+from broker.admin_transactions import TransactionAdmin
 from broker.controller.state import NewPartitions, NewTopic
 from broker.network.network_client import NodeUnreachable
 from broker.testing import in_process_broker
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.transactions import DescribeTransactionsResponse
+from protocol.schema import Message
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ async def test_settings_are_changed_one_by_one(admin: AdminClient) -> None:
     await admin.create_topic(NewTopic("t", configs={"retention.ms": "5"}))
     changes = [("segment.bytes", ConfigOperation.SET, "1000"), ("retention.ms", ConfigOperation.DELETE, None)]
     await admin.alter_configs(ResourceType.TOPIC, "t", changes)
-    await admin.set_configs(ResourceType.TOPIC, "t", {"flush.ms": "9"})
+    await admin.alter_configs(ResourceType.TOPIC, "t", [("flush.ms", ConfigOperation.SET, "9")])
     configs = await admin.describe_configs(ResourceType.TOPIC, "t")
     assert {one.name: one.value for one in configs if one.config_source == 1} == {
         "flush.ms": "9",
@@ -47,7 +51,10 @@ async def test_refusals_are_protocol_errors(admin: AdminClient) -> None:
         (admin.delete_topic("missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (admin.create_partitions(NewPartitions("t", 1)), ErrorCode.INVALID_PARTITIONS),
         (admin.describe_configs(ResourceType.TOPIC, "missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (admin.set_configs(ResourceType.TOPIC, "t", {"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (
+            admin.alter_configs(ResourceType.TOPIC, "t", [("no.such", ConfigOperation.SET, "1")]),
+            ErrorCode.INVALID_CONFIG,
+        ),
     ]
     for attempt, code in refused:
         with pytest.raises(ProtocolError) as caught:
@@ -65,3 +72,35 @@ def test_addresses() -> None:
     for wrong in ("", ",", "a:b", "a:0", ":1", "a:70000"):
         with pytest.raises(ValueError, match="HOST:PORT"):
             parse_addresses(wrong)
+
+
+class Moving(AdminClient):
+    """Its coordinator is another broker each time, and each answers with the next of `codes`, the last for ever."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        super().__init__("127.0.0.1:1", timeout_ms=500)
+        self.codes = list(codes)
+        self.asked: list[int] = []
+
+    async def coordinator(self, kind: CoordinatorOf, key: str) -> int:
+        return len(self.asked)
+
+    async def ask_broker(self, broker_id: int, request: Message) -> Any:
+        self.asked.append(broker_id)
+        code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+        found = DescribeTransactionsResponse.TransactionState(transactional_id="t", error_code=code)
+        return DescribeTransactionsResponse(transaction_states=[found])
+
+
+async def test_a_coordinator_that_loads_or_has_moved_is_looked_for_and_asked_again() -> None:
+    admin = Moving(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE)
+    assert (await TransactionAdmin(admin).describe("t")).coordinator == 2
+    assert admin.asked == [0, 1, 2]
+
+
+async def test_a_coordinator_that_goes_on_loading_is_given_up_after_the_time_out() -> None:
+    admin = Moving(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    with pytest.raises(ProtocolError) as failure:
+        await TransactionAdmin(admin).describe("t")
+    assert failure.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert 1 < len(admin.asked) <= 7
