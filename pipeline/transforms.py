@@ -1,0 +1,70 @@
+"""What becomes of parsed records: duplicates dropped, good and dead rows apart, windows of event time.
+
+Plain functions from DataFrame to DataFrame, the same for streams and for batches.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.window import Window
+
+from pipeline.settings import Settings
+
+PLACE = ("topic", "partition", "offset")
+"""What names a record in Kafka."""
+
+DEAD_LETTER_COLUMNS = ("reason", "detail", "key", "value", "headers", *PLACE, "timestamp")
+
+
+def with_key(parsed: DataFrame, settings: Settings) -> DataFrame:
+    """Adds `_key`: the dedup keys of a good row, the place of a dead one (so that no two of these are alike)."""
+    good = sf.col("reason").isNull()
+    keys = [sf.when(good, sf.col("data")[name]).alias(name) for name in settings.dedup_keys]
+    places = [sf.when(~good, sf.col(name)).alias(f"_{name}") for name in PLACE]
+    return parsed.withColumn("_key", sf.struct(*keys, *places))
+
+
+def deduplicated(parsed: DataFrame, settings: Settings) -> DataFrame:
+    """One row for each set of dedup keys; all dead rows; everything where there are no dedup keys.
+
+    In a stream the keys are remembered until the watermark is `watermark_delay` past them, and rows that come later
+    than that are dropped. In a batch nothing is late, and the first by event time and place stays."""
+    if not settings.dedup_keys:
+        return parsed
+    keyed = with_key(parsed, settings)
+    if parsed.isStreaming:
+        marked = keyed.withWatermark("event_time", settings.watermark_delay)
+        return marked.dropDuplicatesWithinWatermark(["_key"]).drop("_key")
+    first = Window.partitionBy("_key").orderBy("event_time", *PLACE)
+    ranked = keyed.withColumn("_rank", sf.row_number().over(first))
+    return ranked.where(sf.col("_rank") == 1).drop("_key", "_rank")
+
+
+def good_rows(parsed: DataFrame, settings: Settings) -> DataFrame:
+    """The rows of the table: the schema's columns, then where each came from, and its text if that is kept."""
+    places = [sf.col(name).alias(f"_{name}") for name in (*PLACE, "timestamp")]
+    raw = [sf.col("_raw")] if settings.unknown_fields == "keep" else []
+    return parsed.where(sf.col("reason").isNull()).select("data.*", *places, *raw)
+
+
+def dead_letters(parsed: DataFrame, settings: Settings) -> DataFrame:
+    """What could not be taken, whole, and why."""
+    dead = parsed.where(sf.col("reason").isNotNull())
+    return dead.select(*DEAD_LETTER_COLUMNS, sf.lit(settings.job_version).alias("job_version"))
+
+
+def windowed(parsed: DataFrame, settings: Settings) -> DataFrame:
+    """Counts and sums of the good rows over event time: window_start, window_end, `window_by`, count, sum_COLUMN."""
+    span = sf.window("event_time", settings.window, settings.window_slide or None)
+    by = [sf.col("data")[name].alias(name) for name in settings.window_by]
+    sums = [sf.sum(sf.col("data")[name]).alias(f"sum_{name}") for name in settings.window_sums]
+    counted = (
+        parsed.where(sf.col("reason").isNull())
+        .groupBy(span.alias("window"), *by)
+        .agg(sf.count(sf.lit(1)).alias("count"), *sums)
+    )
+    names = [*settings.window_by, "count", *(f"sum_{name}" for name in settings.window_sums)]
+    return counted.select(
+        sf.col("window.start").alias("window_start"), sf.col("window.end").alias("window_end"), *names
+    )
