@@ -4,8 +4,8 @@
     python -m benchmarks.group_load commits PORT MEMBERS PARTITIONS COMMITS
 
 members: MEMBERS join each of GROUPS groups at once. Prints {"stable_ms": ...} when every group is stable with all of
-them. Then they send a heartbeat every HEARTBEAT_S each, until a line comes in; then all leave, and
-{"left_ms": ...} is printed when all have been told that they have.
+them. Then they send a heartbeat every HEARTBEAT_S each ({"calm": 1} once all do), until a line comes in; then all
+leave, and {"left_ms": ...} is printed when all have been told that they have.
 
 commits: MEMBERS groups of one member each commit offsets of PARTITIONS partitions, one commit after the other, COMMITS
 in all. Prints {"measuring": 1} after a tenth as many to warm up, and {"commits": ..., "seconds": ...}.
@@ -77,14 +77,15 @@ class Member:
 
     def __init__(self, client: Client, group: str) -> None:
         self.client, self.group = client, group
-        self.member_id, self.generation, self.companions = "", -1, 0
-        self.is_stable = False
+        self.member_id, self.generation = "", -1
+        self.companions = 0
+        """How many its generation has; 0 until it has its assignment."""
         self.beating, self.frame = -1, b""
 
     async def join(self) -> None:
         """Until it has its assignment."""
-        self.is_stable = False
-        while not self.is_stable:
+        self.companions = 0
+        while not self.companions:
             request = JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=SESSION_MS,
@@ -113,11 +114,10 @@ class Member:
             ],
         )
         answer = await self.client.call(request, SyncGroupResponse, SYNC)
-        self.is_stable = not answer.error_code
-        if self.is_stable:
-            (self.companions,) = struct.unpack_from(">i", answer.assignment)
-        else:
+        if answer.error_code:
             expect(answer.error_code, ErrorCode.REBALANCE_IN_PROGRESS)
+        else:
+            (self.companions,) = struct.unpack_from(">i", answer.assignment)
 
     def heartbeat_frame(self) -> bytes:
         request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
@@ -159,38 +159,66 @@ def until_coordinator(port: int) -> None:
     raise TimeoutError("no group coordinator")
 
 
-async def members(port: int, groups: int, size: int) -> None:
-    everyone = [Member(await Client.connect(port), f"group-{number % groups}") for number in range(groups * size)]
-    begin = time.perf_counter()
-    pause_s, leaving = EAGER_HEARTBEAT_S, asyncio.Event()
+class Crowd:
+    """Members that live: they join, then send a heartbeat every `pause_s`.
 
-    async def live(member: Member, part: float) -> None:
+    `is_stable` is set once all have the assignment of a generation of `size`, `is_calm` once all pause for HEARTBEAT_S.
+    """
+
+    def __init__(self, members: list[Member], size: int) -> None:
+        self.size, self.pause_s = size, EAGER_HEARTBEAT_S
+        self.is_stable, self.is_calm = asyncio.Event(), asyncio.Event()
+        self._unstable, self._eager = set(members), set(members)
+        self._leaving = asyncio.Event()
+        parts = [number / len(members) for number in range(len(members))]
+        self._lives = [asyncio.create_task(self._live(*pair)) for pair in zip(members, parts, strict=True)]
+
+    async def _live(self, member: Member, part: float) -> None:
+        """The first pause is only a part of one, so that not all come at once."""
         await member.join()
-        while not leaving.is_set():
-            await asyncio.sleep(pause_s * part)
+        while not self._leaving.is_set():
+            self._look_at(member)
+            await asyncio.sleep(self.pause_s * part)
             part = 1.0
             await member.heartbeat()
 
-    lives = [asyncio.create_task(live(member, n / len(everyone))) for n, member in enumerate(everyone)]
-    while not all(member.is_stable and member.companions == size for member in everyone):
-        await asyncio.sleep(0.005)
-        raise_failures(lives)
+    def _look_at(self, member: Member) -> None:
+        (self._unstable.discard if member.companions == self.size else self._unstable.add)(member)
+        if not self._unstable:
+            self.is_stable.set()
+        if self.pause_s == HEARTBEAT_S:
+            self._eager.discard(member)
+            if not self._eager:
+                self.is_calm.set()
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Raises what a member fails with meanwhile."""
+        waiting = asyncio.create_task(event.wait())
+        done, _ = await asyncio.wait([waiting, *self._lives], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def end(self) -> None:
+        """After their last heartbeats. Raises what a member has failed with."""
+        self._leaving.set()
+        await asyncio.gather(*self._lives)
+
+
+async def members(port: int, groups: int, size: int) -> None:
+    everyone = [Member(await Client.connect(port), f"group-{number % groups}") for number in range(groups * size)]
+    begin = time.perf_counter()
+    crowd = Crowd(everyone, size)
+    await crowd.until(crowd.is_stable)
     tell(stable_ms=(time.perf_counter() - begin) * 1000)
-    pause_s = HEARTBEAT_S
+    crowd.pause_s = HEARTBEAT_S
+    await crowd.until(crowd.is_calm)
+    tell(calm=1)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-    raise_failures(lives)
-    leaving.set()
-    await asyncio.gather(*lives)
+    await crowd.end()
     frames = [member.leave_frame() for member in everyone]
     begin = time.perf_counter()
     await asyncio.gather(*(member.leave(frame) for member, frame in zip(everyone, frames, strict=True)))
     tell(left_ms=(time.perf_counter() - begin) * 1000)
-
-
-def raise_failures(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        if task.done():
-            task.result()
 
 
 async def commits(port: int, size: int, partitions: int, count: int) -> None:

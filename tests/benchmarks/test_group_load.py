@@ -34,6 +34,7 @@ def test_a_crowd_is_stable_when_it_says_so_and_leaves(port: int) -> None:
     with load("members", port, GROUPS, MEMBERS) as crowd:
         assert next_of(crowd.stdout)["stable_ms"] > 0
         assert states(port) == [("Stable", MEMBERS)] * GROUPS
+        assert next_of(crowd.stdout) == {"calm": 1}
         assert crowd.stdin is not None
         crowd.stdin.write("leave\n")
         crowd.stdin.flush()
