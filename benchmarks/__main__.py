@@ -3,9 +3,10 @@
     python -m benchmarks [--rows NAME,...] [--rounds 3] [--quick] [--json FILE] [--workspace DIR]
 
 Each row is measured on both brokers alternately, in turns that change with the round; the table shows the medians.
-Both are single nodes with the settings that they come with. `$KAFKA_TOOLS` runs a class of Kafka's tools, which load
-the brokers; `$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR` start and stop a Kafka. Without Kafka its
-columns stay empty; without a program that a row needs, the row is left out. Notes say so.
+Both are single nodes with the settings that they come with, and the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS` runs
+a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR` start
+and stop a Kafka. Without Kafka its columns stay empty; without a program that a row needs, the row is left out. Notes
+say so.
 """
 
 from __future__ import annotations

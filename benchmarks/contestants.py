@@ -65,7 +65,7 @@ class Contestant(ABC):
 
 
 class Odradek(Contestant):
-    """Ours, as `odradek serve` starts it, with the settings that come with it.
+    """Ours, as `odradek serve` starts it, with the settings that come with it and SAME_AS_KAFKAS.
 
     Compiled Python is kept from its first start on, as on any user's machine, whatever this shell is told.
     """

@@ -21,7 +21,7 @@ def test_the_first_record_of_the_readme_arrives(odradek_broker: BrokerThread) ->
 
 
 def test_every_page_that_the_readme_and_the_docs_name_is_there() -> None:
-    for page in [README, *(README.parent / "docs").glob("*.md"), README.parent / "CHANGELOG.md"]:
+    for page in [README, *(README.parent / "docs").rglob("*.md"), README.parent / "CHANGELOG.md"]:
         for link in page.read_text().split("](")[1:]:
             target = link.split(")")[0].split("#")[0]
             assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)

@@ -121,7 +121,7 @@ KNOWN = [
     Known(
         "markers_of_coordinators_of_other_epochs",
         r"WRITE_TXN_MARKERS of epochs 9, -1\..*",
-        "Kafka fails with -1 for all of a marker without a producer epoch; INVALID_PRODUCER_EPOCH",
+        "Kafka fails with -1 for all of a marker without a producer epoch; INVALID_REQUEST",
     ),
     Known(
         "kinds_of_elections",
