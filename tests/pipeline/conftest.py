@@ -16,7 +16,6 @@ from pipeline.settings import Settings, make_settings
 pyspark = pytest.importorskip("pyspark", reason="make setup-spark installs it")
 from pyspark.sql import SparkSession  # noqa: E402
 
-HERE = Path(__file__).parent
 QUICK_SESSION = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
     "spark.driver.memory": "1g",
@@ -25,11 +24,9 @@ QUICK_SESSION = {
 """Saves half of the start and of the CPU; not for measurements."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves its sockets to the garbage collector, at a time that no test chooses."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+def pytest_configure(config: pytest.Config) -> None:
+    """PySpark, and kafka-python where no broker answers, leave their sockets to the garbage collector."""
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(scope="session")

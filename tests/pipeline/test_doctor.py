@@ -1,0 +1,98 @@
+"""The doctor says of each thing what is there, or what is wrong and what to do."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from broker.testing import BrokerThread
+from cli.__main__ import main
+from pipeline.jobs.doctor import OK, PROBLEM, WARNING, examine, run
+from pipeline.settings import Settings
+
+
+def findings(settings: Settings, **environ: str) -> dict[str, tuple[str, str, str]]:
+    return {one.subject: (one.state, one.says, one.remedy) for one in examine(settings, environ or _environ())}
+
+
+def _environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+
+
+@pytest.fixture
+def existing_topic(broker: BrokerThread, topic: str) -> str:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 3, 1)])
+    admin.close()
+    return topic
+
+
+def test_all_is_well_where_everything_is_there(
+    orders: Settings, existing_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = findings(orders)
+    assert {state for state, _, _ in found.values()} == {OK}
+    assert found[f"topic {existing_topic}"][1] == "3 partition(s)"
+    assert "of the same version as PySpark" in found["jars"][1]
+    assert run(orders) == 0
+    assert capsys.readouterr().out.count("ok     ") == len(found)
+
+
+def test_each_thing_that_is_wrong_is_told_with_what_to_do(orders: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    broken = dataclasses.replace(orders, lake=str(file / "lake"))
+    found = findings(
+        broken, SPARK_HOME="/opt/spark", PATH="", ODRADEK_SPARK_JARS=str(tmp_path), XDG_CACHE_HOME=str(tmp_path)
+    )
+    assert found["SPARK_HOME"] == (
+        PROBLEM,
+        "is /opt/spark, whose engine would run instead of PySpark's",
+        "unset SPARK_HOME",
+    )
+    assert found["Java"][0] == PROBLEM
+    assert "pip install 'odradek[java]'" in found["Java"][2]
+    assert found["jars"][0] == PROBLEM
+    assert "lacks" in found["jars"][1]
+    assert found["lake"][0] == PROBLEM
+    name = orders.topics[0]
+    assert found[f"topic {name}"] == (
+        PROBLEM,
+        "is not there",
+        f"create it: odradek topics create {name} --partitions 4",
+    )
+
+
+def test_no_maven_and_no_jars_yet_is_a_warning(orders: Settings, tmp_path: Path) -> None:
+    found = findings(orders, PATH="", XDG_CACHE_HOME=str(tmp_path))
+    assert found["jars"][0] == WARNING
+    assert "Ivy" in found["jars"][1]
+
+
+def test_a_broker_that_is_not_there_is_told_with_its_address(orders: Settings) -> None:
+    found = findings(dataclasses.replace(orders, bootstrap_server="127.0.0.1:1"))
+    assert found["broker"][0] == PROBLEM
+    assert "127.0.0.1:1 does not answer" in found["broker"][1]
+
+
+def test_a_pattern_says_which_topics_it_names(orders: Settings, existing_topic: str) -> None:
+    found = findings(dataclasses.replace(orders, topics=(), topics_pattern=f"{existing_topic}|other"))
+    assert found["topics"] == (OK, f"'{existing_topic}|other' names {existing_topic}", "")
+    found = findings(dataclasses.replace(orders, topics=()))
+    assert found["topics"][:2] == (PROBLEM, "none is named")
+
+
+def test_the_command_ends_with_1_when_something_is_wrong(tmp_path: Path) -> None:
+    arguments = [
+        "pipeline",
+        "doctor",
+        "--topics",
+        "orders",
+        "--lake",
+        str(tmp_path),
+        "--bootstrap-server",
+        "127.0.0.1:1",
+    ]
+    assert main(arguments) == 1
