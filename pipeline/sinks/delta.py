@@ -1,0 +1,172 @@
+"""A Delta table that grows by batches, exactly once each.
+
+Spark's executors write the files, deltalake registers them: one commit holds a batch's files and its number under the
+application id of the job (`txn`), so that a batch that is in the table is known to be there, by whoever asks. Nothing
+is collected on the driver. A file that was moved into the table and not registered is seen by no reader; vacuum
+removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from pipeline.batch_id import BatchId
+from pipeline.errors import PipelineError
+from pipeline.sinks.file_statistics import statistics_of
+from pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, partition_values, staged
+
+NO_FILES = Written()
+
+
+def nothing(_point: str) -> None:
+    """What a sink tells to nobody."""
+
+
+class DeltaSink:
+    """The table at `path`; `name` is its part of application ids, `reached` is told what is about to be done."""
+
+    def __init__(
+        self, path: Path, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
+    ) -> None:
+        self.path = path
+        self.name = name
+        self._layout = layout or Layout()
+        self._reached = reached
+
+    def last_batch(self, batch: BatchId) -> int | None:
+        """The number of the last batch of this job and generation that is in the table."""
+        if not DeltaTable.is_deltatable(str(self.path)):
+            return None
+        return DeltaTable(self.path).transaction_version(batch.app(self.name))
+
+    def prepare(self, schema: StructType, job: str) -> None:
+        """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
+        clear_staging(self.path, job)
+        wanted = delta_schema(schema, self.path)
+        if not DeltaTable.is_deltatable(str(self.path)):
+            if self.path.is_dir() and any(not one.name.startswith("_") for one in self.path.iterdir()):
+                raise PipelineError(
+                    f"{self.path} holds files that are no Delta table", "move them, or set lake or name"
+                )
+            DeltaTable.create(str(self.path), wanted, mode="ignore", partition_by=list(self._layout.partition_by))
+        table = DeltaTable(self.path)
+        found = table.metadata().partition_columns
+        if tuple(found) != self._layout.partition_by:
+            raise PipelineError(
+                f"the table {self.path} is partitioned by {', '.join(found) or 'nothing'}, not by "
+                f"{', '.join(self._layout.partition_by) or 'nothing'}",
+                "set partition-by as it was, or another name",
+            )
+        grow(table, wanted, self.path)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        """Adds the rows, unless this batch is there. Raises what Spark and deltalake raise, the table unchanged."""
+        last = self.last_batch(batch)
+        if last is not None and last >= batch.number:
+            return NO_FILES
+        with staged(rows, self.path, self._layout, batch) as directory:
+            actions = [self._add(file) for file in self._moved(directory)]
+        self._reached(f"{self.name}: files written")
+        try:
+            table = DeltaTable(self.path)
+            table.create_write_transaction(
+                actions,  # type: ignore[arg-type]  # A list of one kind is a list of that kind or another.
+                "append",
+                table.schema(),
+                list(self._layout.partition_by),
+                commit_properties=commit_of(batch.app(self.name), batch.number),
+            )
+        except Exception:
+            # What fails may have been committed before, so files go only where the log surely lacks them.
+            if (self.last_batch(batch) or -1) < batch.number:
+                self._remove(Path(action.path) for action in actions)
+            raise
+        self._reached(f"{self.name}: committed")
+        return Written(len(actions), sum(action.size for action in actions))
+
+    def _moved(self, staging: Path) -> list[Path]:
+        """The staged files, now in the table's directory and relative to it; all of them or none."""
+        done: list[Path] = []
+        try:
+            for file in parquet_files(staging):
+                (self.path / file).parent.mkdir(parents=True, exist_ok=True)
+                os.rename(staging / file, self.path / file)
+                done.append(file)
+        except OSError:
+            self._remove(done)
+            raise
+        return done
+
+    def _remove(self, files: Iterable[Path]) -> None:
+        for file in files:
+            (self.path / file).unlink(missing_ok=True)
+
+    def _add(self, file: Path) -> AddAction:
+        place = self.path / file
+        return AddAction(
+            str(file),
+            place.stat().st_size,
+            partition_values(file, self._layout.partition_by),
+            int(place.stat().st_mtime * 1000),
+            True,
+            statistics_of(place),
+        )
+
+
+def commit_of(app: str, number: int) -> CommitProperties:
+    """A commit that also says: this was batch `number` of `app`."""
+    return CommitProperties(app_transactions=[Transaction(app, number)])
+
+
+def delta_schema(schema: StructType, path: Path) -> Schema:
+    """Spark's columns as Delta's, all of them nullable. Raises PipelineError for types that Delta has not."""
+    content = _nullable(json.loads(schema.json()))
+    try:
+        return Schema.from_json(json.dumps(content))
+    except (DeltaError, ValueError) as error:
+        raise PipelineError(f"the table {path} cannot have these columns: {error}", "change the schema") from error
+
+
+def _nullable(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return [_nullable(one) for one in kind]
+    if not isinstance(kind, dict):
+        return kind
+    always = {"nullable": True, "containsNull": True, "valueContainsNull": True, "metadata": {}}
+    return {name: always.get(name, _nullable(value)) for name, value in kind.items()}
+
+
+def grow(table: DeltaTable, wanted: Schema, path: Path) -> None:
+    """Adds the columns that the table lacks: null in the rows that it has. Raises PipelineError where types differ."""
+    there = {field.name.lower(): field for field in table.schema().fields}
+    new = []
+    for field in wanted.fields:
+        found = there.pop(field.name.lower(), None)
+        if found is None:
+            new.append(field)
+        elif found.name != field.name or found.type != field.type:
+            raise PipelineError(
+                f"the table {path} has {found.name} {type_name(found.type)}, the settings say "
+                f"{field.name} {type_name(field.type)}",
+                "keep the column as it was, or set another name",
+            )
+    for left in there.values():
+        if not left.nullable:
+            raise PipelineError(f"the table {path} needs {left.name}, which the settings lack", "add it to the schema")
+    if new:
+        table.alter.add_columns(new)
+
+
+def type_name(kind: Any) -> str:
+    """A Delta type as people write it: long, or JSON where it is nested."""
+    return str(json.loads(kind.to_json())) if hasattr(kind, "to_json") else str(kind)
