@@ -10,7 +10,7 @@ COMPILED := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
 	tests/broker/handlers tests/broker/coordinator tests/broker/test_build_info.py tests/broker/test_connection*.py
 
-.PHONY: setup setup-spark run test test-pipeline check docs bench soak image-test clean
+.PHONY: setup setup-spark run test test-pipeline pipeline-demo check docs bench soak image-test clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,10 @@ test: setup
 
 test-pipeline: setup-spark
 	$(BIN)/python -m pytest tests/pipeline
+
+# A broker, lively data, ingest, tables and report in ./pipeline-demo; under three minutes.
+pipeline-demo: setup-spark
+	$(BIN)/python -m pipeline.demo
 
 check: setup-spark
 	$(BIN)/ruff check .

@@ -1,0 +1,125 @@
+"""`python -m pipeline.demo`: a broker, a topic of orders, ingest, the tables, the report. Under three minutes.
+
+Everything lives in one directory (the argument, ./pipeline-demo unless said), which is emptied first if it is a demo's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from pipeline.demo.shop import SCHEMA, Record, orders
+from pipeline.demo.tables import show_tables
+from pipeline.errors import PipelineError
+
+TOPIC, PARTITIONS, RECORDS = "orders", 4, 20_000
+MARK = ".pipeline-demo"
+"""Lies in a directory that a demo has made and may empty."""
+SETTINGS = """# The settings of the demo; try: odradek pipeline report --settings {file}
+name = "orders"
+lake = "{lake}"
+bootstrap-server = "{bootstrap}"
+topics = ["{topic}"]
+max-offsets-per-trigger = 5000
+
+format = "json"
+schema = "{schema}"
+required = ["id", "at"]
+event-time = "at"
+dedup-keys = ["id"]
+watermark-delay = "10 minutes"
+window = "5 minutes"
+window-by = ["country"]
+window-sums = ["amount"]
+"""
+
+
+def main() -> int:
+    """Runs the demo; its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.demo", description="The pipeline from a topic to a query."
+    )
+    parser.add_argument("directory", nargs="?", type=Path, default=Path("pipeline-demo"))
+    parser.add_argument("--records", type=int, default=RECORDS)
+    arguments = parser.parse_args()
+    try:
+        directory = _emptied(arguments.directory.absolute())
+        with _broker(directory / "broker") as bootstrap:
+            settings = directory / "orders.toml"
+            text = SETTINGS.format(
+                file=settings, lake=directory / "lake", bootstrap=bootstrap, topic=TOPIC, schema=SCHEMA
+            )
+            settings.write_text(text)
+            _tell(f"a broker on {bootstrap}, its log in {directory / 'broker'}")
+            _run("topics", "create", TOPIC, "--partitions", f"{PARTITIONS}", "--bootstrap-server", bootstrap)
+            produced = _produce(bootstrap, orders(Random(7), arguments.records, datetime.now(UTC) - timedelta(hours=2)))
+            _tell(f"{produced} records in topic {TOPIC}: orders, some twice, some late, some spoilt")
+            _run("pipeline", "ingest", "--settings", f"{settings}")
+            show_tables(directory / "lake", sys.stdout)
+            _run("pipeline", "report", "--settings", f"{settings}")
+            _run("groups", "describe", "odradek-orders", "--bootstrap-server", bootstrap)
+    except PipelineError as error:
+        print(f"pipeline demo: {error}", file=sys.stderr)
+        return 1
+    _tell(f"the report: {directory / 'lake' / '_orders' / 'report.html'}; the tables: {directory / 'lake'}")
+    return 0
+
+
+def _tell(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def _emptied(directory: Path) -> Path:
+    if directory.exists() and any(directory.iterdir()):
+        if not (directory / MARK).exists():
+            raise PipelineError(f"{directory} is not empty and no demo's", "name another directory")
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MARK).touch()
+    return directory
+
+
+def _run(*arguments: str) -> None:
+    print(f"\n$ odradek {' '.join(arguments)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "cli", *arguments])
+    if done.returncode != 0:
+        raise PipelineError(f"odradek {' '.join(arguments[:2])} ended with status {done.returncode}")
+
+
+@contextmanager
+def _broker(data: Path) -> Iterator[str]:
+    """A broker of its own, on a free port; yields HOST:PORT."""
+    with (data.with_suffix(".log")).open("w") as log:
+        command = [sys.executable, "-m", "cli", "serve", "--port", "0", "--data-dir", str(data)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline().split()
+            if ready[:1] != ["ready"]:
+                raise PipelineError("the broker did not start", f"see {log.name}")
+            yield ready[1]
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _produce(bootstrap: str, records: Iterator[Record]) -> int:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type="lz4")
+    count = 0
+    for count, record in enumerate(records, 1):  # noqa: B007 - counted for the caller
+        producer.send(TOPIC, record.value, key=record.key)
+    producer.close()
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

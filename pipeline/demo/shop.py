@@ -1,0 +1,88 @@
+"""Orders of a shop as they come in: mostly good, some twice, some late, some spoilt.
+
+A seed gives the same records each time. Of every thousand about 20 come twice, 8 are late beyond a watermark of ten
+minutes, 3 each are of five broken kinds; the rest are good orders in nearly the order of their times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+SCHEMA = "id LONG, customer STRING, country STRING, item STRING, quantity INT, amount DOUBLE, at TIMESTAMP"
+COUNTRIES = ("AT", "CZ", "DE", "FR", "IT", "PL")
+ITEMS = {"thread spool": 1.9, "star of wood": 4.5, "letter opener": 12.0, "burrow map": 30.0, "castle key": 99.0}
+TWICE, LATE, SPOILT = 0.020, 0.008, 0.015
+"""Shares of the records."""
+LATE_BY = timedelta(hours=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record to produce."""
+
+    key: bytes
+    value: bytes | None
+
+
+def orders(random: Random, count: int, start: datetime, *, first_id: int = 0) -> Iterator[Record]:
+    """`count` records, from `start` on, ten a second."""
+    recent: list[Record] = []
+    for number in range(count):
+        now = start + timedelta(seconds=number / 10)
+        chance = random.random()
+        if chance < TWICE and recent:
+            yield random.choice(recent)
+            continue
+        if chance < TWICE + SPOILT:
+            yield _spoilt(random, first_id + number, now)
+            continue
+        is_late = chance < TWICE + SPOILT + LATE and number > count // 2
+        record = _order(random, first_id + number, now - LATE_BY if is_late else now - _jitter(random))
+        yield record
+        if not is_late:
+            recent = [*recent[-50:], record]
+
+
+def _jitter(random: Random) -> timedelta:
+    return timedelta(seconds=random.expovariate(1 / 5))
+
+
+def _order(random: Random, number: int, at: datetime) -> Record:
+    item = random.choice(list(ITEMS))
+    quantity = 1 + int(random.expovariate(1))
+    customer = f"customer-{int(random.paretovariate(1.2)):04}"
+    fields = {
+        "id": number,
+        "customer": customer,
+        "country": random.choice(COUNTRIES),
+        "item": item,
+        "quantity": quantity,
+        "amount": round(quantity * ITEMS[item], 2),
+        "at": _text(at),
+    }
+    return Record(customer.encode(), json.dumps(fields).encode())
+
+
+def _spoilt(random: Random, number: int, at: datetime) -> Record:
+    """An order in one of five broken kinds."""
+    good = _order(random, number, at)
+    assert good.value is not None
+    fields = json.loads(good.value)
+    kind = random.randrange(5)
+    if kind == 0:
+        return Record(good.key, good.value[: len(good.value) // 2])
+    if kind == 1:
+        return Record(good.key, json.dumps({**fields, "amount": "much"}).encode())
+    if kind == 2:
+        return Record(good.key, json.dumps({**fields, "id": None}).encode())
+    if kind == 3:
+        return Record(good.key, json.dumps({**fields, "at": "yesterday"}).encode())
+    return Record(good.key, None)
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,44 @@
+"""The demo's tables as text, read without Spark: as any reader of Delta tables sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+LINES = 8
+
+
+def show_tables(lake: Path, out: TextIO) -> None:
+    """Some lines of each table."""
+    from deltalake import DeltaTable
+    from pyarrow import compute
+
+    rows = DeltaTable(lake / "orders").to_pyarrow_table()
+    named = rows.select(["id", "customer", "country", "item", "quantity", "amount", "at"])
+    _table(out, f"orders: {rows.num_rows:,} good rows", named.sort_by("id").slice(0, LINES).to_pylist())
+    windows = DeltaTable(lake / "orders_windows").to_pyarrow_table()
+    last = windows.sort_by([("window_start", "descending"), ("country", "ascending")]).slice(0, LINES)
+    _table(out, f"orders_windows: {windows.num_rows:,} windows of five minutes and countries", last.to_pylist())
+    dead = DeltaTable(lake / "orders_dead_letters").to_pyarrow_table()
+    by_reason = dead.group_by("reason").aggregate([("detail", "count_all"), ("detail", "min")])
+    by_reason = by_reason.rename_columns(["reason", "letters", "for example"]).sort_by("reason")
+    _table(out, f"orders_dead_letters: {dead.num_rows:,} records by reason", by_reason.to_pylist())
+    newest = compute.max(rows["at"]).as_py()
+    print(f"\nnewest order: {newest}", file=out, flush=True)
+
+
+def _table(out: TextIO, title: str, rows: Sequence[dict[str, Any]]) -> None:
+    print(f"\n{title}", file=out)
+    if not rows:
+        return
+    names = list(rows[0])
+    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+    for line in cells:
+        print("  " + "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip(), file=out)
+
+
+def _cell(value: object) -> str:
+    text = f"{value:,.2f}" if isinstance(value, float) else f"{value}"
+    return text if len(text) <= 60 else text[:57] + "..."
