@@ -1,6 +1,8 @@
 """The cleaners of compacted logs at work (Kafka's LogCleaner): `log.cleaner.threads` of them, one log each at a time.
 
-Each cleans the dirtiest log there is, and again, until none is due; then it rests for log.cleaner.backoff.ms.
+Each cleans the dirtiest log there is, and again, until none is due; then it rests for log.cleaner.backoff.ms. New
+settings hold at once, as in Kafka, whose cleaners begin anew with them: whoever rests or waits for the throttle is
+woken.
 
 Where the work is done: a small log in slices on the loop, any other in a process of its own, which is started for it
 and ends with the round (see docs/decisions/a-process-that-cleans.md). Both are driven alike: after each step its bytes
@@ -11,6 +13,7 @@ files only; segments change places here, on the loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +65,7 @@ class LogCleaner:
         self._files = files
         self._throttle = Throttle(config["log.cleaner.io.max.bytes.per.second"])
         self._tasks: list[asyncio.Task[None]] = []
+        self._new_settings = asyncio.Event()
 
     def start(self) -> None:
         self._tasks = [self._start_one(number) for number in range(self._config["log.cleaner.threads"])]
@@ -71,12 +75,21 @@ class LogCleaner:
 
     def settings_changed(self) -> None:
         """As many cleaners as the settings say now; the others come to an end after the log that they clean."""
-        self._throttle.bytes_per_second = self._config["log.cleaner.io.max.bytes.per.second"]
+        if self._throttle.bytes_per_second != self._config["log.cleaner.io.max.bytes.per.second"]:
+            self._throttle = Throttle(self._config["log.cleaner.io.max.bytes.per.second"])
         for number, task in enumerate(self._tasks):
             if task.done() and number < self._config["log.cleaner.threads"]:
                 self._tasks[number] = self._start_one(number)
         while self._tasks and len(self._tasks) < self._config["log.cleaner.threads"]:
             self._tasks.append(self._start_one(len(self._tasks)))
+        self._new_settings.set()
+        self._new_settings = asyncio.Event()
+
+    async def _rest(self, milliseconds: float) -> None:
+        """Until they have passed, or there are new settings."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(milliseconds / 1000):
+                await self._new_settings.wait()
 
     @property
     def dead(self) -> int:
@@ -100,7 +113,7 @@ class LogCleaner:
     async def _run(self, number: int) -> None:
         while number < self._config["log.cleaner.threads"]:
             await self.clean_all(number)
-            await asyncio.sleep(self._config["log.cleaner.backoff.ms"] / 1000)
+            await self._rest(self._config["log.cleaner.backoff.ms"])
 
     async def clean_all(self, number: int = 0) -> None:
         """Cleans the logs that are due, the dirtiest first, until none is left."""
@@ -185,9 +198,12 @@ class LogCleaner:
             steps.close()
 
     async def _pace(self, size: int) -> None:
-        delay_ms = self._throttle.delay_ms(size, self._clock.now_ms())
-        if delay_ms > 0:
-            await asyncio.sleep(delay_ms / 1000)
+        throttle = self._throttle
+        delay_ms = throttle.delay_ms(size, self._clock.now_ms())
+        due_ms = self._clock.now_ms() + delay_ms
+        while delay_ms > 0 and self._throttle is throttle:
+            await self._rest(delay_ms)
+            delay_ms = due_ms - self._clock.now_ms()
 
     async def _remove_later(self, clean: Clean, replaced: list[str]) -> None:
         """The names of what has replaced them are on the disk first."""

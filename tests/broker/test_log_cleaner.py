@@ -359,6 +359,34 @@ async def test_the_cleaners_rest_for_the_backoff() -> None:
         assert (broker.log_cleaner.manager.last_run_ms, log.cleaned_offset) == (looked, None)
 
 
+async def test_a_new_backoff_ends_the_old_one() -> None:
+    async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
+        put(broker, 0, 100)
+        await asyncio.sleep(0.05)
+        assert log.cleaned_offset is None
+        change(broker, "log.cleaner.backoff.ms", "10")
+        await until(is_clean(log))
+
+
+async def test_a_new_limit_of_bytes_ends_the_wait_for_the_old_one() -> None:
+    async with broker_with_topic(log_cleaner_io_max_bytes_per_second=1) as (broker, log):
+        put(broker, 0, 100)
+        assert broker.log_cleaner is not None
+        manager = broker.log_cleaner.manager
+        await until(lambda: manager.in_progress)
+        change(broker, "log.cleaner.threads", "2")
+        await asyncio.sleep(0.05)
+        assert PARTITION in manager.in_progress, "other settings let nobody off"
+        change(broker, "log.cleaner.io.max.bytes.per.second", "1e9")
+        await until(is_clean(log))
+
+
+def change(broker: Broker, name: str, value: str) -> None:
+    broker.config.apply_dynamic({name: value}, {})
+    assert broker.log_cleaner is not None
+    broker.log_cleaner.settings_changed()
+
+
 async def test_no_cleaner_gets_beyond_the_bytes_per_second() -> None:
     async with broker_with_topic(log_cleaner_io_max_bytes_per_second=1) as (broker, log):
         put(broker, 0, 100)
