@@ -80,8 +80,10 @@ class CleanerProcess:
 
     async def _tell(self, process: Process, line: bytes) -> None:
         assert process.stdin is not None
-        process.stdin.write(line)
         try:
+            if process.stdin.is_closing():  # uvloop raises RuntimeError where asyncio's writes go nowhere
+                raise BrokenPipeError
+            process.stdin.write(line)
             await process.stdin.drain()
         except ConnectionError as error:
             raise ProcessLookupError("the process that cleans has ended") from error
