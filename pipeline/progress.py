@@ -1,0 +1,165 @@
+"""What is seen of a job while it runs: on a terminal one line that is rewritten, elsewhere a JSON line for each batch.
+
+`open_progress` sends the process's logs the same way: they go over the rewritten line, never into it. A line of the
+log has time, level, logger and event, as the broker's have.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, TextIO
+
+import structlog
+
+CLEAR_LINE = "\r\x1b[2K"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """A batch that is committed; the counts are the ledger's, the duration in seconds.
+
+    `lag`: offsets that wait in the topics after it; None where nobody asked."""
+
+    job: str
+    batch_id: int
+    rows_in: int
+    good: int
+    dead: int
+    duplicates: int
+    late: int
+    duration_s: float
+    lost: int = 0
+    lag: int | None = None
+    watermark: datetime | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows_in / self.duration_s if self.duration_s > 0 else 0.0
+
+
+class Progress:
+    """Shows batches, and what they come to. One thread calls it."""
+
+    def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._is_terminal = stream.isatty()
+        self._line = ""
+        self._totals = dict.fromkeys(("good", "dead", "duplicates", "late", "lost"), 0)
+        self._log = structlog.get_logger("pipeline.progress")
+
+    def batch(self, done: BatchDone) -> None:
+        """A batch is committed."""
+        for name in self._totals:
+            self._totals[name] += getattr(done, name)
+        if self._is_terminal:
+            self._line = self._told(done)
+            self._draw()
+            return
+        details = {**asdict(done), "duration_s": round(done.duration_s, 3)}
+        details["watermark"] = done.watermark.isoformat() if done.watermark else None
+        self._log.info("batch", **details, rows_per_second=round(done.rows_per_second))
+
+    def waiting(self, doing: str) -> None:
+        """Something without numbers is under way ("starting Spark"); on a terminal only."""
+        if self._is_terminal:
+            self._line = doing
+            self._draw()
+
+    def write(self, line: str) -> None:
+        """A line of the log, above the rewritten one. A log that cannot be written stops no job."""
+        try:
+            self._stream.write(f"{CLEAR_LINE if self._line else ''}{line}\n")
+            self._draw()
+        except (OSError, ValueError):
+            return
+
+    def close(self) -> None:
+        """The last line stays; what is printed next begins below."""
+        if self._line:
+            self._stream.write("\n")
+            self._line = ""
+
+    def _draw(self) -> None:
+        if self._line:
+            self._stream.write(f"{CLEAR_LINE}{self._line[: max(self._columns() - 1, 1)]}")
+        self._stream.flush()
+
+    def _told(self, done: BatchDone) -> str:
+        names = {"duplicates": "dup"}
+        counts = [
+            f"{names.get(name, name)} {count:,}" for name, count in self._totals.items() if count or name != "lost"
+        ]
+        lag = [] if done.lag is None else [f"lag {done.lag:,}"]
+        return "  ".join([f"{done.job} batch {done.batch_id}", f"{done.rows_per_second:,.0f} rows/s", *counts, *lag])
+
+
+@contextmanager
+def open_progress(
+    stream: TextIO | None = None, columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns
+) -> Iterator[Progress]:
+    """Progress on `stream` (stderr unless said), and the process's logs with it, until the job ends."""
+    progress = Progress(sys.stderr if stream is None else stream, columns)
+    before = structlog.get_config()
+    bridge = _StandardLibraryHandler(logging.WARNING)
+    structlog.configure(
+        processors=_processors((sys.stderr if stream is None else stream).isatty()),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=lambda *names: _Output(progress, *names),
+        cache_logger_on_first_use=False,
+    )
+    logging.getLogger().addHandler(bridge)
+    try:
+        yield progress
+    finally:
+        logging.getLogger().removeHandler(bridge)
+        structlog.configure(**before)
+        progress.close()
+
+
+def _processors(is_terminal: bool) -> list[structlog.typing.Processor]:
+    stamped: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _in_order,
+    ]
+    if not is_terminal:
+        return [
+            *stamped,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=str),
+        ]
+    plain = structlog.dev.plain_traceback
+    return [
+        *stamped,
+        structlog.dev.ConsoleRenderer(colors=True, exception_formatter=plain, sort_keys=False, pad_event_to=0),
+    ]
+
+
+class _Output:
+    """structlog's idea of what writes, for one logger's name."""
+
+    def __init__(self, progress: Progress, name: str = "pipeline") -> None:
+        self.name = name
+        self.debug = self.info = self.warning = self.error = self.critical = self.exception = self.msg = progress.write
+
+
+def _in_order(logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    first = {name: event.pop(name) for name in ("timestamp", "level")}
+    return {**first, "logger": logger.name, "event": event.pop("event"), **event}
+
+
+class _StandardLibraryHandler(logging.Handler):
+    """Hands on what libraries say through the standard library, from WARNING up."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        exc_info = record.exc_info if record.exc_info and record.exc_info[0] is not None else None
+        log = structlog.get_logger(record.name)
+        details = {} if exc_info is None else {"exc_info": exc_info}
+        (log.error if record.levelno >= logging.ERROR else log.warning)(record.getMessage(), **details)
