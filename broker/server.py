@@ -39,8 +39,9 @@ from broker.handlers.dispatcher import Dispatcher
 from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from broker.metrics import BrokerMetrics
 from broker.network.complaints import Complaints
+from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoint import Endpoint
-from broker.network.socket_server import LISTEN_BACKLOG, BindError, ConnectionLimits, SocketServer
+from broker.network.socket_server import BindError, SocketServer
 from broker.periodic_work import PeriodicWork
 from broker.replica.fetch_session_cache import FetchSessionCache
 from broker.replica.log_dir_moves import copy_rate
@@ -75,10 +76,6 @@ REASONS_NOT_TO_START = (
 ERRORS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
 
 log = structlog.get_logger("broker")
-
-
-SYSTEMS_CHOICE = -1
-"""A socket buffer whose size the operating system adapts."""
 
 
 class BrokerState(IntEnum):
@@ -259,7 +256,7 @@ class Broker:
             clock=self.clock,
             dispatch=Dispatcher(self, self.api_table, self.complaints).dispatch,
             drain_completions=self.completions.drain,
-            limits=connection_limits(config),
+            limits=ConnectionLimits.from_config(config),
             complaints=self.complaints,
         )
         self._undo.append(self.background.stop)
@@ -349,7 +346,7 @@ class Broker:
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
-        self.socket_server.limits = connection_limits(self.config)
+        self.socket_server.limits = ConnectionLimits.from_config(self.config)
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
 
@@ -383,30 +380,3 @@ class Broker:
                     await ending
             except Exception:
                 log.exception("a step of stopping failed", step=getattr(undo, "__qualname__", str(undo)))
-
-
-def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """From settings that have been checked."""
-    overrides: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in config["max.connections.per.ip.overrides"].split(","))):
-        address, _, count = entry.rpartition(":")
-        overrides[address] = int(count)
-    return ConnectionLimits(
-        max_request_bytes=config["socket.request.max.bytes"],
-        idle_ms=config["connections.max.idle.ms"],
-        max_connections=config["max.connections"],
-        max_connections_per_ip=config["max.connections.per.ip"],
-        max_connections_per_ip_overrides=overrides,
-        max_in_flight_requests=config["odradek.max.in.flight.requests.per.connection"],
-        max_in_flight_bytes=config["odradek.max.in.flight.bytes.per.connection"],
-        max_unread_bytes=config["odradek.max.unread.bytes.per.connection"],
-        max_unread_bytes_of_all=config["odradek.max.unread.bytes"],
-        listen_backlog=_chosen(config, "socket.listen.backlog.size", LISTEN_BACKLOG),
-        receive_buffer_bytes=_chosen(config, "socket.receive.buffer.bytes", SYSTEMS_CHOICE),
-        send_buffer_bytes=_chosen(config, "socket.send.buffer.bytes", SYSTEMS_CHOICE),
-    )
-
-
-def _chosen(config: BrokerConfig, setting: str, otherwise: int) -> int:
-    """A setting whose default in Kafka is too small for us: it counts where somebody has set it."""
-    return int(config[setting]) if setting in config.given else otherwise

@@ -15,18 +15,17 @@ import errno
 import ipaddress
 import select
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from broker.handlers.request_context import ConnectionInfo
 from broker.listeners import Listener
 from broker.network.complaints import Complaints
 from broker.network.connection import Connection, Dispatch
+from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoint import Endpoint
 from timer import Clock
 
-LISTEN_BACKLOG = 8192
-"""The kernel caps it. With asyncio's 100, ten thousand clients take up to a minute to connect."""
 SCRATCH_BYTES = 256 * 1024
 """More than any frame that is not large, with its length."""
 CUT_OFF_AFTER_MS = 1000
@@ -36,25 +35,6 @@ NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 class BindError(Exception):
     """A listener's address is taken or not ours. The message is for people."""
-
-
-class ConnectionLimits(NamedTuple):
-    max_request_bytes: int = 104857600
-    idle_ms: int = 600_000
-    max_connections: int = 2147483647
-    max_connections_per_ip: int = 2147483647
-    max_connections_per_ip_overrides: Mapping[str, int] = {}
-    max_in_flight_requests: int = 512
-    max_in_flight_bytes: int = 64 * 1024 * 1024
-    """Parked requests and answers that wait behind them. Beyond either a connection is not read."""
-    max_unread_bytes: int = 256 * 1024 * 1024
-    """Answers of parked requests that became ready for a client that does not read. Beyond it the connection ends."""
-    max_unread_bytes_of_all: int = 512 * 1024 * 1024
-    """Answers written for clients that do not take them, of all connections. Beyond it those end that take nothing."""
-    listen_backlog: int = LISTEN_BACKLOG
-    receive_buffer_bytes: int = -1
-    send_buffer_bytes: int = -1
-    """Of client sockets; -1 leaves them to the system."""
 
 
 class NetworkCounters:

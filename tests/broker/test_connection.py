@@ -15,8 +15,9 @@ from broker.handlers.parked_answer import ParkedAnswer, Part
 from broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
 from broker.listeners import Listener
 from broker.network.complaints import Complaints
+from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoint import Endpoint
-from broker.network.socket_server import BindError, ConnectionLimits, SocketServer
+from broker.network.socket_server import BindError, SocketServer
 from timer import ManualClock, SystemClock
 
 ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH, PIECES = range(10)

@@ -12,7 +12,8 @@ import structlog.testing
 
 from broker.config import BrokerConfig, ConfigError
 from broker.controller.state import NewTopic
-from broker.server import Broker, connection_limits
+from broker.network.connection_limits import ConnectionLimits
+from broker.server import Broker
 from broker.start_error import StartError
 from broker.testing import BrokerThread, in_process_broker
 from protocol.api_keys import ApiKey
@@ -341,9 +342,9 @@ def test_connection_limits_come_from_the_settings() -> None:
             "connections.max.idle.ms": "7777",
         }
     )
-    limits = connection_limits(config)
+    limits = ConnectionLimits.from_config(config)
     assert limits.max_connections_per_ip_overrides == {"127.0.0.1": 100, "::1": 200}
     assert (limits.max_connections, limits.max_connections_per_ip) == (5, 3)
     assert (limits.max_request_bytes, limits.idle_ms) == (1000, 7777)
     with pytest.raises(ConfigError, match="nonsense"):
-        connection_limits(BrokerConfig.single_node({"max.connections.per.ip.overrides": "nonsense"}))
+        ConnectionLimits.from_config(BrokerConfig.single_node({"max.connections.per.ip.overrides": "nonsense"}))

@@ -14,8 +14,8 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.controller.state import NewTopic
+from broker.network.connection_limits import ConnectionLimits
 from broker.network.network_client import NetworkClient
-from broker.server import connection_limits
 from broker.settings import BROKER, TOPIC
 from broker.testing import in_process_broker
 
@@ -51,10 +51,10 @@ def test_a_default_of_topics_takes_effect_if_and_only_if_the_topic_setting_does(
 
 
 def test_small_defaults_of_kafkas_count_only_where_somebody_set_them() -> None:
-    limits = connection_limits(BrokerConfig.from_mapping({}))
+    limits = ConnectionLimits.from_config(BrokerConfig.from_mapping({}))
     assert (limits.listen_backlog, limits.receive_buffer_bytes, limits.send_buffer_bytes) == (8192, -1, -1)
     chosen = {"socket.listen.backlog.size": "50", "socket.send.buffer.bytes": "102400"}
-    limits = connection_limits(BrokerConfig.from_mapping(chosen))
+    limits = ConnectionLimits.from_config(BrokerConfig.from_mapping(chosen))
     assert (limits.listen_backlog, limits.receive_buffer_bytes, limits.send_buffer_bytes) == (50, -1, 102400)
 
 
