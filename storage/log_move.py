@@ -19,7 +19,6 @@ Kafka copies by fetching from itself and appending again; the folder is the same
 from __future__ import annotations
 
 import errno
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -150,11 +149,7 @@ class LogMove:
     def _stale(self) -> list[int]:
         if self._generation != self.log.generation:
             return list(self._copies)
-        return [base for base, copy in self._copies.items() if not self._is_current(copy.segment)]
-
-    def _is_current(self, segment: LogSegment) -> bool:
-        slot = bisect_left(self.log.base_offsets, segment.base_offset)
-        return slot < len(self.log.segments) and self.log.segments[slot] is segment
+        return [base for base, copy in self._copies.items() if copy.segment not in self.log.segments]
 
     def _removal(self, stale: list[int]) -> MoveJob:
         generation = self.log.generation

@@ -1,6 +1,6 @@
 """The segments of a log: a list that ascends; the last is the active one. Which are unsynced, which are in use."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from storage.segment import LogSegment
 from storage.segment_cache import SegmentCache
@@ -18,6 +18,13 @@ class LogSegments(list[LogSegment]):
         self._cache = cache
         self.base_offsets: list[int] = []
         self.unsynced: list[LogSegment] = []
+
+    def __contains__(self, segment: object) -> bool:
+        """Whether it is this one that is there, and not another one that begins where it does."""
+        if not isinstance(segment, LogSegment):
+            return False
+        slot = bisect_left(self.base_offsets, segment.base_offset)
+        return slot < len(self) and self[slot] is segment
 
     @property
     def size_in_bytes(self) -> int:

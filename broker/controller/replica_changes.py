@@ -76,11 +76,8 @@ class ReplicaChanges:
     async def resume(self) -> None:
         """At the controller's start: what was under way, and what somebody has wished meanwhile."""
         await self._take_up_wishes()
-        for name in self._cache.topic_names():
-            topic = self._cache.topic(name)
-            for state in () if topic is None else topic.partitions.values():
-                if reassignment.is_being_reassigned(state):
-                    await self._reassign(TopicPartition(name, state.partition), reassignment.target_of(state))
+        for key, state in self.in_progress(None).items():
+            await self._reassign(key, reassignment.target_of(state))
 
     async def _take_up_wishes(self) -> None:
         entry = await self._store.exists(znodes.REASSIGN_PARTITIONS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.coordinator.log_walk import Damage, LogWalk, WalkedBatch
+from broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, WalkedBatch
 from broker.coordinator.record import CoordinatorRecord
 from broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import MalformedMessage, ProtocolError
@@ -25,7 +25,6 @@ from storage.log_append import read_marker
 
 if TYPE_CHECKING:
     from broker.coordinator.runtime import Background, LedPartition
-    from storage.log import Log
     from timer import Clock
 
 RECORDS_PER_SLICE = 200
@@ -34,10 +33,6 @@ MOST_LINES = 20
 """How many faults of one partition are told of one by one; the rest are counted."""
 
 log = structlog.get_logger("coordinator")
-
-
-CurrentLog = Callable[[], "Log | None"]
-"""A partition's log; another one when it has moved to another directory, None when the partition is gone."""
 
 
 class Loader:

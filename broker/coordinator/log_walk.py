@@ -13,7 +13,7 @@ walk finds its place again by offset. A read that the page cache cannot answer i
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from storage.log import Log
     from storage.segment import LogSegment
 
+CurrentLog = Callable[[], "Log | None"]
+"""A partition's log; another one when it has moved to another directory, None when the partition is gone."""
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -66,7 +68,7 @@ class LogWalk:
 
     def __init__(
         self,
-        current_log: Callable[[], Log | None],
+        current_log: CurrentLog,
         buffer_bytes: int,
         run_in_thread: RunInThread,
         on_damage: Callable[[Damage], object],
@@ -139,7 +141,7 @@ class LogWalk:
         self._log = log
         if log is None:
             return None
-        if segment is None or not _is_in_log(log, segment):
+        if segment is None or segment not in log.segments:
             slot = max(bisect_right(log.base_offsets, self.next_offset) - 1, 0)
             segment = log.segments[slot]
             self._position, self._pass_below = 0, self.next_offset
@@ -197,11 +199,6 @@ class LogWalk:
             return self._may_follow(segment, read_batch_header(data))
         except (OSError, ProtocolError, _Unreadable):
             return False
-
-
-def _is_in_log(log: Log, segment: LogSegment) -> bool:
-    slot = bisect_left(log.base_offsets, segment.base_offset)
-    return slot < len(log.segments) and log.segments[slot] is segment
 
 
 def _size_at(data: Buffer, start: int, room: int) -> int:
