@@ -129,10 +129,7 @@ class AdminClient:
     async def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
         """One topic. Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION."""
         (topic,) = await self.topics([name])
-        if topic.error_code != ErrorCode.NONE:
-            code = ErrorCode.of(topic.error_code)
-            text = f"There is no topic '{name}'" if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
-            raise ProtocolError(code, text)
+        check(topic.error_code, _why_no_topic(name, topic.error_code))
         return topic
 
     async def describe_configs(
@@ -225,12 +222,12 @@ class AdminClient:
         check(result.error_code, result.error_message)
 
     async def delete_topic(self, name: str) -> None:
-        """Deletes a topic and all its records."""
+        """Deletes a topic and all its records. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
         )
         (result,) = (await self._tell(request)).responses
-        check(result.error_code, result.error_message)
+        check(result.error_code, _why_no_topic(name, result.error_code) or result.error_message)
 
     async def create_partitions(self, wish: NewPartitions, *, validate_only: bool = False) -> None:
         """Raises a topic's number of partitions."""
@@ -328,6 +325,10 @@ def by_leader(topics: Iterable[MetadataResponse.MetadataResponseTopic]) -> dict[
                 key = TopicPartition(topic.name or "", partition.partition_index)
                 found.setdefault(partition.leader_id, []).append(key)
     return found
+
+
+def _why_no_topic(name: str, code: int) -> str | None:
+    return f"There is no topic '{name}'" if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
 
 
 def _is_passing(response: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli.errors import CommandError
 from cli.group_reset import ResetTo, add_reset_options, new_offsets, reset_of, scope_of
-from cli.options import add_bootstrap_server, command, with_admin
+from cli.options import add_bootstrap_server, command, delete_each, with_admin
 
 if TYPE_CHECKING:
     from broker.admin_groups import DescribedGroup, GroupAdmin
@@ -261,18 +261,7 @@ def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def delete(arguments: argparse.Namespace) -> None:
     """Deletes groups that have no members."""
-    _with_groups(arguments, lambda admin: _delete(admin, arguments.groups, arguments.if_exists))
+    from protocol.errors import ErrorCode
 
-
-async def _delete(admin: GroupAdmin, names: list[str], if_exists: bool) -> None:
-    from protocol.errors import ErrorCode, ProtocolError
-
-    for name in names:
-        try:
-            await admin.delete(name)
-        except ProtocolError as error:
-            if error.code != ErrorCode.GROUP_ID_NOT_FOUND or not if_exists:
-                raise
-            print(f"{name} does not exist")
-            continue
-        print(f"{name} deleted")
+    unknown = ErrorCode.GROUP_ID_NOT_FOUND
+    _with_groups(arguments, lambda admin: delete_each(arguments.groups, admin.delete, unknown, arguments.if_exists))

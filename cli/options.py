@@ -11,6 +11,7 @@ from cli.errors import CommandError
 
 if TYPE_CHECKING:
     from broker.admin_client import AdminClient
+    from protocol.errors import ErrorCode
 
 T = TypeVar("T")
 
@@ -48,6 +49,23 @@ def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awai
             return await work(admin)
 
     return asyncio.run(run())
+
+
+async def delete_each(
+    names: Iterable[str], delete: Callable[[str], Awaitable[None]], unknown: ErrorCode, if_exists: bool
+) -> None:
+    """Deletes one after the other and tells of each; with `if_exists` the error `unknown` ends nothing."""
+    from protocol.errors import ProtocolError
+
+    for name in names:
+        try:
+            await delete(name)
+        except ProtocolError as error:
+            if error.code != unknown or not if_exists:
+                raise
+            print(f"{name} does not exist")
+            continue
+        print(f"{name} deleted")
 
 
 def assignments(texts: Iterable[str], option: str) -> dict[str, str]:

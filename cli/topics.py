@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import CommandError
-from cli.options import add_bootstrap_server, assignments, command, positive, with_admin
+from cli.options import add_bootstrap_server, assignments, command, delete_each, positive, with_admin
 
 if TYPE_CHECKING:
     from broker.admin_client import AdminClient
@@ -183,20 +183,7 @@ def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def delete(arguments: argparse.Namespace) -> None:
     """Deletes topics."""
-    with_admin(arguments, lambda admin: _delete(admin, arguments.topics, arguments.if_exists))
+    from protocol.errors import ErrorCode
 
-
-async def _delete(admin: AdminClient, names: list[str], if_exists: bool) -> None:
-    from protocol.errors import ErrorCode, ProtocolError
-
-    for name in names:
-        try:
-            await admin.delete_topic(name)
-        except ProtocolError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            if not if_exists:
-                raise ProtocolError(error.code, f"There is no topic '{name}'") from error
-            print(f"{name} does not exist")
-            continue
-        print(f"{name} deleted")
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with_admin(arguments, lambda admin: delete_each(arguments.topics, admin.delete_topic, unknown, arguments.if_exists))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.__main__ import main
+from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
-
-Odradek = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +21,8 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def odradek(bootstrap: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Odradek:
-    """Runs the command in this process: (status, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfdbinary.readouterr()
-        status = main([*arguments, "--bootstrap-server", bootstrap])
-        out, err = capfdbinary.readouterr()
-        return status, out.decode(), err.decode()
-
-    return run
+def odradek(bootstrap: str, run_odradek: Odradek) -> Odradek:
+    return lambda *arguments: run_odradek(*arguments, "--bootstrap-server", bootstrap)
 
 
 def test_a_topic_from_creation_to_deletion(odradek: Odradek) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -14,9 +14,9 @@ from confluent_kafka import TopicPartition as Partition
 
 from cli.__main__ import main
 from cli.group_reset import duration_ms, time_ms, whole_number
+from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 
-Odradek = Callable[..., tuple[int, str, str]]
 T = 1_700_000_000_000
 """The time of the first record; each is a second after the one before."""
 
@@ -29,16 +29,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def odradek(bootstrap: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Odradek:
-    """Runs `odradek groups` in this process: (status, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfdbinary.readouterr()
-        status = main(["groups", *arguments, "--bootstrap-server", bootstrap])
-        out, err = capfdbinary.readouterr()
-        return status, out.decode(), err.decode()
-
-    return run
+def odradek(bootstrap: str, run_odradek: Odradek) -> Odradek:
+    """Runs `odradek groups` with the broker."""
+    return lambda *arguments: run_odradek("groups", *arguments, "--bootstrap-server", bootstrap)
 
 
 def a_topic(bootstrap: str, name: str, *counts: int) -> str:

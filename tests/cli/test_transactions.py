@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -15,9 +15,9 @@ from cli.__main__ import main
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.records import Record, build_batch
+from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 
-Odradek = Callable[..., tuple[int, str, str]]
 LONG_AGO_MS = 1_700_000_000_000
 HANGING_PRODUCER = 4_000_000
 """A producer id that no coordinator knows of."""
@@ -34,16 +34,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def odradek(bootstrap: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Odradek:
-    """Runs `odradek transactions` in this process: (status, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfdbinary.readouterr()
-        status = main(["transactions", *arguments, "--bootstrap-server", bootstrap])
-        out, err = capfdbinary.readouterr()
-        return status, out.decode(), err.decode()
-
-    return run
+def odradek(bootstrap: str, run_odradek: Odradek) -> Odradek:
+    """Runs `odradek transactions` with the broker."""
+    return lambda *arguments: run_odradek("transactions", *arguments, "--bootstrap-server", bootstrap)
 
 
 def open_transaction(bootstrap: str, name: str, topic: str) -> confluent_kafka.Producer:
