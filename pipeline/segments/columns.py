@@ -1,0 +1,112 @@
+"""Arrow batches of decoded rows, in the schema of Spark's Kafka connector.
+
+Keys and values are copied by Arrow, not by Python: the block's data is looked at as one binary array whose elements
+are, in turn, a key, what lies between, a value, what lies between; of these every fourth is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.segments.records import BadRecords, Headers, Ints, Rows
+
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_FIELDS = [
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", pa.timestamp("us", tz="UTC")),
+    ("timestampType", pa.int32()),
+]
+_GREATEST_MS = (2**63 - 1) // 1000
+
+
+def arrow_schema(*, with_headers: bool) -> pa.Schema:
+    """What Spark's `to_arrow_schema` makes of the connector's schema; it must be exactly that."""
+    headers = [("headers", pa.list_(pa.field("element", _HEADER)))] if with_headers else []
+    return pa.schema([*_FIELDS, *headers])
+
+
+class Columns:
+    """Makes the batches of one partition of a topic; keeps what is the same in all of them."""
+
+    def __init__(self, topic: str, partition: int, *, with_headers: bool) -> None:
+        self._schema = arrow_schema(with_headers=with_headers)
+        self._topic = topic
+        self._partition = partition
+        self._same: list[pa.Array] = []
+
+    def batch(self, rows: Rows, chosen: Ints | None = None) -> pa.RecordBatch:
+        """All rows, or the chosen ones. Raises BadRecords for a time that Spark cannot hold."""
+        index = np.arange(len(rows), dtype=np.int64) if chosen is None else chosen
+        offsets, timestamps = rows.offsets[index], rows.timestamps[index]
+        if len(index) and not -_GREATEST_MS <= timestamps.min() <= timestamps.max() <= _GREATEST_MS:
+            raise BadRecords(0, "a timestamp is beyond what Spark can hold")
+        fields = _binary(rows.data, rows.key_starts, rows.key_ends, rows.value_starts, rows.value_ends)
+        topic, partition, create_time = self._constants(len(index))
+        types = create_time if rows.timestamp_types is None else pa.array(rows.timestamp_types[index])
+        columns = [
+            _taken(fields, 4 * index, rows.key_nulls[index]),
+            _taken(fields, 4 * index + 2, rows.value_nulls[index]),
+            topic,
+            partition,
+            pa.array(offsets),
+            pa.array(timestamps * 1000).cast(self._schema.field("timestamp").type),
+            types,
+        ]
+        if rows.headers is not None:
+            lists = _header_lists(rows.data, rows.headers, len(rows))
+            columns.append(lists if chosen is None else lists.take(pa.array(chosen)))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _constants(self, count: int) -> list[pa.Array]:
+        """Topic, partition and CreateTime, `count` times."""
+        if not self._same or len(self._same[0]) < count:
+            self._same = [
+                pa.repeat(pa.scalar(self._topic), count),
+                pa.repeat(pa.scalar(self._partition, pa.int32()), count),
+                pa.repeat(pa.scalar(0, pa.int32()), count),
+            ]
+        return [array.slice(0, count) for array in self._same]
+
+
+def _binary(data: bytes, *bounds: Ints) -> pa.Array:
+    """The data cut at all bounds, which ascend within each row and from row to row."""
+    cuts = np.empty((len(bounds[0]), len(bounds)), np.int32)
+    for column, positions in enumerate(bounds):
+        cuts[:, column] = positions
+    return pa.Array.from_buffers(pa.binary(), max(cuts.size - 1, 0), [None, pa.py_buffer(cuts), pa.py_buffer(data)])
+
+
+def _taken(fields: pa.Array, index: Ints, nulls: NDArray[np.bool_]) -> pa.Array:
+    if nulls.all():
+        return pa.nulls(len(index), pa.binary())
+    return fields.take(pa.array(index, mask=nulls if nulls.any() else None))
+
+
+def _header_lists(data: bytes, headers: Headers, count: int) -> pa.Array:
+    """A list for each row, null for one without headers, as the connector has it."""
+    index = np.arange(len(headers.record), dtype=np.int64)
+    fields = _binary(data, headers.key_starts, headers.key_ends, headers.value_starts, headers.value_ends)
+    keys = (
+        _texts(_taken(fields, 4 * index, np.zeros(len(index), np.bool_))) if len(index) else pa.array([], pa.string())
+    )
+    values = _taken(fields, 4 * index + 2, headers.value_nulls)
+    structs = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER))
+    each = np.bincount(headers.record, minlength=count)
+    starts = np.zeros(count + 1, np.int32)
+    np.cumsum(each, out=starts[1:])
+    kind = pa.list_(pa.field("element", _HEADER))
+    return pa.ListArray.from_arrays(pa.array(starts), structs, type=kind, mask=pa.array(each == 0))
+
+
+def _texts(keys: pa.Array) -> pa.Array:
+    """Header keys; bytes that are no UTF-8 become U+FFFD, as Java reads them."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())

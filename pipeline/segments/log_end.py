@@ -1,0 +1,144 @@
+"""Where a partition's log ends, and what was open or aborted there.
+
+The last segment is walked by its headers, from where its index or a producer snapshot allows to begin.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import NamedTuple
+
+from pipeline.segments.batches import (
+    CONTROL,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    Header,
+    SegmentFile,
+    damaged,
+    is_intact,
+    walk,
+)
+from pipeline.segments.indexes import (
+    batch_at,
+    find_snapshots,
+    position_before,
+    read_offset_index,
+    read_snapshot,
+    read_transaction_index,
+)
+from pipeline.segments.log_directory import Segment
+from pipeline.segments.ranges import Aborted
+
+_ABORT, _COMMIT = 0, 1
+_INDEX_ENTRIES = 3  # tried from the last on; in a torn tail the last may be too new
+
+
+class LogEnd(NamedTuple):
+    """The offset behind the last good batch, and its position in the last segment."""
+
+    offset: int
+    position: int
+
+
+def find_log_end(last: Segment) -> LogEnd:
+    """Raises PipelineError where damage is not at the very end (D)."""
+    with last.open() as file:
+        entries = read_offset_index(last)
+        for entry in entries[: -1 - _INDEX_ENTRIES : -1]:
+            if batch_at(file, entry):
+                return _end_from(file, int(entry[1])) or LogEnd(last.base_offset, 0)
+        found = _end_from(file, 0) or LogEnd(last.base_offset, 0)
+        for entry in entries[entries[:, 1] > found.position]:
+            if batch_at(file, entry):
+                raise damaged(file, found.position, f"no batch begins there, but one does at {entry[1]}")
+        return found
+
+
+def _end_from(file: SegmentFile, start: int) -> LogEnd | None:
+    """The end of the last intact batch behind `start`; None if there is none."""
+    batches = list(walk(file, start, file.size))
+    for position, header in reversed(batches):
+        if is_intact(file, position, header):
+            return LogEnd(header.last_offset + 1, position + header.size)
+    return None
+
+
+class Transactions(NamedTuple):
+    """What a read_committed reader must know of a log: the last stable offset, and what to leave out."""
+
+    last_stable_offset: int
+    aborted: list[Aborted]
+
+
+def find_transactions(directory: str, segments: list[Segment], start_offset: int, end: LogEnd) -> Transactions:
+    """The transactions of [start_offset, end). Raises PipelineError, OSError.
+
+    Aborted ones are told by the transaction indexes; where one is damaged, and behind the last producer snapshot, by
+    the markers themselves. What is open is told by the snapshot and the batches behind it."""
+    bases = [segment.base_offset for segment in segments]
+    aborted: set[Aborted] = set()
+    walk_from = end.offset
+    for segment in segments[max(bisect.bisect_right(bases, start_offset) - 1, 0) :]:
+        entries = read_transaction_index(segment)
+        if entries is None:
+            walk_from = min(walk_from, segment.base_offset)
+        aborted.update(entries or ())
+    offset, still_open = _snapshot_before(directory, walk_from, segments[0].base_offset)
+    follower = _Follower(still_open)
+    for number in range(max(bisect.bisect_right(bases, offset) - 1, 0), len(segments)):
+        is_last = number == len(segments) - 1
+        follower.follow(segments[number], offset, end.position if is_last else None)
+    aborted.update(follower.aborted)
+    stable = min(follower.still_open.values(), default=end.offset)
+    return Transactions(stable, sorted(one for one in aborted if one.last_offset >= start_offset))
+
+
+def _snapshot_before(directory: str, offset: int, log_start: int) -> tuple[int, dict[int, int]]:
+    """The newest good snapshot at or below the offset; without one the start of the log."""
+    for candidate in find_snapshots(directory):
+        if log_start <= candidate <= offset and (found := read_snapshot(directory, candidate)) is not None:
+            return candidate, found
+    return log_start, {}
+
+
+class _Follower:
+    """Follows transactions from batch to batch."""
+
+    def __init__(self, still_open: dict[int, int]) -> None:
+        self.still_open = still_open
+        self.aborted: list[Aborted] = []
+
+    def follow(self, segment: Segment, offset: int, end: int | None) -> None:
+        """The batches from `offset` on; `end` is None where the segment must be whole."""
+        with segment.open() as file:
+            after = position_before(segment, file, offset) if offset > segment.base_offset else 0
+            limit = segment.size if end is None else end
+            for position, header in walk(file, after, limit):
+                if header.attributes & TRANSACTIONAL and header.last_offset >= offset:
+                    self._take(file, position, header)
+                after = position + header.size
+            if after != limit:
+                raise damaged(file, after, "no whole batch begins there")
+
+    def _take(self, file: SegmentFile, position: int, header: Header) -> None:
+        if not header.attributes & CONTROL:
+            self.still_open.setdefault(header.producer_id, header.base_offset)
+            return
+        kind = _marker(file.read(position + HEADER_SIZE, header.size - HEADER_SIZE))
+        if kind not in (_ABORT, _COMMIT):
+            return
+        first = self.still_open.pop(header.producer_id, None)
+        if kind == _ABORT and first is not None:
+            self.aborted.append(Aborted(header.producer_id, first, header.last_offset))
+
+
+def _marker(record: bytes) -> int:
+    """The type of a control record, from its key: int16 version, int16 type. -1 if it has no such key.
+
+    Its length, attributes, deltas and key length are one byte each: a marker's deltas are small, its key 4 bytes;
+    the timestamp delta alone may be longer."""
+    at = 2
+    while at < len(record) and record[at] > 127:
+        at += 1
+    key = record[at + 3 : at + 7]
+    return int.from_bytes(key[2:], "big") if len(key) == 4 else -1

@@ -1,0 +1,152 @@
+"""From options to ranges: looks at each partition once, decides on its offsets, and divides it into tasks.
+
+A task is a segment, or a part of a large one where the offset index knows a batch to begin.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from pipeline.errors import PipelineError
+from pipeline.segments.indexes import batch_at, position_before, read_offset_index
+from pipeline.segments.log_directory import Segment, find_partitions, list_segments, read_start_offsets
+from pipeline.segments.log_end import LogEnd, Transactions, find_log_end, find_transactions
+from pipeline.segments.options import EARLIEST, LATEST, Offsets, Options, TopicPartition
+from pipeline.segments.ranges import Planned, SegmentRange
+
+SPLIT_BYTES = 128 << 20
+_TRIES = 5
+_log = logging.getLogger(__name__)
+
+
+def plan(options: Options, split_bytes: int = SPLIT_BYTES) -> list[SegmentRange]:
+    """All tasks, in order of topic, partition and offset. Raises PipelineError."""
+    directories = find_partitions(options)
+    _require_all("startingOffsets", options.starting_offsets, directories)
+    _require_all("endingOffsets", options.ending_offsets, directories)
+    starts = {key: value for path in options.paths for key, value in read_start_offsets(path).items()}
+    ranges: list[SegmentRange] = []
+    for partition, directory in directories.items():
+        ranges += _plan_again(partition, directory, starts.get(partition, 0), options, split_bytes)
+    return ranges
+
+
+def _require_all(name: str, offsets: Offsets, directories: Mapping[TopicPartition, str]) -> None:
+    """As the connector: JSON names each partition, and none that is not there."""
+    if isinstance(offsets, int) or offsets.keys() == directories.keys():
+        return
+    differing = sorted(f"{topic}-{partition}" for topic, partition in offsets.keys() ^ directories.keys())
+    raise PipelineError(f"{name} and the partitions that are read differ in {', '.join(differing)}")
+
+
+def _plan_again(
+    partition: TopicPartition, directory: str, log_start: int, options: Options, split_bytes: int
+) -> list[SegmentRange]:
+    """A broker may rename a file between a look at the directory and one into the file."""
+    for _ in range(_TRIES):
+        try:
+            return _plan_partition(partition, directory, log_start, options, split_bytes)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise PipelineError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
+    raise PipelineError(f"{directory} goes away while it is read", "is the topic being deleted?")
+
+
+def _plan_partition(
+    partition: TopicPartition, directory: str, log_start: int, options: Options, split_bytes: int
+) -> list[SegmentRange]:
+    segments = list_segments(directory)
+    if not segments:
+        return []
+    log_start = max(log_start, segments[0].base_offset)
+    end = find_log_end(segments[-1])
+    if options.read_committed:
+        transactions = find_transactions(directory, segments, log_start, end)
+    else:
+        transactions = Transactions(end.offset, [])
+    start_offset, end_offset = _bounds(partition, options, min(log_start, end.offset), transactions.last_stable_offset)
+    return _divide(partition, directory, segments, (start_offset, end_offset), end, transactions, split_bytes)
+
+
+def _bounds(partition: TopicPartition, options: Options, earliest: int, latest: int) -> tuple[int, int]:
+    """The offsets to read; what is asked for and not there is lost data."""
+    start = _resolve(options.starting_offsets, partition, earliest, latest)
+    end = _resolve(options.ending_offsets, partition, earliest, latest)
+    name = f"{partition[0]}-{partition[1]}"
+    if start > end:
+        raise PipelineError(
+            f"{name} is to be read from {start} to {end}", "let endingOffsets not be below startingOffsets"
+        )
+    for asked in (start, end):
+        if not earliest <= asked <= latest:
+            what = "last stable offset" if options.read_committed else "log end"
+            problem = f"{name} has the offsets from {earliest} to its {what} {latest}, but {asked} is asked for"
+            if options.fail_on_data_loss:
+                raise PipelineError(problem, "change the offsets, or set failOnDataLoss=false to read what is there")
+            _log.warning(problem)
+    return min(max(start, earliest), latest), min(max(end, earliest), latest)
+
+
+def _resolve(offsets: Offsets, partition: TopicPartition, earliest: int, latest: int) -> int:
+    asked = offsets if isinstance(offsets, int) else offsets[partition]
+    return {EARLIEST: earliest, LATEST: latest}.get(asked, asked)
+
+
+def _divide(
+    partition: TopicPartition,
+    directory: str,
+    segments: list[Segment],
+    bounds: tuple[int, int],
+    end: LogEnd,
+    transactions: Transactions,
+    split_bytes: int,
+) -> list[SegmentRange]:
+    ranges = []
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        start_offset = max(bounds[0], segment.base_offset)
+        end_offset = min(bounds[1], end.offset if is_last else segments[number + 1].base_offset)
+        if start_offset >= end_offset:
+            continue
+        previous = segments[number - 1] if number else None
+        cuts = _cuts(segment, start_offset, end_offset, end.position if is_last else segment.size, split_bytes)
+        for (first, position), (after, limit) in pairwise(cuts):
+            ranges.append(
+                SegmentRange(
+                    directory,
+                    *partition,
+                    Planned(segment.base_offset, segment.identity),
+                    Planned(previous.base_offset, previous.identity) if previous else None,
+                    first,
+                    after,
+                    position,
+                    limit,
+                    tuple(one for one in transactions.aborted if one.last_offset >= first and one.first_offset < after),
+                )
+            )
+    return ranges
+
+
+def _cuts(segment: Segment, start: int, end: int, limit: int, split_bytes: int) -> list[tuple[int, int]]:
+    """Offsets and positions at which the segment is cut, both ends included: about every `split_bytes`."""
+    if start == segment.base_offset and limit <= split_bytes:
+        return [(start, 0), (end, limit)]
+    with segment.open() as file:
+        cuts = [(start, position_before(segment, file, start) if start > segment.base_offset else 0)]
+        entries = read_offset_index(segment)
+        while True:
+            at = int(np.searchsorted(entries[:, 1], cuts[-1][1] + split_bytes))
+            if at >= len(entries) or entries[at, 1] >= limit or (header := batch_at(file, entries[at])) is None:
+                break
+            if header.base_offset >= end:
+                break
+            if header.base_offset <= cuts[-1][0]:  # before the start: the range begins later than its position
+                cuts[-1] = (cuts[-1][0], int(entries[at, 1]))
+                continue
+            cuts.append((header.base_offset, int(entries[at, 1])))
+    return [*cuts, (end, limit)]

@@ -1,0 +1,222 @@
+"""Reading a planned range: finds its file again, checks and inflates its batches, and makes Arrow batches of them."""
+
+from __future__ import annotations
+
+import bisect
+import glob
+import logging
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from crc32c import crc32c
+
+from pipeline.errors import PipelineError
+from pipeline.segments.batches import (
+    CHECKED_FROM,
+    CODEC_BITS,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    Header,
+    SegmentFile,
+    damaged,
+    is_plausible,
+    refuse_old_format,
+)
+from pipeline.segments.codecs import CannotInflate, inflate
+from pipeline.segments.columns import Columns
+from pipeline.segments.log_directory import DELETED, LOG, SWAP, list_segments
+from pipeline.segments.options import Options
+from pipeline.segments.ranges import Planned, SegmentRange
+from pipeline.segments.records import BadRecords, Batch, decode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK = 4 << 20
+BLOCK_BYTES = 8 << 20
+BLOCK_ROWS = 1 << 16
+_TRIES = 10
+_log = logging.getLogger(__name__)
+
+_Piece = tuple[SegmentFile, int, int]
+"""A file and the positions to read in it."""
+
+
+def read_range(wanted: SegmentRange, options: Options) -> Iterator[pa.RecordBatch]:
+    """The records of the range, in order. Raises PipelineError."""
+    columns = Columns(wanted.topic, wanted.partition, with_headers=options.include_headers)
+    aborted = _AbortedBatches(wanted)
+    for file, start, end in _find(wanted, options):
+        with file:
+            for block in _blocks(file, start, end, wanted, aborted, options):
+                yield from _arrow_batches(file, block, wanted, columns, options)
+
+
+def _find(wanted: SegmentRange, options: Options) -> Iterator[_Piece]:
+    """The file as it was planned, under any of its names (F); else what has taken its place."""
+    planned = _open_planned(wanted)
+    if planned is None:
+        yield from _open_replacements(wanted, options)
+        return
+    if planned.size < wanted.end_position:
+        problem = (
+            f"{planned.path} was cut to {planned.size} bytes: offsets up to {wanted.end_offset - 1} of "
+            f"{wanted.topic}-{wanted.partition} were there when the read was planned"
+        )
+        _report_loss(problem, options)
+    yield planned, wanted.start_position, min(wanted.end_position, planned.size)
+
+
+def _open_planned(wanted: SegmentRange) -> SegmentFile | None:
+    directories = [wanted.directory, *glob.glob(f"{glob.escape(wanted.directory)}.*-delete")]
+    for _ in range(2):  # a rename may overtake the first look
+        for directory in directories:
+            for suffix in (LOG, SWAP, DELETED):
+                path = f"{directory}/{wanted.segment.base_offset:020d}{suffix}"
+                try:
+                    file = SegmentFile(path, wanted.segment.base_offset)
+                except FileNotFoundError:
+                    continue
+                if file.identity == wanted.segment.identity:
+                    return file
+                with file:
+                    pass
+    return None
+
+
+def _open_replacements(wanted: SegmentRange, options: Options) -> Iterator[_Piece]:
+    """The cleaner's new segments that hold the range. What no segment holds any more is lost (G)."""
+    for _ in range(_TRIES):
+        try:
+            segments = list_segments(wanted.directory) if os.path.isdir(wanted.directory) else []
+            at = bisect.bisect_right([one.base_offset for one in segments], wanted.start_offset) - 1
+            floor = Planned(segments[at].base_offset, segments[at].identity) if at >= 0 else None
+            if floor is None or floor == wanted.previous:
+                after = segments[at + 1].base_offset if at + 1 < len(segments) else wanted.end_offset
+                _lose(wanted, min(after, wanted.end_offset), options)
+                at += 1
+            pieces = [one.open() for one in segments[max(at, 0) :] if one.base_offset < wanted.end_offset]
+        except FileNotFoundError:
+            continue
+        yield from ((file, 0, file.size) for file in pieces)
+        return
+    raise PipelineError(f"{wanted.directory} changes faster than it can be listed", "read again")
+
+
+def _lose(wanted: SegmentRange, end: int, options: Options) -> None:
+    problem = (
+        f"the offsets {wanted.start_offset} to {end - 1} of {wanted.topic}-{wanted.partition} are gone: segment "
+        f"{wanted.segment.base_offset:020d} was deleted before it was read"
+    )
+    _report_loss(problem, options)
+
+
+def _report_loss(problem: str, options: Options) -> None:
+    if options.fail_on_data_loss:
+        raise PipelineError(problem, "read again, or set failOnDataLoss=false to do without")
+    _log.warning(problem)
+
+
+class _AbortedBatches:
+    """Which batches belong to aborted transactions (C)."""
+
+    def __init__(self, wanted: SegmentRange) -> None:
+        self._of_producer: dict[int, list[tuple[int, int]]] = {}
+        for one in sorted(wanted.aborted, key=lambda aborted: aborted.first_offset):
+            self._of_producer.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+
+    def has(self, header: Header) -> bool:
+        spans = self._of_producer.get(header.producer_id)
+        if spans is None or not header.attributes & TRANSACTIONAL:
+            return False
+        at = bisect.bisect_right(spans, (header.base_offset, 2**63)) - 1
+        return at >= 0 and header.base_offset <= spans[at][1]
+
+
+def _blocks(
+    file: SegmentFile, start: int, end: int, wanted: SegmentRange, aborted: _AbortedBatches, options: Options
+) -> Iterator[list[Batch]]:
+    """The batches that hold wanted records, inflated, some megabytes or a few 10,000 records at a time."""
+    block: list[Batch] = []
+    rows = size = 0
+    for position, header, data in _stored(file, start, end):
+        if header.base_offset >= wanted.end_offset:
+            break
+        if header.last_offset < wanted.start_offset:
+            continue
+        if options.verify_crc and crc32c(data[CHECKED_FROM:]) != header.crc:
+            raise damaged(file, position, f"the checksum of the batch at offset {header.base_offset} is wrong")
+        if header.attributes & CONTROL or header.record_count == 0 or aborted.has(header):
+            continue
+        records = _records(file, position, header, data)
+        block.append(Batch(header, records, position))
+        rows += header.record_count
+        size += len(records)
+        if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
+            yield block
+            block, rows, size = [], 0, 0
+    if block:
+        yield block
+
+
+def _records(file: SegmentFile, position: int, header: Header, data: memoryview) -> bytes | memoryview:
+    records = data[HEADER_SIZE:]
+    codec = header.attributes & CODEC_BITS
+    if not codec:
+        return records
+    try:
+        return inflate(codec, bytes(records))
+    except CannotInflate as error:
+        raise PipelineError(
+            f"{file.path} has a batch at position {position}, offset {header.base_offset}, that cannot be read: {error}"
+        ) from error
+
+
+def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, Header, memoryview]]:
+    """All batches of [position, end) with their bytes. Raises PipelineError where none is whole."""
+    after = file.base_offset
+    need = CHUNK
+    while position < end:
+        wanted = min(need, end - position)
+        chunk = memoryview(file.read(position, wanted))
+        at, need = 0, CHUNK
+        while len(chunk) - at >= HEADER_SIZE:
+            header = Header._make(HEADER.unpack_from(chunk, at))
+            if not is_plausible(header, end - position, file.base_offset, after):
+                _refuse(file, position, header)
+            if header.size > len(chunk) - at:
+                need = max(CHUNK, header.size)
+                break
+            yield position, header, chunk[at : at + header.size]
+            at += header.size
+            position += header.size
+            after = header.last_offset + 1
+        if at == 0 and (len(chunk) < wanted or wanted < HEADER_SIZE):
+            raise damaged(file, position, "the file ends within a batch")
+
+
+def _refuse(file: SegmentFile, position: int, header: Header) -> None:
+    if header.magic in (0, 1):
+        refuse_old_format(file, position, header)
+    raise damaged(file, position, "no whole batch begins there")
+
+
+def _arrow_batches(
+    file: SegmentFile, block: list[Batch], wanted: SegmentRange, columns: Columns, options: Options
+) -> Iterator[pa.RecordBatch]:
+    """The block's wanted rows, in batches that Spark can hold."""
+    try:
+        rows = decode(block, with_headers=options.include_headers)
+        chosen = None
+        if block[0].header.base_offset < wanted.start_offset or block[-1].header.last_offset >= wanted.end_offset:
+            chosen = np.flatnonzero((rows.offsets >= wanted.start_offset) & (rows.offsets < wanted.end_offset))
+        batch = columns.batch(rows, chosen)
+    except BadRecords as error:
+        bad = block[error.batch]
+        raise damaged(file, bad.position, f"batch at offset {bad.header.base_offset}: {error.reason}") from error
+    for at in range(0, batch.num_rows, BLOCK_ROWS):
+        yield batch.slice(at, BLOCK_ROWS)

@@ -1,0 +1,67 @@
+"""The classes that Spark asks: what the schema is, what the tasks are, and for the rows of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.errors import PipelineError
+from pipeline.segments.options import Options, parse_options
+from pipeline.segments.ranges import SegmentRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_COLUMNS = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+)
+_HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+
+class SegmentSource(DataSource):
+    """`spark.read.format("odradek")`: the options are in options.py."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "odradek"
+
+    def schema(self) -> str:
+        return _schema_of(parse_options(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(self.options)
+        if schema.simpleString() != StructType.fromDDL(_schema_of(options)).simpleString():
+            raise PipelineError(f"the odradek source has a schema of its own: {_schema_of(options)}", "do not set one")
+        return SegmentReader(options)
+
+
+def _schema_of(options: Options) -> str:
+    return _COLUMNS + (_HEADERS if options.include_headers else "")
+
+
+class SegmentPartition(InputPartition):
+    """A task as Spark carries it."""
+
+    def __init__(self, value: SegmentRange) -> None:
+        super().__init__(value)
+
+
+class SegmentReader(DataSourceReader):
+    """Plans in one process; reads in the workers."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from pipeline.segments.planning import plan
+
+        return [SegmentPartition(one) for one in plan(self._options)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """`partition` is None where there is nothing to read."""
+        from pipeline.segments.reading import read_range
+
+        return iter(()) if partition is None else read_range(partition.value, self._options)
