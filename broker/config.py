@@ -88,11 +88,6 @@ class BrokerConfig:
         self.listeners: list[Listener] = read_listeners(self._values, self._texts)
 
     @classmethod
-    def from_file(cls, path: str | Path, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
-        """From a server.properties alone, and overrides of single settings."""
-        return cls(_overridden(read_properties_file(Path(path)), overrides))
-
-    @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
         """From names and values, over Kafka's defaults."""
         return cls(settings)

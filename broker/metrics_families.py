@@ -125,8 +125,7 @@ def groups_in(state: GroupState) -> Reader:
 
 
 def under_replicated(broker: Broker) -> float:
-    led = (partition for partition in broker.replica_manager.partitions if partition.is_leader)
-    return sum(len(partition.in_sync) < len(partition.replicas) for partition in led)
+    return sum(partition.is_under_replicated for partition in broker.replica_manager.partitions)
 
 
 def cleaning(value: Callable[[LogCleaner], float]) -> Reader:

@@ -36,7 +36,6 @@ BATCH_OVERHEAD = 61
 LOG_OVERHEAD = 12
 MAGIC_POSITION = 16
 HEADER_UP_TO_MAGIC = 17
-CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 CURRENT_MAGIC = 2
 # The smallest message of format 0. A shorter length is corrupt whatever the magic says.
@@ -61,7 +60,6 @@ WHOLE_HEADER = struct.Struct(">qiibIhiqqqhii")
 UNCHECKED_PART = struct.Struct(">qiib")
 CHECKED_PART = struct.Struct(">hiqqqhii")
 _LENGTH = struct.Struct(">i")
-_CRC = struct.Struct(">I")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -190,10 +188,6 @@ class BatchHeader:
     @property
     def delete_horizon_ms(self) -> int | None:
         return self.base_timestamp if self.has_delete_horizon else None
-
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:

@@ -267,9 +267,6 @@ class OffsetIndex(SparseIndex):
         offsets = self._entries()
         return self.base_offset + (offsets[-1] if offsets else 0)
 
-    def can_append(self, offset: int) -> bool:
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
-
     def entry(self, number: int) -> tuple[int, int]:
         return self.base_offset + self._entries()[number], self._values[number]
 

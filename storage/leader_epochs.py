@@ -79,15 +79,6 @@ class LeaderEpochs:
             floor = known
         return UNDEFINED
 
-    def epoch_for(self, offset: int) -> int:
-        """The epoch that wrote the offset, -1 when that is not known."""
-        found = -1
-        for epoch, start_offset in self.entries:
-            if start_offset > offset:
-                break
-            found = epoch
-        return found
-
 
 def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
     kept = list(entries)

@@ -16,6 +16,7 @@ one counts.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import structlog
@@ -106,7 +107,7 @@ class LogMoves:
         target = f"{move.directory}/{log.topic_partition}"
         doomed = f"{source_directory}/{deleted_folder(log.topic_partition, manager.unique())}"
         if files.exists(target):
-            raise FileExistsError(17, "a folder that is not this partition's has its name", target)
+            raise FileExistsError(errno.EEXIST, "a folder that is not this partition's has its name", target)
         manager.checkpoints.write_all()  # those of the target know of the log before its folder is there
         files.rename(source, doomed)
         try:
