@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from protocol.batch_header import (
     BATCH_OVERHEAD,
-    CHECKED_PART,
     CONTROL_MASK,
     CURRENT_MAGIC,
     DELETE_HORIZON_MASK,
-    LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -129,22 +125,12 @@ def build_batch(
         | (CONTROL_MASK if is_control else 0)
         | (DELETE_HORIZON_MASK if delete_horizon_ms is not None else 0)
     )
-    checked = CHECKED_PART.pack(
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
     header = BatchHeader(
         base_offset,
-        BATCH_OVERHEAD - LOG_OVERHEAD + len(body),
+        0,
         partition_leader_epoch,
         CURRENT_MAGIC,
-        crc32c(body, crc32c(checked)),
+        0,
         attributes,
         last_offset_delta,
         base_timestamp,
@@ -154,6 +140,7 @@ def build_batch(
         base_sequence,
         len(records),
     )
+    header.seal(body)
     return header.pack() + body
 
 

@@ -196,6 +196,21 @@ class BatchHeader:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
+    def seal(self, body: Buffer) -> None:
+        """Sets length and checksum to those of a batch with this behind its header."""
+        self.batch_length = BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
+        checked = CHECKED_PART.pack(
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+        self.crc = crc32c(body, crc32c(checked))
+
     def pack(self) -> bytes:
         """The 61 bytes, with `crc` as it stands."""
         return WHOLE_HEADER.pack(

@@ -5,12 +5,9 @@ With LogAppendTime, or where the client's maximum timestamp was wrong, the heade
 checksum with it. Only a topic with a codec of its own makes the leader compress the records again.
 """
 
-from crc32c import crc32c
-
 from protocol.batch_contents import read_records
 from protocol.batch_header import (
     BATCH_OVERHEAD,
-    CHECKED_PART,
     COMPRESSION_MASK,
     CONTROL_MASK,
     CURRENT_MAGIC,
@@ -92,22 +89,9 @@ def assign_in_place(
             header.attributes |= TIMESTAMP_TYPE_MASK
         header.max_timestamp = max_timestamp
         body = memoryview(records)[BATCH_OVERHEAD:size]
-        header.crc = crc32c(body, crc32c(_checked_part(header)))
+        header.seal(body)
         parts = [header.pack(), body]
     return ValidatedBatch(header, parts, log_append_time, codec)
-
-
-def _checked_part(header: BatchHeader) -> bytes:
-    return CHECKED_PART.pack(
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-    )
 
 
 def compress_anew(
@@ -125,12 +109,11 @@ def compress_anew(
     body = compress(target, plain, level)
     header.base_offset = offset
     header.partition_leader_epoch = partition_leader_epoch
-    header.batch_length = BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
     header.attributes = header.attributes & TRANSACTIONAL_MASK | target
     if timestamp_type:
         header.attributes |= TIMESTAMP_TYPE_MASK
     header.max_timestamp = max_timestamp
-    header.crc = crc32c(body, crc32c(_checked_part(header)))
+    header.seal(body)
     return ValidatedBatch(header, [header.pack(), body], max_timestamp if timestamp_type else NO_TIMESTAMP, source)
 
 

@@ -6,13 +6,8 @@ checksum and are written where the batch is placed in a log. Pure Python that al
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from protocol.batch_header import (
-    BATCH_OVERHEAD,
-    CHECKED_PART,
     CURRENT_MAGIC,
-    LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -66,25 +61,22 @@ def build_plain_batch(
     count = len(records)
     body = _body(records)
     attributes = TRANSACTIONAL_MASK if producer_id != NO_PRODUCER_ID else 0
-    max_timestamp = max(timestamp_ms, NO_TIMESTAMP)
-    checked = CHECKED_PART.pack(
-        attributes, count - 1, timestamp_ms, max_timestamp, producer_id, producer_epoch, base_sequence, count
-    )
     header = BatchHeader(
         0,
-        BATCH_OVERHEAD - LOG_OVERHEAD + len(body),
+        0,
         NO_PARTITION_LEADER_EPOCH,
         CURRENT_MAGIC,
-        crc32c(body, crc32c(checked)),
+        0,
         attributes,
         count - 1,
         timestamp_ms,
-        max_timestamp,
+        max(timestamp_ms, NO_TIMESTAMP),
         producer_id,
         producer_epoch,
         base_sequence,
         count,
     )
+    header.seal(body)
     return PlainBatch(header, body)
 
 
