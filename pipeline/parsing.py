@@ -1,35 +1,113 @@
-"""Records to rows: `data`, or the `reason` why not."""
+"""Records to rows: `data`, or the `reason` why not, a `detail` for people, and `event_time`.
+
+Pure functions from DataFrame to DataFrame. Each record is decoded once, whatever is asked of the result later, as long
+as what is asked is not a filter pushed below the decoding: persist before the rows are split by reason.
+Only records that are rejected are looked at again, to say why.
+"""
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructType, TimestampNTZType
 
-from pipeline.schemas import schema_of
+from pipeline.errors import PipelineError
+from pipeline.parsing_binary import avro_rows, protobuf_rows
+from pipeline.parsing_json import json_rows
+from pipeline.schemas import first_line, required_columns, schema_of
 from pipeline.settings import Settings
 
-CORRUPT = "_corrupt"
+REASONS = {
+    "tombstone": "the value is null",
+    "not_utf8": "the value's bytes are no UTF-8 text (JSON)",
+    "not_json": "the value is no JSON, or has more than one JSON value, or goes past the parser's limits",
+    "wrong_type": "the value is JSON but no object, or a field of it is not of its column's type",
+    "unknown_field": "a field is not in the schema, and unknown-fields is reject",
+    "not_avro": "the value's bytes are not exactly one row of the Avro schema",
+    "not_protobuf": "the value's bytes are no message of the Protobuf descriptor",
+    "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or not there",
+    "no_event_time": "the event time is null, or not in the years 1 to 9999",
+}
+"""Why a record becomes a dead letter; the first that holds, from the top. Coming too late is none of them."""
+
+EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, in milliseconds since 1970: what readers of tables can say."""
+
+ADDED = ("data", "reason", "detail", "event_time")
 
 
 def parsed(records: DataFrame, settings: Settings) -> DataFrame:
-    """The records with `data`, `reason`, `detail`, `event_time`."""
+    """The records with ADDED (and `_raw` where unknown_fields is keep).
+
+    `data`: a struct of the schema's columns, null where there is a reason. `reason`: a key of REASONS, null for a good
+    row. `event_time`: timestamp, null where there is a reason. Raises PipelineError."""
     schema = schema_of(settings)
-    wide = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    text = sf.col("value").cast("string")
-    once = records.withColumn(
-        "_json", sf.from_json(text, wide, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
-    )
-    data = sf.col("_json")
-    reason = sf.when(sf.col("value").isNull(), "tombstone").when(data.isNull() | data[CORRUPT].isNotNull(), "not_json")
-    for name in settings.required:
+    try:
+        rows = _decoded(records, schema, settings)
+        checked = _with_reason(rows, schema, settings)
+        good = sf.col("reason").isNull()
+        columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time")}
+        if settings.unknown_fields == "keep":
+            columns["_raw"] = sf.when(good, sf.col("_raw"))
+        raw = ["_raw"] if settings.unknown_fields == "keep" else []
+        return checked.withColumns(columns).select(*records.columns, *ADDED, *raw)
+    except AnalysisException as error:
+        raise PipelineError(f"Spark cannot read {settings.format} by this schema: {first_line(error)}") from error
+
+
+def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
+    """The records with `data`, `reason`, `detail` (and `_raw`), as far as the format goes."""
+    if settings.format == "json":
+        return json_rows(records, schema, settings.unknown_fields)
+    if settings.format == "avro":
+        return avro_rows(records, settings)
+    if settings.format == "protobuf":
+        return protobuf_rows(records, settings)
+    nothing = sf.lit(None).cast("string")
+    whole = sf.struct("key", "value", "headers")
+    return records.withColumns({"data": whole, "reason": nothing, "detail": nothing})
+
+
+def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
+    """Adds what every format is asked: the required columns, and the event time."""
+    data = sf.col("data")
+    timed = rows.withColumn("event_time", event_time(schema, settings))
+    reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
+    detail = sf.when(sf.col("reason").isNotNull(), sf.col("detail"))
+    for name in required_columns(schema, settings):
         reason = reason.when(data[name].isNull(), "missing_required")
-    event_time: Column = data[settings.event_time] if settings.event_time else sf.col("timestamp")
-    reason = reason.when(event_time.isNull(), "no_event_time")
-    fields = sf.struct(*(data[name].alias(name) for name in schema.names))
-    return (
-        once.withColumns({"data": fields, "reason": reason, "event_time": event_time})
-        .withColumn("event_time", sf.when(sf.col("reason").isNull(), sf.col("event_time")))
-        .withColumn("detail", sf.col("reason"))
-        .drop("_json")
+        detail = detail.when(data[name].isNull(), f"{name} is null or not there")
+    missing = sf.col("event_time").isNull()
+    return timed.withColumns(
+        {
+            "reason": reason.when(missing, "no_event_time"),
+            "detail": detail.when(missing, _why_no_time(settings)),
+        }
     )
+
+
+def event_time(schema: StructType, settings: Settings) -> Column:
+    """When it happened: a TIMESTAMP, a TIMESTAMP_NTZ in UTC, or a LONG of milliseconds since 1970; null outside the
+    years 1 to 9999. Without the setting the record's own timestamp, unless that is Kafka's -1 for none."""
+    if not settings.event_time:
+        return sf.when(sf.unix_millis("timestamp") >= 0, sf.col("timestamp"))
+    column = sf.col("data")[settings.event_time]
+    kind = schema[settings.event_time].dataType
+    if isinstance(kind, LongType):
+        return sf.when(column.between(EARLIEST_MS, LATEST_MS), sf.timestamp_millis(column))
+    if isinstance(kind, TimestampNTZType):
+        column = column.cast("timestamp")
+    return sf.when(
+        column.between(sf.timestamp_millis(sf.lit(EARLIEST_MS)), sf.timestamp_millis(sf.lit(LATEST_MS))), column
+    )
+
+
+def _why_no_time(settings: Settings) -> Column:
+    if not settings.event_time:
+        return sf.lit("the record has no timestamp")
+    column = sf.col("data")[settings.event_time]
+    told = sf.concat(
+        sf.lit(f"{settings.event_time} is "), column.cast("string"), sf.lit(", not in the years 1 to 9999")
+    )
+    return sf.coalesce(told, sf.lit(f"{settings.event_time} is null or not there"))
