@@ -74,7 +74,7 @@ def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int,
             raw = raw & 0x7F | data[position + 1] << 7
             position += 2
         else:
-            long = _varint(data, position, end)
+            long = varint(data, position, end)
             if long == 0:
                 outcome = BAD_VARINT
                 break
@@ -96,11 +96,11 @@ def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int,
             delta = (raw >> 1) ^ -(raw & 1)
             position += 2
         else:
-            long = _varlong_size(data, position, record_end)
+            long = varlong_size(data, position, record_end)
             if long < 0:
                 outcome = BAD_VARINT
                 break
-            delta = _varlong(data, position, long)
+            delta = varlong(data, position, long)
             position += long
         if index == 0:
             least = delta
@@ -121,7 +121,7 @@ def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int,
             raw = raw & 0x7F | data[position + 1] << 7
             position += 2
         else:
-            long = _varint(data, position, record_end)
+            long = varint(data, position, record_end)
             if long == 0:
                 outcome = BAD_VARINT
                 break
@@ -141,7 +141,7 @@ def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int,
             raw = raw & 0x7F | data[position + 1] << 7
             position += 2
         else:
-            long = _varint(data, position, record_end)
+            long = varint(data, position, record_end)
             if long == 0:
                 outcome = BAD_VARINT
                 break
@@ -163,7 +163,7 @@ def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int,
             raw = raw & 0x7F | data[position + 1] << 7
             position += 2
         else:
-            long = _varint(data, position, record_end)
+            long = varint(data, position, record_end)
             if long == 0:
                 outcome = BAD_VARINT
                 break
@@ -212,15 +212,15 @@ def _find_refused(
     index: i64 = 0
     found: i64 = 0
     while index < count and found < limit:
-        packed: i64 = _varint(data, position, end)
+        packed: i64 = varint(data, position, end)
         position += packed & 7
         record_end: i64 = position + (packed >> 4)
         position += 1
-        size: i64 = _varlong_size(data, position, record_end)
-        delta: i64 = _varlong(data, position, size)
+        size: i64 = varlong_size(data, position, record_end)
+        delta: i64 = varlong(data, position, size)
         position += size
-        position += _varint(data, position, record_end) & 7
-        wants_key: bool = needs_key and (_varint(data, position, record_end) >> 3) & 1 != 0
+        position += varint(data, position, record_end) & 7
+        wants_key: bool = needs_key and (varint(data, position, record_end) >> 3) & 1 != 0
         if wants_key or ((delta < least or delta > most) and (delta != exempt or least > most)):
             refused.append((int(index), wants_key, int(delta)))
             found += 1
@@ -231,7 +231,7 @@ def _find_refused(
 
 def _walk_headers(data: bytes, position: i64, record_end: i64) -> i64:
     """The position behind the headers whose count is at `position`; below 0: the outcome, negated."""
-    long: i64 = _varint(data, position, record_end)
+    long: i64 = varint(data, position, record_end)
     if long == 0:
         return -BAD_VARINT
     position += long & 7
@@ -240,13 +240,13 @@ def _walk_headers(data: bytes, position: i64, record_end: i64) -> i64:
     if raw & 1 != 0 or count > record_end - position:
         return -BAD_HEADER_COUNT
     while count > 0:
-        long = _varint(data, position, record_end)
+        long = varint(data, position, record_end)
         if long != 0:
             raw = long >> 3
             if raw & 1 != 0:
                 return -BAD_HEADER_KEY
             position += (long & 7) + (raw >> 1)
-            long = _varint(data, position, record_end)
+            long = varint(data, position, record_end)
         if long == 0:
             return -FIELD_BEYOND_RECORD if position >= record_end else -BAD_VARINT
         raw = long >> 3
@@ -259,7 +259,7 @@ def _walk_headers(data: bytes, position: i64, record_end: i64) -> i64:
     return position
 
 
-def _varint(data: bytes, position: i64, end: i64) -> i64:
+def varint(data: bytes, position: i64, end: i64) -> i64:
     """The varint at `position`: its 32 raw bits times 8, plus the number of its bytes; 0: it is cut or too long."""
     raw: i64 = 0
     size: i64 = 0
@@ -273,7 +273,7 @@ def _varint(data: bytes, position: i64, end: i64) -> i64:
     return 0
 
 
-def _varlong_size(data: bytes, position: i64, end: i64) -> i64:
+def varlong_size(data: bytes, position: i64, end: i64) -> i64:
     """How many bytes the varlong at `position` has; -1 where it is cut or longer than ten."""
     size: i64 = 0
     while size < 10:
@@ -285,7 +285,7 @@ def _varlong_size(data: bytes, position: i64, end: i64) -> i64:
     return -1
 
 
-def _varlong(data: bytes, position: i64, size: i64) -> i64:
+def varlong(data: bytes, position: i64, size: i64) -> i64:
     """The signed number in the varlong of `size` bytes at `position`.
 
     The last of 64 bits comes with the tenth byte and is put in after halving, so that nothing needs more than 63.

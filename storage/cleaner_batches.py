@@ -41,7 +41,7 @@ from protocol.errors import ProtocolError
 from protocol.record import wrap_int64
 from storage.cleaner_job import CleanJob, CleanStats, UncleanableLog
 from storage.cleaner_transactions import CleanedTransactions
-from storage.cleaner_walk import MALFORMED, move_timestamps, select_records, select_survivors
+from storage.cleaner_walk import MALFORMED, move_timestamps, select_records
 
 _SANE_TIME: Final = 1 << 60
 _NOTHING_KNOWN: Final = -1
@@ -129,11 +129,11 @@ class BatchFilter:
         has_horizon = attributes & DELETE_HORIZON_MASK != 0
         tombstones_stay = not has_horizon or self._job.now_ms < header.base_timestamp
         base_offset = header.base_offset
-        if self._job.first_dirty_offset <= base_offset and header.last_offset <= latest_offset and count > 0:
-            slot = bisect_left(self._survivors, base_offset)
-            selected = select_survivors(body, 0, count, base_offset, self._survivors, slot, tombstones_stay)
-        else:
-            selected = select_records(body, 0, count, base_offset, latest_offset, self._latest, tombstones_stay)
+        was_read = self._job.first_dirty_offset <= base_offset and header.last_offset <= latest_offset
+        slot = bisect_left(self._survivors, base_offset) if was_read else -1
+        selected = select_records(
+            body, 0, count, base_offset, latest_offset, self._latest, self._survivors, slot, tombstones_stay
+        )
         kept, runs, first, least, most, tombstones, without_key = selected
         if kept == MALFORMED:
             raise UncleanableLog(f"the records of the batch at offset {header.base_offset} are malformed")

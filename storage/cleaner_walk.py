@@ -14,9 +14,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from protocol.record_walk import varint, varlong, varlong_size
+
 MALFORMED: Final = -1
 LONG_KEY: Final = 32
-_BIT_62: Final = 1 << 62
 _NO_OFFSET: Final = (1 << 62) + ((1 << 62) - 1)
 
 
@@ -35,24 +36,24 @@ def _put_keys(data: bytes, start: i64, count: i64, base_offset: i64, from_offset
     long: i64
     raw: i64
     while index < count:
-        long = _varint(data, position, end)
+        long = varint(data, position, end)
         raw = long >> 3
         position += long & 7
         record_end: i64 = position + (raw >> 1)
         if long == 0 or raw & 1 != 0 or record_end > end:
             return MALFORMED
         position += 1
-        long = _varlong_size(data, position, record_end)
+        long = varlong_size(data, position, record_end)
         if long < 0:
             return MALFORMED
         position += long
-        long = _varint(data, position, record_end)
+        long = varint(data, position, record_end)
         if long == 0:
             return MALFORMED
         raw = long >> 3
         position += long & 7
         offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
-        long = _varint(data, position, record_end)
+        long = varint(data, position, record_end)
         if long == 0:
             return MALFORMED
         raw = long >> 3
@@ -80,17 +81,20 @@ def select_records(
     base_offset: int,
     latest_offset: int,
     latest: dict[bytes, int],
+    survivors: list[int],
+    slot: int,
     tombstones: bool,
 ) -> tuple[int, list[int], int, int, int, int, int]:
     """Which of `count` records in `data[start:]` stay in a compacted log.
 
     A record stays when it lies behind `latest_offset`, up to which `latest` knows the keys, or when it is the last
-    one of its key and has a value or `tombstones` stay.
+    one of its key and has a value or `tombstones` stay. `survivors` are the offsets in `latest`, ascending. With a
+    `slot` not below 0, where those of this batch begin, no key is looked up: the batch was read into `latest`.
 
     Returns (records that stay or MALFORMED, where they lie as start, end, start, end ..., the timestamp delta of the
     first, the smallest and the largest of those that stay, tombstones that stay, records without a key that go).
     """
-    return _select_records(data, start, count, base_offset, latest_offset, latest, tombstones)
+    return _select_records(data, start, count, base_offset, latest_offset, latest, survivors, slot, tombstones)
 
 
 def _select_records(  # noqa: C901
@@ -100,6 +104,8 @@ def _select_records(  # noqa: C901
     base_offset: i64,
     latest_offset: i64,
     latest: dict[bytes, int],
+    survivors: list[int],
+    slot: i64,
     tombstones: bool,
 ) -> tuple[int, list[int], int, int, int, int, int]:
     runs: list[int] = []
@@ -118,13 +124,16 @@ def _select_records(  # noqa: C901
     size: i64
     delta: i64
     keep: bool
+    was_read: bool = slot >= 0
+    total: i64 = len(survivors)
+    survivor: i64 = survivors[slot] if was_read and slot < total else _NO_OFFSET
     while index < count:
         record_start: i64 = position
         if position + 1 < end and data[position] < 0x80:
             raw = data[position]
             position += 1
         else:
-            long = _varint(data, position, end)
+            long = varint(data, position, end)
             if long == 0:
                 return MALFORMED, runs, 0, 0, 0, 0, 0
             raw = long >> 3
@@ -133,18 +142,18 @@ def _select_records(  # noqa: C901
         if raw & 1 != 0 or record_end > end:
             return MALFORMED, runs, 0, 0, 0, 0, 0
         position += 1
-        size = _varlong_size(data, position, record_end)
+        size = varlong_size(data, position, record_end)
         if size < 0:
             return MALFORMED, runs, 0, 0, 0, 0, 0
-        delta = _varlong(data, position, size)
+        delta = varlong(data, position, size)
         position += size
-        long = _varint(data, position, record_end)
+        long = varint(data, position, record_end)
         if long == 0:
             return MALFORMED, runs, 0, 0, 0, 0, 0
         raw = long >> 3
         position += long & 7
         offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
-        long = _varint(data, position, record_end)
+        long = varint(data, position, record_end)
         if long == 0:
             return MALFORMED, runs, 0, 0, 0, 0, 0
         raw = long >> 3
@@ -157,7 +166,12 @@ def _select_records(  # noqa: C901
             size = raw >> 1
             if position + size > record_end:
                 return MALFORMED, runs, 0, 0, 0, 0, 0
-            if not keep:
+            if was_read:
+                while survivor < offset:
+                    slot += 1
+                    survivor = survivors[slot] if slot < total else _NO_OFFSET
+                keep = survivor == offset
+            elif not keep:
                 if size < LONG_KEY:
                     found = latest.get(data[position : position + size])
                 else:
@@ -169,112 +183,11 @@ def _select_records(  # noqa: C901
                     keep = offset >= latest_of_key
             position += size
         if keep:
-            long = _varint(data, position, record_end)
+            long = varint(data, position, record_end)
             if long == 0:
                 return MALFORMED, runs, 0, 0, 0, 0, 0
             if (long >> 3) & 1 != 0:
                 if tombstones or offset > latest_offset:
-                    kept_tombstones += 1
-                else:
-                    keep = False
-        if keep:
-            if kept == 0:
-                first = delta
-                least = delta
-                most = delta
-            elif delta > most:
-                most = delta
-            elif delta < least:
-                least = delta
-            kept += 1
-            if run_start < 0:
-                run_start = record_start
-        elif run_start >= 0:
-            runs.append(int(run_start))
-            runs.append(int(record_start))
-            run_start = -1
-        position = record_end
-        index += 1
-    if run_start >= 0:
-        runs.append(int(run_start))
-        runs.append(int(position))
-    return int(kept), runs, int(first), int(least), int(most), int(kept_tombstones), int(without_key)
-
-
-def select_survivors(
-    data: bytes, start: int, count: int, base_offset: int, survivors: list[int], slot: int, tombstones: bool
-) -> tuple[int, list[int], int, int, int, int, int]:
-    """As `select_records`, for a batch whose keys are all known: `survivors` are the offsets that the last records of
-    the keys have, ascending, and those of this batch begin at `slot`. No key has to be looked up again.
-    """
-    return _select_survivors(data, start, count, base_offset, survivors, slot, tombstones)
-
-
-def _select_survivors(  # noqa: C901
-    data: bytes, start: i64, count: i64, base_offset: i64, survivors: list[int], slot: i64, tombstones: bool
-) -> tuple[int, list[int], int, int, int, int, int]:
-    runs: list[int] = []
-    end: i64 = len(data)
-    total: i64 = len(survivors)
-    position: i64 = start
-    run_start: i64 = -1
-    index: i64 = 0
-    kept: i64 = 0
-    first: i64 = 0
-    least: i64 = 0
-    most: i64 = 0
-    kept_tombstones: i64 = 0
-    without_key: i64 = 0
-    long: i64
-    raw: i64
-    size: i64
-    delta: i64
-    keep: bool
-    survivor: i64 = survivors[slot] if slot < total else _NO_OFFSET
-    while index < count:
-        record_start: i64 = position
-        if position + 1 < end and data[position] < 0x80:
-            raw = data[position]
-            position += 1
-        else:
-            long = _varint(data, position, end)
-            if long == 0:
-                return MALFORMED, runs, 0, 0, 0, 0, 0
-            raw = long >> 3
-            position += long & 7
-        record_end: i64 = position + (raw >> 1)
-        if raw & 1 != 0 or record_end > end:
-            return MALFORMED, runs, 0, 0, 0, 0, 0
-        position += 1
-        size = _varlong_size(data, position, record_end)
-        if size < 0:
-            return MALFORMED, runs, 0, 0, 0, 0, 0
-        delta = _varlong(data, position, size)
-        position += size
-        long = _varint(data, position, record_end)
-        if long == 0:
-            return MALFORMED, runs, 0, 0, 0, 0, 0
-        raw = long >> 3
-        position += long & 7
-        offset: i64 = base_offset + ((raw >> 1) ^ -(raw & 1))
-        long = _varint(data, position, record_end)
-        if long == 0:
-            return MALFORMED, runs, 0, 0, 0, 0, 0
-        raw = long >> 3
-        position += long & 7
-        while survivor < offset:
-            slot += 1
-            survivor = survivors[slot] if slot < total else _NO_OFFSET
-        keep = survivor == offset and raw & 1 == 0
-        if raw & 1 != 0:
-            without_key += 1
-        elif keep:
-            position += raw >> 1
-            long = _varint(data, position, record_end)
-            if long == 0:
-                return MALFORMED, runs, 0, 0, 0, 0, 0
-            if (long >> 3) & 1 != 0:
-                if tombstones:
                     kept_tombstones += 1
                 else:
                     keep = False
@@ -317,13 +230,13 @@ def _move_timestamps(data: bytes, runs: list[int], shift: i64, fixed: bool) -> b
         position: i64 = runs[pair]
         end: i64 = runs[pair + 1]
         while position < end:
-            long: i64 = _varint(data, position, end)
+            long: i64 = varint(data, position, end)
             position += long & 7
             record_end: i64 = position + (long >> 4)
             attributes: i64 = position
             position += 1
-            size: i64 = _varlong_size(data, position, record_end)
-            delta: i64 = -shift if fixed else _varlong(data, position, size) - shift
+            size: i64 = varlong_size(data, position, record_end)
+            delta: i64 = -shift if fixed else varlong(data, position, size) - shift
             position += size
             encoded: bytes = varint_bytes(delta)
             new_size: i64 = 1 + len(encoded) + (record_end - position)
@@ -345,46 +258,3 @@ def varint_bytes(value: i64) -> bytes:
         raw >>= 7
     parts.append(int(raw))
     return bytes(parts)
-
-
-def _varint(data: bytes, position: i64, end: i64) -> i64:
-    """As record_walk's: 32 raw bits times 8, plus the number of bytes; 0: it is cut or too long."""
-    raw: i64 = 0
-    size: i64 = 0
-    byte: i64
-    while size < 5 and position + size < end:
-        byte = data[position + size]
-        raw |= (byte & 0x7F) << (7 * size)
-        size += 1
-        if byte < 0x80:
-            return (raw & 0xFFFFFFFF) << 3 | size
-    return 0
-
-
-def _varlong_size(data: bytes, position: i64, end: i64) -> i64:
-    """How many bytes the varlong at `position` has; -1 where it is cut or longer than ten."""
-    size: i64 = 0
-    while size < 10:
-        if position + size >= end:
-            return -1
-        size += 1
-        if data[position + size - 1] < 0x80:
-            return size
-    return -1
-
-
-def _varlong(data: bytes, position: i64, size: i64) -> i64:
-    """As record_walk's: the signed number in the varlong of `size` bytes at `position`."""
-    raw: i64 = 0
-    index: i64 = 0
-    byte: i64
-    while index < size and index < 9:
-        byte = data[position + index]
-        raw |= (byte & 0x7F) << (7 * index)
-        index += 1
-    half: i64 = raw >> 1
-    if size == 10:
-        byte = data[position + 9]
-        if byte & 1 != 0:
-            half += _BIT_62
-    return half ^ -(raw & 1)
