@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.log_names import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
+from storage.log_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    offset_file_name,
+)
 from storage.segment import LogSegment
 
 if TYPE_CHECKING:
@@ -23,8 +30,10 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
     """Swaps the cleaned segment at `base_offset` in for `replaced`, the first of which begins there too.
 
     Returns the paths to remove when the directory has been synced. Raises OSError, after which the log takes no more
-    appends: its next start finishes what was begun.
+    appends: its next start finishes what was begun. FileNotFoundError when there is no cleaned segment: the log is as
+    it was.
     """
+    log.files.size(f"{log.directory}/{offset_file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}")
     names = [offset_file_name(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
     paths = [f"{log.directory}/{name}" for name in names]
     paths = [path for path in paths if log.files.exists(path + CLEANED_SUFFIX)]

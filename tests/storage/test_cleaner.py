@@ -12,6 +12,7 @@ from protocol.records import Compression, TimestampType
 from storage.cleaner import clean_steps, group_segments
 from storage.cleaner_candidates import log_to_clean
 from storage.cleaner_job import SourceSegment, UncleanableLog
+from storage.cleaner_swap import replace_segments
 from storage.log import Log
 from timer import ManualClock
 
@@ -463,6 +464,16 @@ class TestSegments:
         files.room = None
         clean(log)
         assert list(values(log)) == list(range(10, 30))
+
+    def test_a_cleaned_segment_that_is_gone_replaces_nothing(self, files: ForgetfulFiles) -> None:
+        log = compacted(files)
+        put(log, (b"a", b"1"))
+        put(log, (b"a", b"2"))
+        seal(log)
+        with pytest.raises(FileNotFoundError):
+            replace_segments(log, 0, [next(iter(log.segments))])
+        assert log.failure is None
+        assert values(log) == {0: b"1", 1: b"2"}
 
     def test_retention_by_time_takes_whole_segments_of_a_log_that_is_compacted_and_deleted(
         self, files: ForgetfulFiles
