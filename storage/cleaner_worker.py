@@ -8,13 +8,16 @@ lines of JSON over its standard input and output.
     "go" or "stop"                after each progress and group it waits for one of them
 
 Whoever starts it may say "go" once in advance, so that it need not wait each time. The end of its input, which is the
-end of the broker, is the end of it too.
+end of the broker, is the end of it too. On Linux it is killed with the broker, at once: the next broker removes the
+files that are not finished, and may be writing others of the same names when this process would read its next word.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -24,6 +27,8 @@ from storage.cleaner_messages import GO, STOP, Message, encode
 from storage.files import Files, OsFiles
 
 NICENESS = 5
+PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
 PROGRESS_BYTES = 4 << 20
 """Read and written between two words with the broker, or an eighth of a small log."""
 
@@ -75,7 +80,13 @@ def _clean(
         steps.close()
 
 
+def end_with_the_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
+    end_with_the_parent()
     os.nice(NICENESS)
     gc.disable()  # millions of keys and no cycles
     source, target = sys.stdin.buffer, sys.stdout.buffer
