@@ -1,4 +1,5 @@
-"""The four jars of Spark's Kafka connector, which PySpark does not ship: found, or fetched once with Maven.
+"""The jars that PySpark does not ship, found, or fetched once with Maven: four of the Kafka connector, and Avro's.
+Protobuf's is fetched when it is asked for.
 
 Looked for in this order: the directory of ODRADEK_SPARK_JARS; the cache, by PySpark's version; `mvn` with the pom.xml
 beside this file, into the cache. Where there is no Maven, Spark's own Ivy fetches them when the session starts.
@@ -10,31 +11,43 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
 from pipeline.errors import PipelineError
 
 POM = Path(__file__).with_name("pom.xml")
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+PROTOBUF = "protobuf"
+"""The profile of the pom."""
 _NAMESPACE = "{http://maven.apache.org/POM/4.0.0}"
 
 
-def jar_names(pom: Path = POM) -> list[str]:
-    """The files that the pom asks for: artifact-version.jar, its properties resolved."""
+def jar_names(pom: Path = POM, profile: str = "") -> list[str]:
+    """The files that the pom asks for, or that a profile of it asks for besides: artifact-version.jar."""
+    return [f"{artifact}-{version}.jar" for _, artifact, version in _dependencies(pom, profile)]
+
+
+def packages(protobuf: bool) -> str:
+    """What Spark's Ivy is told to fetch: group:artifact:version with commas between, of Spark's own jars."""
+    wanted = [*_dependencies(POM), *(_dependencies(POM, PROTOBUF) if protobuf else [])]
+    return ",".join(":".join(one) for one in wanted if one[0] == "org.apache.spark")
+
+
+def _dependencies(pom: Path, profile: str = "") -> Iterator[tuple[str, str, str]]:
+    """Group, artifact and version of each, properties resolved."""
     root = ElementTree.parse(pom).getroot()
     properties = {
         one.tag.removeprefix(_NAMESPACE): (one.text or "").strip() for one in root.find(f"{_NAMESPACE}properties") or ()
     }
-    names = []
-    for dependency in root.iter(f"{_NAMESPACE}dependency"):
-        artifact = dependency.findtext(f"{_NAMESPACE}artifactId", "")
-        version = dependency.findtext(f"{_NAMESPACE}version", "")
+    profiles = {one.findtext(f"{_NAMESPACE}id"): one for one in root.iter(f"{_NAMESPACE}profile")}
+    for one in (profiles[profile] if profile else root).iterfind(f"{_NAMESPACE}dependencies/{_NAMESPACE}dependency"):
+        group, artifact, version = (
+            one.findtext(f"{_NAMESPACE}{name}", "") for name in ("groupId", "artifactId", "version")
+        )
         while version.startswith("${"):
             version = properties[version[2:-1]]
-        names.append(f"{artifact}-{version}.jar")
-    return names
+        yield group, artifact, version
 
 
 def cache_directory(environ: Mapping[str, str], spark_version: str) -> Path:
@@ -43,46 +56,49 @@ def cache_directory(environ: Mapping[str, str], spark_version: str) -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "odradek" / f"spark-{spark_version}"
 
 
-def find_jars(spark_version: str, environ: Mapping[str, str] = os.environ) -> list[Path] | None:
-    """The four jars, fetched if need be; None when only Ivy can. Raises PipelineError."""
-    names = jar_names()
+def find_jars(spark_version: str, environ: Mapping[str, str] = os.environ, protobuf: bool = False) -> list[Path] | None:
+    """The jars, fetched if need be; None when only Ivy can. `protobuf`: that one must be among them; else it is when it
+    is there. Raises PipelineError."""
+    names, extra = jar_names(), jar_names(profile=PROTOBUF)
     if f"spark-sql-kafka-0-10_2.13-{spark_version}.jar" not in names:
         raise PipelineError(
             f"PySpark is {spark_version}, but the connector's jars are {names[0]}",
             "install the pyspark that pyproject.toml names: pip install 'odradek[spark]'",
         )
-    if own := environ.get("ODRADEK_SPARK_JARS"):
-        return _all_of(Path(own), names)
-    cache = cache_directory(environ, spark_version)
-    if all((cache / name).is_file() for name in names):
-        return [cache / name for name in names]
-    maven = shutil.which("mvn", path=environ.get("PATH"))
-    if maven is None:
-        return None
-    _fetch(maven, cache)
-    return _all_of(cache, names)
+    wanted = [*names, *(extra if protobuf else [])]
+    own = environ.get("ODRADEK_SPARK_JARS")
+    directory = Path(own) if own else cache_directory(environ, spark_version)
+    if _missing(directory, wanted) and not own:
+        maven = shutil.which("mvn", path=environ.get("PATH"))
+        if maven is None:
+            return None
+        _fetch(maven, directory, protobuf)
+    if missing := _missing(directory, wanted):
+        raise PipelineError(f"{directory} lacks {', '.join(missing)}", "put the jars there")
+    return [directory / name for name in [*names, *extra] if (directory / name).is_file()]
 
 
-def _all_of(directory: Path, names: list[str]) -> list[Path]:
-    missing = [name for name in names if not (directory / name).is_file()]
-    if missing:
-        raise PipelineError(f"{directory} lacks {', '.join(missing)}", "delete it, or put the jars there")
-    return [directory / name for name in names]
+def _missing(directory: Path, names: list[str]) -> list[str]:
+    return [name for name in names if not (directory / name).is_file()]
 
 
-def _fetch(maven: str, cache: Path) -> None:
-    """Runs Maven beside the cache and moves the result there, whole or not at all."""
-    cache.parent.mkdir(parents=True, exist_ok=True)
+def _fetch(maven: str, cache: Path, protobuf: bool) -> None:
+    """Runs Maven beside the cache and moves each jar there when it is whole. Others may use the cache meanwhile."""
+    cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.parent) as scratch:
         command = [maven, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        done = subprocess.run(
-            [*command, f"-DoutputDirectory={scratch}/jars"], stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
+        command += [f"-DoutputDirectory={scratch}/jars", *([f"-P{PROTOBUF}"] if protobuf else [])]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
-            last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it says nothing"]
             raise PipelineError(
-                f"Maven could not fetch the connector's jars: {last[0]}", "check the network, or set ODRADEK_SPARK_JARS"
+                f"Maven could not fetch the jars: {_complaint(done.stdout + done.stderr)}",
+                "check the network, or set ODRADEK_SPARK_JARS to a directory that has them",
             )
-        if cache.exists():
-            shutil.rmtree(cache)
-        os.replace(Path(scratch) / "jars", cache)
+        for jar in Path(scratch, "jars").iterdir():
+            os.replace(jar, cache / jar.name)
+
+
+def _complaint(output: str) -> str:
+    """Of what Maven says the first error; what follows are hints on how to run Maven."""
+    errors = [line.partition("[ERROR]")[2].strip() for line in output.splitlines() if "[ERROR]" in line]
+    return next((line for line in errors if line), "it does not say why")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.jars import CONNECTOR, find_jars
+from pipeline.jars import find_jars, packages
 from pipeline.java import find_java
 from pipeline.settings import Settings
 
@@ -22,6 +22,7 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Delta's; by default 96 bits without statistics
 }
 """Settings of the session; those of `[spark]` go over them."""
 
@@ -39,7 +40,8 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     if SparkSession.getActiveSession() is None:
         _prepare_environment()
     builder = SparkSession.builder.appName(f"odradek-{settings.name}").master(settings.master)
-    options = {**DEFAULTS, **_connector(pyspark.__version__), **settings.spark, **(extra or {})}
+    jars = _jars(pyspark.__version__, settings.format == "protobuf")
+    options = {**DEFAULTS, **jars, **settings.spark, **(extra or {})}
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -58,8 +60,8 @@ def _prepare_environment() -> None:
         )
 
 
-def _connector(spark_version: str) -> dict[str, str]:
-    jars = find_jars(spark_version)
+def _jars(spark_version: str, protobuf: bool) -> dict[str, str]:
+    jars = find_jars(spark_version, protobuf=protobuf)
     if jars is None:
-        return {"spark.jars.packages": f"{CONNECTOR}:{spark_version}", "spark.jars.excludes": "org.apache.hadoop:*"}
+        return {"spark.jars.packages": packages(protobuf), "spark.jars.excludes": "org.apache.hadoop:*"}
     return {"spark.jars": ",".join(str(jar) for jar in jars)}
