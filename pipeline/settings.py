@@ -84,6 +84,10 @@ class Settings:
     shadow_group: str = setting("", "the consumer group that shows the progress (default odradek-NAME)")
     job_version: str = setting("1", "written beside each dead letter")
 
+    # What `compact` makes of it.
+    compact_target_size: int = setting(134_217_728, "compact makes files of about this size", metavar="BYTES")
+    compact_retention: str = setting("7 days", "how long files of old versions stay for their readers")
+
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 

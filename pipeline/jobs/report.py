@@ -44,12 +44,7 @@ def run(
     replace(data, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     replace(page, page_of(facts))
     out = sys.stdout if out is None else out
-    for line in (
-        *_summary(facts),
-        *(f"! {text}" for text in alarms(facts)),
-        f"page       {page}",
-        f"json       {data}",
-    ):
+    for line in (*_summary(facts), *(f"! {text}" for text in alarms(facts)), *_places(page, data)):
         print(line, file=out)
     return 0
 
