@@ -8,10 +8,12 @@ records as lag too: their LAG is `lag + in_open_transactions`. Where nothing is 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from pipeline.kafka_admin import admin_client
@@ -81,7 +83,7 @@ def partition_lags(settings: Settings, processed: Offsets, patience_ms: int = 10
         high = _offsets(admin, there, OffsetSpec.LATEST)
         # Asked for last: what comes meanwhile is lag, and in no open transaction.
         end = _offsets(admin, there, OffsetSpec.LATEST, settings.isolation_level)
-        committed = admin.list_group_offsets({settings.group: None})[settings.group]
+        committed = _committed(admin, settings.group)
     known = {TopicPartition(topic, number) for topic, numbers in processed.items() for number in numbers}
     return [
         PartitionLag(
@@ -91,10 +93,24 @@ def partition_lags(settings: Settings, processed: Offsets, patience_ms: int = 10
             start.get(each),
             end.get(each),
             high.get(each),
-            committed[each].offset if each in committed else None,
+            committed.get(each),
         )
         for each in sorted(known | set(there))
     ]
+
+
+def _committed(admin: KafkaAdminClient, group: str) -> Mapping[TopicPartition, int]:
+    """What the group shows; nothing if its coordinator, which may be loading, does not say so in a second."""
+    for pause in (0.1, 0.3, 0.6, None):
+        try:
+            found = admin.list_group_offsets({group: None})[group]
+        except KafkaError as error:
+            if pause is None or not error.retriable:
+                break
+            time.sleep(pause)
+        else:
+            return {partition: each.offset for partition, each in found.items()}
+    return {}
 
 
 def _partitions_there(admin: KafkaAdminClient, settings: Settings, processed: Offsets) -> list[TopicPartition]:
