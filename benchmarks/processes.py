@@ -22,6 +22,12 @@ def cpu_seconds_with_children(pid: int) -> float:
     return sum(int(after_name[field]) for field in (11, 12, 13, 14)) / TICKS_PER_SECOND
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that it has started and not yet waited for."""
+    processes = [path for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return [int(path.name) for path in processes if _parent(path) == pid]
+
+
 def resident_bytes(pid: int) -> int:
     """VmRSS."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -55,6 +61,13 @@ def free_port() -> int:
             except (OSError, OverflowError):
                 continue
             return port
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended
+        return None
 
 
 def _open_files(directory: Path) -> set[str]:
