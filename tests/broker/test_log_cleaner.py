@@ -23,6 +23,7 @@ from protocol.topic_partition import TopicPartition
 from storage.checkpoint import CLEANER_OFFSET, read_offsets
 from storage.cleaner_segment import CleanedSegment
 from storage.log import Log
+from tests.patience import until
 
 PARTITION = TopicPartition("t", 0)
 QUICK: dict[str, object] = {
@@ -73,12 +74,6 @@ def found(log: Log) -> dict[bytes | None, list[int]]:
                 offsets.setdefault(record.key, []).append(record.offset)
             offset = header.next_offset
     return offsets
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - no event tells
-            await asyncio.sleep(0.01)
 
 
 def is_clean(log: Log) -> Callable[[], bool]:

@@ -28,6 +28,7 @@ from protocol.topic_partition import TopicPartition
 from storage.log import Log
 from storage.segment import LogSegment
 from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.patience import until
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 20
@@ -43,14 +44,6 @@ CLEANED = {"log.cleanup.policy": "compact", "log.segment.bytes": "1000", "log.cl
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_S * 100):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
 
 
 async def produce(api: Api, size: int = 900, *, at_ms: int | None = None, key: bytes | None = b"k", **how: Any) -> Any:
@@ -97,8 +90,9 @@ async def segments_of_five(api: Api) -> bool:
 
 
 async def segments_of_two_ten_seconds_apart(api: Api) -> bool:
-    await produced(api, 1, at_ms=now_ms() - 9_999)
-    return len((await produced(api, 1, at_ms=now_ms())).segments) > 1
+    begin_ms = now_ms()
+    await produced(api, 1, at_ms=begin_ms - 9_999)
+    return len((await produced(api, 1, at_ms=begin_ms)).segments) > 1
 
 
 async def segments_of_two_hours_apart(api: Api) -> bool:

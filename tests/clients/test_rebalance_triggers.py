@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from protocol.compiler import encode_versioned
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
+from tests.patience import until
 
 GROUP, TOPIC, PARTITIONS = "triggers", "orders", 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
@@ -69,12 +70,6 @@ async def consuming(bootstrap: str, topic: str = TOPIC, **options: Any) -> Async
 async def _poll(consumer: AIOKafkaConsumer) -> None:
     while True:
         await consumer.getmany(timeout_ms=50)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.02)
 
 
 async def until_shared(*consumers: AIOKafkaConsumer, of: set[tuple[str, int]] | None = None) -> None:

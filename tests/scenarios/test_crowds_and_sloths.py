@@ -6,7 +6,7 @@ import asyncio
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import kafka
@@ -20,6 +20,7 @@ from broker.testing import in_process_broker
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.records import Record, build_batch
+from tests.patience import until
 from tests.scenarios.raw_client import RawClient, request_payload
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
@@ -172,9 +173,3 @@ def fetch_of(**parameters: int) -> bytes:
     topics = [FetchRequest.FetchTopic(topic="felt", partitions=[asked])]
     payload = request_payload(FetchRequest(min_bytes=1, max_bytes=1000, topics=topics, **parameters), 11)
     return len(payload).to_bytes(4, "big") + payload
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - no event tells
-            await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +15,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
 from protocol.messages.transactions import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
+from storage.log import Log
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined, leave_request
 from tests.broker.handlers.test_offsets_api import begin, commit, commit_in, coordinated
+from tests.patience import until
 
 GROUPS = [f"group {number}" for number in range(6)]
 SMALL = 2_000
@@ -99,23 +102,21 @@ def logs(api: Api) -> list[Any]:
 async def cleaned(api: Api) -> None:
     """All that may be: up to the active segment, or the first open transaction."""
     for log in logs(api):
-        for _ in range(2000):
-            limit = min(log.active_segment.base_offset, log.last_stable_offset)
-            sealed = max((one.base_offset for one in log.segments if one.base_offset <= limit), default=0)
-            if log.cleaned_offset is not None and log.cleaned_offset >= sealed > 0:
-                break
-            await asyncio.sleep(0.01)
-        else:
-            raise AssertionError((log.cleaned_offset, limit, sealed))
+        await until(partial(is_clean, log))
+
+
+def is_clean(log: Log) -> bool:
+    limit = min(log.active_segment.base_offset, log.last_stable_offset)
+    sealed = max((one.base_offset for one in log.segments if one.base_offset <= limit), default=0)
+    return log.cleaned_offset is not None and log.cleaned_offset >= sealed > 0
 
 
 async def until_settled(api: Api) -> None:
-    for _ in range(500):
+    async def is_settled() -> bool:
         described = (await api(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)).transaction_states[0]
-        if not described.transaction_state.startswith("Prepare"):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(described)
+        return not described.transaction_state.startswith("Prepare")
+
+    await until(is_settled)
 
 
 @pytest.mark.parametrize("delete_retention_ms", [0, 86_400_000])

@@ -14,6 +14,7 @@ from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsReq
 from protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated, loaded
+from tests.patience import until
 
 SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
 JOIN_WITH_KNOWN_ID = 4
@@ -125,12 +126,7 @@ async def test_a_stable_group_comes_back_with_the_broker_and_its_sessions_run_on
         await loaded(api)
         assert (await described(api)).members[0].member_assignment == b"mine"
         assert await heartbeat(api, member_id, generation_id) is ErrorCode.NONE
-        for _ in range(200):
-            if (await described(api, "silent")).group_state == "Empty":
-                break
-            await asyncio.sleep(0.02)
-        else:
-            raise AssertionError("the session of a member that was loaded has not ended")
+        await until_state(api, "Empty", "silent")  # the session of a member that was loaded ends
         assert await heartbeat(api, other, 2, "silent") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -153,10 +149,11 @@ async def test_a_new_member_whose_connection_ends_is_no_member_any_more() -> Non
             waiting = asyncio.create_task(other(joining(), 3))
             await until_state(api, "PreparingRebalance")
             waiting.cancel()
-        for _ in range(200):
-            if len((await described(api)).members) == 1:
-                break
-            await asyncio.sleep(0.02)
+
+        async def is_alone() -> bool:
+            return len((await described(api)).members) == 1
+
+        await until(is_alone)
         answer = await api(joining(member_id=member_id), 3)
         assert (answer.error_code, answer.generation_id, len(answer.members)) == (0, 2, 1)
 
@@ -179,11 +176,10 @@ async def test_a_member_whose_connection_ends_while_it_joins_again_is_still_a_me
 
 
 async def until_state(api: Api, state: str, group: str = "g") -> None:
-    for _ in range(500):
-        if (await described(api, group)).group_state == state:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{group} is not {state}")
+    async def is_so() -> bool:
+        return bool((await described(api, group)).group_state == state)
+
+    await until(is_so)
 
 
 async def test_names_as_long_as_a_string_can_be_live_and_last(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from protocol.messages.producers import InitProducerIdRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from protocol.messages.transactions import AddOffsetsToTxnRequest, EndTxnRequest, TxnOffsetCommitRequest
 from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.patience import until
 from timer import ManualClock
 
 MINUTE_MS = 60_000
@@ -37,23 +37,18 @@ async def coordinated(api: Api, *topics: str) -> None:
         topic.replication_factor = 1
     await api(CreateTopicsRequest(topics=creatable, timeout_ms=10_000), 5)
     for key_type in (0, 1):
-        for _ in range(200):
-            found = await api(FindCoordinatorRequest(key="any", key_type=key_type), 1)
-            if found.error_code == ErrorCode.NONE:
-                break
-            await asyncio.sleep(0.01)
-        else:
-            raise AssertionError(found)
+        request = FindCoordinatorRequest(key="any", key_type=key_type)
+
+        async def is_found(request: FindCoordinatorRequest = request) -> bool:
+            return bool((await api(request, 1)).error_code == ErrorCode.NONE)
+
+        await until(is_found)
     await loaded(api)
 
 
 async def loaded(api: Api) -> None:
     runtimes = api.broker.coordinator_runtimes
-    for _ in range(500):
-        if not any(runtime.loading for runtime in runtimes):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("still loading")
+    await until(lambda: not any(runtime.loading for runtime in runtimes))
 
 
 async def commit(
@@ -143,10 +138,11 @@ async def test_a_transactions_offsets_are_still_pending_after_a_restart_and_coun
         assert await fetched(api) == {"t": {0: 1}}
         assert await fetched(api, require_stable=True) == {"t": {0: -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT}}
         assert (await api(EndTxnRequest(committed=True, **producer), 3)).error_code == 0
-        for _ in range(200):
-            if -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT not in (await fetched(api, require_stable=True))["t"].values():
-                break
-            await asyncio.sleep(0.01)
+
+        async def is_stable() -> bool:
+            return -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT not in (await fetched(api, require_stable=True))["t"].values()
+
+        await until(is_stable)
         assert await fetched(api, require_stable=True) == {"t": {0: 5, 1: 7}}
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await loaded(api)
@@ -332,8 +328,8 @@ async def test_offsets_are_looked_at_as_often_as_the_setting_says() -> None:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5})
         clock.advance(MINUTE_MS)
-        for _ in range(500):
-            if await fetched(api) == {}:
-                break
-            await asyncio.sleep(0.01)
-        assert await fetched(api) == {}
+
+        async def has_expired() -> bool:
+            return await fetched(api) == {}
+
+        await until(has_expired)

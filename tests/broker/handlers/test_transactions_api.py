@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from protocol.messages.transactions import (
 )
 from protocol.records import Record, build_batch
 from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.patience import until
 
 Producer = tuple[int, int]
 SMALL: dict[str, object] = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
@@ -58,15 +58,6 @@ async def until_coordinated(api: Api, name: str = "t") -> None:
         return found.error_code == 0 and not api.broker.transaction_coordinator.runtime.loading
 
     await until(is_coordinated)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Asks again until it holds."""
-    for _ in range(1000):
-        if await condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never holds")
 
 
 async def init(api: Api, version: int = 4, name: str | None = "t", expected: Producer = (-1, -1)) -> Any:

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,6 +29,7 @@ from protocol.records import Record, build_batch, iter_batches
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import HastyFiles
+from tests.patience import until
 
 MB = 1 << 20
 T0 = TopicPartition("t", 0)
@@ -110,14 +111,6 @@ async def client(broker: Broker) -> AsyncIterator[Client]:
 async def other(broker: Broker) -> AsyncIterator[Client]:
     async with client_of(broker) as client:
         yield client
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_S * 100):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
 
 
 async def create(client: Client, name: str = "t", partitions: int = 1, **configs: str) -> None:

@@ -1,0 +1,20 @@
+"""Waiting in tests for what nobody tells: it is asked for again and again, for a minute at most."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+
+PATIENCE_S = 60
+PAUSE_S = 0.01
+
+
+async def until(condition: Callable[[], object] | Callable[[], Awaitable[object]]) -> None:
+    """Until the condition holds. Raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = condition()
+            if await found if isawaitable(found) else found:
+                return
+            await asyncio.sleep(PAUSE_S)
