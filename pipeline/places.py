@@ -5,8 +5,8 @@ LAKE/NAME_dead_letters      what could not be taken, and why
 LAKE/NAME_windows           counts and sums over event time
 STATE = LAKE/_NAME
   batches                   the ledger: a row for each batch, a Delta table
-  checkpoint-N              Spark's; N counts the times that it had to begin anew
-  topics.json               the ids of the topics, as first seen
+  checkpoint-N              Spark's, and query.json: of which query; N counts the times that it had to begin anew
+  generation-N.json         where that one begins, and the ids of the topics that it reads
   handover.json             where the backfill ends and the ingest begins
   report.html report.json
 """
@@ -42,12 +42,11 @@ class Places:
         return self.state / "batches"
 
     @property
-    def topics(self) -> Path:
-        return self.state / "topics.json"
-
-    @property
     def handover(self) -> Path:
         return self.state / "handover.json"
 
     def checkpoint(self, generation: int) -> Path:
         return self.state / f"checkpoint-{generation}"
+
+    def generation(self, number: int) -> Path:
+        return self.state / f"generation-{number}.json"

@@ -15,7 +15,15 @@ from pipeline.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={limit}"
+    for what, limit in {"string": 64 << 20, "bytes": 64 << 20, "collectionItems": 4 << 20}.items()
+)
+"""Avro's reader makes room for as much as a length says: without limits ten bytes of rubbish end the JVM."""
+
 DEFAULTS = {
+    "spark.driver.defaultJavaOptions": AVRO_LIMITS,
+    "spark.executor.defaultJavaOptions": AVRO_LIMITS,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",  # a state store each; fixed for the life of a checkpoint
     "spark.ui.enabled": "false",

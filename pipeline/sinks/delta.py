@@ -49,6 +49,11 @@ class DeltaSink:
             return None
         return DeltaTable(self.path).transaction_version(batch.app(self.name))
 
+    def has(self, batch: BatchId) -> bool:
+        """Whether this batch is in the table."""
+        last = self.last_batch(batch)
+        return last is not None and last >= batch.number
+
     def prepare(self, schema: StructType, job: str) -> None:
         """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
         clear_staging(self.path, job)
@@ -71,8 +76,7 @@ class DeltaSink:
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
         """Adds the rows, unless this batch is there. Raises what Spark and deltalake raise, the table unchanged."""
-        last = self.last_batch(batch)
-        if last is not None and last >= batch.number:
+        if self.has(batch):
             return NO_FILES
         with staged(rows, self.path, self._layout, batch) as directory:
             actions = [self._add(file) for file in self._moved(directory)]
@@ -88,7 +92,7 @@ class DeltaSink:
             )
         except Exception:
             # What fails may have been committed before, so files go only where the log surely lacks them.
-            if (self.last_batch(batch) or -1) < batch.number:
+            if not self.has(batch):
                 self._remove(Path(action.path) for action in actions)
             raise
         self._reached(f"{self.name}: committed")

@@ -39,8 +39,7 @@ class DeltaWindows(DeltaSink):
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
         """Adds the counts and sums, unless this batch is there."""
         for pause in range(1, ATTEMPTS + 1):
-            last = self.last_batch(batch)
-            if last is not None and last >= batch.number:
+            if self.has(batch):
                 return Written()
             try:
                 return self._merge(rows, batch)

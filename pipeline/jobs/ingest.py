@@ -1,0 +1,282 @@
+"""`odradek pipeline ingest`: streams topics into tables until it has all (available-now) or is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pyspark.errors import PySparkException
+
+from pipeline import shadow_group
+from pipeline.batch_id import BatchId
+from pipeline.batch_metrics import counted
+from pipeline.batch_tables import BatchTables
+from pipeline.batch_writer import BatchWriter, Committed, Stopped
+from pipeline.errors import PipelineError
+from pipeline.generations import JOB, Generation, Generations, filled, fingerprint_of
+from pipeline.ledger import Ledger, Offsets, offsets_of
+from pipeline.parsing import parsed
+from pipeline.places import Places
+from pipeline.progress import BatchDone, Progress, open_progress
+from pipeline.session import open_session
+from pipeline.settings import Settings, flag
+from pipeline.sinks.delta import nothing
+from pipeline.sources import records_stream
+from pipeline.spark_errors import as_pipeline_error
+from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets, look
+from pipeline.transforms import deduplicated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 1
+AVAILABLE_NOW = "available-now"
+
+log = structlog.get_logger("pipeline.ingest")
+
+
+def run(settings: Settings, reached: Callable[[str], None] = nothing) -> int:
+    """Runs the job; 0 when all is read, or when it was told to stop. Raises PipelineError.
+
+    `reached` is told of each point of a batch that is passed, for tests that kill there."""
+    places = Places.of(settings)
+    try:
+        with open_progress() as shown, _alone(places.state / "ingest.lock"):
+            shown.waiting("starting Spark")
+            job = Ingest(settings, places, open_session(settings), shown, reached)
+            with _signals(job.stop):
+                job.run()
+    except (OSError, PySparkException) as error:
+        raise as_pipeline_error(error, "the ingest failed") from error
+    return 0
+
+
+class Ingest:
+    """One run of the job."""
+
+    def __init__(
+        self, settings: Settings, places: Places, spark: SparkSession, shown: Progress, reached: Callable[[str], None]
+    ) -> None:
+        self._settings = settings
+        self._places = places
+        self._spark = spark
+        self._shown = shown
+        self._reached = reached
+        self._tables = BatchTables(settings, places, reached)
+        self._ledger = Ledger(places.ledger)
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """The running batch is the last. May be called from a signal's handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Returns when all is read, or after `stop`. Raises PipelineError."""
+        rows = self._rows("earliest")
+        fingerprint = fingerprint_of(self._settings, self._key_types(rows))
+        generations = Generations(self._settings, self._places, self._tables, self._ledger, fingerprint)
+        generation = generations.current()
+        self._tables.prepare(rows, JOB)
+        while True:
+            attempt = _Attempt(generation, self._look)
+            try:
+                self._run(generations, attempt)
+                return
+            except TopicRecreated as error:
+                if self._settings.on_recreated_topic == "fail":
+                    raise
+                generation = generations.after_recreation(self._as_entered(attempt.generation), error.topics)
+
+    def _run(self, generations: Generations, attempt: _Attempt) -> None:
+        """Runs one generation. Raises TopicRecreated and other PipelineErrors."""
+        topics = attempt.look()
+        self._refuse_missing(topics)
+        starting = filled(attempt.generation.starting, topics)
+        attempt.generation = replace(attempt.generation, starting=starting)
+        done = attempt.generation.done
+        if done is not None and self._settings.on_data_loss == "fail":
+            compare_offsets(done, topics)
+        checkpoint = generations.begin(attempt.generation)
+        attempt.save = lambda generation: generation.save(self._places)
+        for note in generations.notes:
+            log.warning(note)
+        generations.notes.clear()
+        number = attempt.generation.number
+        log.info("begins", generation=number, offsets=_beginnings(starting, done, topics))
+        if done:
+            shadow_group.commit(self._settings, done)
+        writer = BatchWriter(
+            self._settings,
+            self._tables,
+            self._ledger,
+            checkpoint,
+            BatchId(self._settings.name, JOB, number, 0),
+            look=attempt.look,
+            lost=attempt.generation.lost,
+            committed=self._show,
+            reached=self._reached,
+            stopping=self._stopping.is_set,
+        )
+        try:
+            query = self._start(self._rows(starting), writer, checkpoint.path)
+            writer.started(query)
+            self._wait(query)
+        except Exception as error:
+            if isinstance(writer.failure, Stopped):
+                return
+            raise self._cause(writer.failure or error, attempt) from error
+
+    def _cause(self, error: BaseException, attempt: _Attempt) -> PipelineError:
+        """Why the query failed. What Spark calls lost data, or an unknown topic, a look at the topics tells better."""
+        if isinstance(error, PipelineError):
+            return error
+        try:
+            topics = attempt.look()
+            done = self._as_entered(attempt.generation).done
+            if done is not None and self._settings.on_data_loss == "fail":
+                compare_offsets(done, topics)
+        except PipelineError as better:
+            return better
+        return as_pipeline_error(error, "the ingest failed")
+
+    def _as_entered(self, generation: Generation) -> Generation:
+        """The generation with the ledger's last offsets."""
+        rows = [row for row in self._ledger.rows(JOB) if row.generation == generation.number]
+        return replace(generation, done=rows[-1].end_offsets) if rows else generation
+
+    def _rows(self, starting: str) -> DataFrame:
+        """The stream up to the split into good and dead. Raises PipelineError."""
+        try:
+            records = parsed(records_stream(self._spark, self._settings, starting), self._settings)
+            self._refuse_unknown_columns(records)
+            return deduplicated(counted(records), self._settings)
+        except PySparkException as error:
+            raise as_pipeline_error(error, "the settings do not fit together") from error
+
+    def _refuse_unknown_columns(self, records: DataFrame) -> None:
+        columns: Any = records.schema["data"].dataType
+        for name in ("dedup_keys", "window_by", "window_sums"):
+            unknown = [one for one in getattr(self._settings, name) if one not in columns.names]
+            if unknown:
+                raise PipelineError(f"{flag(name)}: the schema has no column {', '.join(unknown)}")
+
+    def _refuse_missing(self, topics: Topics) -> None:
+        missing = [name for name in self._settings.topics if name not in topics]
+        if missing:
+            raise PipelineError(f"there is no topic {', '.join(missing)}", "create it, or change topics")
+        if not topics:
+            raise PipelineError(f"no topic matches {self._settings.topics_pattern}", "change topics-pattern")
+
+    def _key_types(self, rows: DataFrame) -> dict[str, str]:
+        columns: Any = rows.schema["data"].dataType
+        return {name: columns[name].dataType.simpleString() for name in self._settings.dedup_keys}
+
+    def _look(self) -> Topics:
+        pattern = self._settings.topics_pattern
+        compiled = self._spark._jvm.java.util.regex.Pattern.compile(pattern)  # type: ignore[union-attr]
+        return look(self._settings, lambda name: bool(compiled.matcher(name).matches()))
+
+    def _start(self, rows: DataFrame, writer: BatchWriter, checkpoint: Path) -> StreamingQuery:
+        trigger = self._settings.trigger
+        stream = rows.writeStream.queryName(self._settings.name).foreachBatch(writer)
+        stream = stream.option("checkpointLocation", str(checkpoint))
+        stream = (
+            stream.trigger(availableNow=True) if trigger == AVAILABLE_NOW else stream.trigger(processingTime=trigger)
+        )
+        return stream.start()
+
+    def _wait(self, query: StreamingQuery) -> None:
+        """Until the query ends; or between two batches once it is told to stop. Raises what ended it."""
+        while not query.awaitTermination(POLL_S):
+            if self._stopping.is_set() and not query.status["isTriggerActive"]:
+                query.stop()
+
+    def _show(self, committed: Committed) -> None:
+        row = committed.row
+        shadow_group.commit(self._settings, row.end_offsets)
+        ends = {name: topic.ends for name, topic in committed.topics.items()}
+        self._shown.batch(
+            BatchDone(
+                row.job,
+                row.batch_id,
+                row.rows_in,
+                row.good,
+                row.dead,
+                row.duplicates,
+                row.late,
+                (row.finished_at - row.started_at).total_seconds(),
+                row.lost,
+                _between(row.end_offsets, ends),
+                row.watermark,
+            )
+        )
+
+
+class _Attempt:
+    """A generation that is run, with what is learned of its topics meanwhile."""
+
+    def __init__(self, generation: Generation, look_at_topics: Callable[[], Topics]) -> None:
+        self.generation = generation
+        self.save: Callable[[Generation], None] = lambda _: None
+        self._look = look_at_topics
+
+    def look(self) -> Topics:
+        """The topics of now. Raises PipelineError if they are not those that the generation knows."""
+        topics = self._look()
+        compare_ids(self.generation.known, topics)
+        self.generation = self.generation.with_topics(topics)
+        self.save(self.generation)
+        return topics
+
+
+def _beginnings(starting: str, done: Offsets | None, topics: Topics) -> dict[str, int]:
+    """The first offset of each partition that will be read, by topic-partition."""
+    said = done or (offsets_of(starting) if starting.startswith("{") else {})
+    found = {}
+    for name, topic in topics.items():
+        for number, start in topic.starts.items():
+            offset = said.get(name, {}).get(number, start)
+            found[f"{name}-{number}"] = offset if offset >= 0 else start
+    return found
+
+
+def _between(done: Offsets, ends: Offsets) -> int:
+    return sum(
+        max(0, end - done.get(name, {}).get(number, 0))
+        for name, partitions in ends.items()
+        for number, end in partitions.items()
+    )
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Holds the lock. Raises PipelineError if another process does; it is let go when the process ends, however."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise PipelineError(f"another ingest is at work here: it holds {lock}", "stop it first") from error
+        yield
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT end the job after its running batch; not in threads, which get no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,91 @@
+"""Good rows as JSON to a topic, exactly once for those who read committed.
+
+Spark's own Kafka sink is at-least-once. Here the records of a batch and a token (the number of the batch after, as the
+offset of a group that is named for the query) are one transaction of Kafka's: a batch whose token is there was sent.
+The driver sends, so all good rows pass through it, a part at a time. The key is the record's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+from pyspark.sql import DataFrame
+
+from pipeline.batch_id import BatchId
+from pipeline.errors import PipelineError
+from pipeline.kafka_admin import admin_client, connection_options
+from pipeline.settings import Settings
+from pipeline.sinks.delta import nothing
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""transaction.max.timeout.ms of brokers, unless they are told otherwise."""
+
+
+class ResultsTopic:
+    """The topic that `settings` name for results."""
+
+    def __init__(self, settings: Settings, reached: Callable[[str], None] = nothing) -> None:
+        self._settings = settings
+        self._topic = settings.results_topic
+        self._reached = reached
+
+    def last_batch(self, batch: BatchId) -> int | None:
+        """The number of the last batch whose token is there."""
+        token = TopicPartition(self._topic, 0)
+        group = batch.app("results")
+        with admin_client(self._settings) as admin:
+            found = admin.list_group_offsets({group: [token]})[group].get(token)
+        return None if found is None or found.offset < 1 else found.offset - 1
+
+    def write(self, rows: DataFrame, batch: BatchId) -> int:
+        """Sends `rows` (columns key, value) unless this batch was sent; how many. Raises PipelineError."""
+        producer = self._producer(batch)
+        try:
+            producer.init_transactions()  # What an earlier attempt has left open is ended by it.
+            last = self.last_batch(batch)
+            if last is not None and last >= batch.number:
+                return 0
+            producer.begin_transaction()
+            count = self._send(producer, rows)
+            token = {TopicPartition(self._topic, 0): OffsetAndMetadata(batch.number + 1, "", -1)}
+            producer.send_offsets_to_transaction(token, batch.app("results"))
+            self._reached("results: sent")
+            producer.commit_transaction()
+        except KafkaError as error:
+            raise PipelineError(
+                f"the results of batch {batch} could not be sent to {self._topic}: {type(error).__name__}: {error}",
+                "nothing of it is visible; start again when the brokers are well",
+            ) from error
+        finally:
+            producer.close(timeout=10)
+        self._reached("results: committed")
+        return count
+
+    def _send(self, producer: Any, rows: DataFrame) -> int:
+        failures: list[Exception] = []
+        count = 0
+        for row in rows.toLocalIterator(prefetchPartitions=True):
+            key = None if row.key is None else bytes(row.key)
+            producer.send(self._topic, value=row.value.encode(), key=key).add_errback(failures.append)
+            count += 1
+            if failures:
+                break
+        producer.flush()
+        if failures:
+            raise failures[0]
+        return count
+
+    def _producer(self, batch: BatchId) -> Any:
+        servers = [server.strip() for server in self._settings.bootstrap_server.split(",")]
+        return KafkaProducer(
+            bootstrap_servers=servers,
+            client_id=f"odradek-{self._settings.name}",
+            transactional_id=f"{batch.pipeline}/{batch.job}/results",
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            linger_ms=20,
+            **connection_options(self._settings.kafka),
+        )

@@ -1,0 +1,45 @@
+"""What went wrong within Spark, as one sentence: the last cause, without traces."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.errors import PipelineError
+
+NO_ROOM = "No space left on device"
+AGAIN = "make room and start again; nothing is lost"
+_NOISE = re.compile(r"^(?:Job aborted due to stage failure: .*?: |(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
+
+
+def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
+    """The error of a job. `doing`: what it was at."""
+    if isinstance(error, PipelineError):
+        return error
+    texts = list(_texts(error))
+    if any(NO_ROOM in text for text in texts) or getattr(error, "errno", None) == errno.ENOSPC:
+        return PipelineError(f"{doing}: the disk is full ({NO_ROOM})", AGAIN)
+    lines = [line for text in texts if (line := _line(text))]
+    return PipelineError(f"{doing}: {lines[-1] if lines else type(error).__name__}")
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    """What the error and its causes say, in Python and then in Java, outermost first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield str(seen)
+        java: Any = getattr(seen, "_origin", None) or getattr(seen, "java_exception", None)
+        for _ in range(20):
+            if java is None:
+                break
+            yield str(java.toString())
+            java = java.getCause()
+        seen = seen.__cause__
+
+
+def _line(text: str) -> str:
+    """The first line, without the names of classes before it and the state after it."""
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return _NOISE.sub("", first).split(" SQLSTATE: ")[0].strip()

@@ -1,0 +1,135 @@
+"""What tests need of topics and tables: records with every fault, and both readers of a table."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from pipeline.ledger import Ledger, LedgerRow
+from pipeline.parsing import parsed
+from pipeline.places import Places
+from pipeline.settings import Settings
+from pipeline.sources import records_batch
+
+BASE = 1_700_000_000
+"""Event time zero, in seconds."""
+
+
+def order(number: int, at: float, **more: object) -> bytes:
+    """An order as JSON; `at` in seconds after BASE."""
+    moment = datetime.fromtimestamp(BASE + at, UTC).isoformat(timespec="milliseconds")
+    fields = {"id": number, "customer": f"c{number % 5}", "amount": number / 4, "at": moment}
+    return json.dumps({**fields, **more}).encode()
+
+
+def send(bootstrap: str, topic: str, values: Iterable[bytes | None], partitions: int = 2, **options: Any) -> None:
+    """Produces values, each to the next partition. `options`: the producer's."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, **options)
+    for number, value in enumerate(values):
+        producer.send(topic, value, key=str(number).encode(), partition=number % partitions)
+    producer.flush()
+    producer.close()
+
+
+def send_transaction(bootstrap: str, topic: str, values: Iterable[bytes], *, commit: bool) -> None:
+    """One transaction, committed or aborted."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"of-{topic}-{commit}")
+    producer.init_transactions()
+    producer.begin_transaction()
+    for number, value in enumerate(values):
+        producer.send(topic, value, partition=number % 2)
+    producer.flush()
+    (producer.commit_transaction if commit else producer.abort_transaction)()
+    producer.close()
+
+
+def truth(spark: SparkSession, settings: Settings) -> DataFrame:
+    """What a batch computation makes of all that is in the topics: parsed, not de-duplicated."""
+    return parsed(records_batch(spark, settings, "earliest", "latest"), settings)
+
+
+def columns_of(settings: Settings) -> list[str]:
+    return [part.split()[0] for part in settings.schema.split(",")]
+
+
+def read_by_spark(spark: SparkSession, path: Path, columns: Sequence[str]) -> DataFrame:
+    """A Delta table's files, as its log names them, read by Spark's own Parquet reader."""
+    files = DeltaTable(path).file_uris()
+    if not files:
+        return spark.createDataFrame([], ", ".join(f"{one} STRING" for one in columns))
+    read = spark.read.option("basePath", str(path)).option("mergeSchema", "true").parquet(*files)
+    return read.select(*columns)
+
+
+def read_by_arrow(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """A Delta table, read by delta-rs."""
+    rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table(columns=list(columns)).to_pylist()
+    return rows
+
+
+def same_rows(one: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any]]) -> None:
+    """Fails unless both have the same rows, equal ones as often."""
+
+    def ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+        return sorted(repr(sorted(row.items())) for row in rows)
+
+    assert ordered(one) == ordered(other)
+
+
+def check_ledger(settings: Settings) -> list[LedgerRow]:
+    """The ledger's rows; fails unless every record in it is accounted for and offsets follow on each other."""
+    rows = Ledger(Places.of(settings).ledger).rows("ingest")
+    for row in rows:
+        assert row.rows_in == row.good + row.dead + row.duplicates + row.late, row
+        assert row.dead == sum(row.reasons.values())
+    for before, after in itertools.pairwise(rows):
+        if before.generation == after.generation:
+            assert after.batch_id == before.batch_id + 1
+            for topic, partitions in before.end_offsets.items():
+                assert {n: after.start_offsets[topic][n] for n in partitions} == partitions
+    return rows
+
+
+def check_tables(spark: SparkSession, settings: Settings) -> list[LedgerRow]:
+    """Fails unless the tables hold what a batch computation makes of the topics, by two readers, and the ledger
+    adds up to it. Topics in which no event is late."""
+    places, columns = Places.of(settings), columns_of(settings)
+    judged = truth(spark, settings).persist()
+    try:
+        wanted = judged.where("reason is null").select("data.*", "topic", "partition", "offset")
+        total = wanted.count()
+        if settings.dedup_keys:
+            wanted = wanted.dropDuplicates(list(settings.dedup_keys))
+        wanted = wanted.select(*columns)
+        found = read_by_spark(spark, places.rows, columns)
+        assertDataFrameEqual(found, wanted)
+        same_rows(read_by_arrow(places.rows, columns), wanted.toArrow().to_pylist())
+        place = ["_topic", "_partition", "_offset"]
+        offsets = [tuple(row[name] for name in place) for row in read_by_arrow(places.rows, place)]
+        assert len(set(offsets)) == len(offsets), "an offset is there twice"
+        letters = ["reason", "key", "value", "topic", "partition", "offset", "timestamp"]
+        dead = judged.where("reason is not null").select(*letters)
+        assertDataFrameEqual(read_by_spark(spark, places.dead_letters, letters), dead)
+        same_rows(read_by_arrow(places.dead_letters, letters), dead.toArrow().to_pylist())
+        rows = check_ledger(settings)
+        assert sum(row.rows_in for row in rows) == judged.count()
+        assert sum(row.good for row in rows) == found.count()
+        assert sum(row.dead for row in rows) == dead.count()
+        assert sum(row.duplicates for row in rows) == total - found.count()
+        assert sum(row.late + row.lost for row in rows) == 0
+        return rows
+    finally:
+        judged.unpersist()
+
+
+def numbers(rows: Iterable[Mapping[str, Any]], name: str = "id") -> list[Any]:
+    return sorted(row[name] for row in rows)
