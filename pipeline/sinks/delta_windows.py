@@ -54,7 +54,7 @@ class DeltaWindows(DeltaSink):
         if content.num_rows == 0:
             return Written()
         self._reached("windows: files written")
-        same = " AND ".join(f"t.`{name}` IS NOT DISTINCT FROM s.`{name}`" for name in self._by)
+        same = " AND ".join(f"(t.`{name}` IS NOT DISTINCT FROM s.`{name}`)" for name in self._by)
         measures = [name for name in content.column_names if name not in self._by]
         sums = {f"`{name}`": f"coalesce(t.`{name}` + s.`{name}`, t.`{name}`, s.`{name}`)" for name in measures}
         commit = commit_of(batch.app(self.name), batch.number)
