@@ -21,7 +21,7 @@ def show_tables(lake: Path, out: TextIO) -> None:
     last = windows.sort_by([("window_start", "descending"), ("country", "ascending")]).slice(0, LINES)
     _table(out, f"orders_windows: {windows.num_rows:,} windows of five minutes and countries", last.to_pylist())
     dead = DeltaTable(lake / "orders_dead_letters").to_pyarrow_table()
-    by_reason = dead.group_by("reason").aggregate([("detail", "count_all"), ("detail", "min")])
+    by_reason = dead.group_by("reason").aggregate([("reason", "count"), ("detail", "min")])
     by_reason = by_reason.rename_columns(["reason", "letters", "for example"]).sort_by("reason")
     _table(out, f"orders_dead_letters: {dead.num_rows:,} records by reason", by_reason.to_pylist())
     newest = compute.max(rows["at"]).as_py()
