@@ -57,6 +57,7 @@ def test_a_log_line_goes_above_the_rewritten_one() -> None:
         structlog.get_logger("pipeline.test").warning("a topic is gone", topic="orders")
     first, last, _ = stream.screen()
     assert "a topic is gone" in first
+    assert "ingest batch" not in first
     assert "orders" in first
     assert last.startswith("ingest batch 0")
 
