@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, types
 from pyspark.sql.types import StructType
 
 from pipeline.batch_id import BatchId
@@ -26,6 +25,22 @@ from pipeline.sinks.file_statistics import statistics_of
 from pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, partition_values, staged
 
 NO_FILES = Written()
+DELTA_TYPES = {
+    types.BooleanType,
+    types.ByteType,
+    types.ShortType,
+    types.IntegerType,
+    types.LongType,
+    types.FloatType,
+    types.DoubleType,
+    types.DecimalType,
+    types.StringType,
+    types.BinaryType,
+    types.DateType,
+    types.TimestampType,
+    types.TimestampNTZType,
+}
+"""Those that Spark and Delta both have, besides arrays, maps and structs."""
 
 
 def nothing(_point: str) -> None:
@@ -134,11 +149,18 @@ def commit_of(app: str, number: int) -> CommitProperties:
 
 def delta_schema(schema: StructType, path: Path) -> Schema:
     """Spark's columns as Delta's, all of them nullable. Raises PipelineError for types that Delta has not."""
-    content = _nullable(json.loads(schema.json()))
-    try:
-        return Schema.from_json(json.dumps(content))
-    except (DeltaError, ValueError) as error:
-        raise PipelineError(f"the table {path} cannot have these columns: {error}", "change the schema") from error
+    strange = [field.name for field in schema.fields if not _known(field.dataType)]
+    if strange:
+        raise PipelineError(f"the table {path} cannot have {', '.join(strange)}: Delta has no such type", "change it")
+    return Schema.from_json(json.dumps(_nullable(json.loads(schema.json()))))
+
+
+def _known(kind: types.DataType) -> bool:
+    if isinstance(kind, types.StructType):
+        return all(_known(field.dataType) for field in kind.fields)
+    if isinstance(kind, types.MapType):
+        return _known(kind.keyType) and _known(kind.valueType)
+    return _known(kind.elementType) if isinstance(kind, types.ArrayType) else type(kind) in DELTA_TYPES
 
 
 def _nullable(kind: Any) -> Any:

@@ -22,7 +22,6 @@ from pipeline.batch_id import BatchId
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 STAGING = "_staging"
-SPREAD_BY = ("_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +60,12 @@ def staged(rows: DataFrame, table: Path, layout: Layout, batch: BatchId) -> Iter
 
 
 def _arranged(rows: DataFrame, layout: Layout) -> DataFrame:
-    """The rows of a table partition brought together: else each task would write a file into each of them."""
-    count = max(layout.files, 1)
-    if not layout.partition_by:
-        return rows.coalesce(count)
-    columns = [sf.col(f"`{name}`") for name in layout.partition_by]
-    if count > 1 and set(SPREAD_BY) <= set(rows.columns):
-        columns.append(sf.pmod(sf.hash(*SPREAD_BY), sf.lit(count)))
-    return rows.repartition(*columns)
+    """As few tasks as files: each writes one into each table partition that it has rows of.
+
+    One file for each partition of a table is best written by as many tasks as there are partitions."""
+    if layout.partition_by and layout.files <= 1:
+        return rows.repartition(*(sf.col(f"`{name}`") for name in layout.partition_by))
+    return rows.coalesce(max(layout.files, 1))
 
 
 def clear_staging(table: Path, job: str) -> None:

@@ -1,0 +1,196 @@
+"""The Delta sink: what Spark wrote is what every reader finds, each batch once, and never half of one."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from pipeline.batch_id import BatchId
+from pipeline.errors import PipelineError
+from pipeline.sinks.delta import DeltaSink
+from pipeline.sinks.delta_windows import DeltaWindows
+from pipeline.sinks.staged_files import Layout
+from tests.pipeline.lake import read_by_arrow, read_by_spark, same_rows
+
+FIRST, SECOND = BatchId("orders", "ingest", 1, 0), BatchId("orders", "ingest", 1, 1)
+
+EVERY_TYPE = """
+    id, id % 3 = 0 AS flag, CAST(id AS DECIMAL(10, 2)) / 3 AS price, IF(id % 4 = 0, NULL, CONCAT('text ', id)) AS text,
+    TIMESTAMP_MICROS(1700000000000001 + id * 1001) AS at, DATE_ADD(DATE '2024-01-30', CAST(id AS INT)) AS day,
+    IF(id % 5 = 0, DOUBLE('NaN'), id / 7) AS ratio, REPEAT('x', 60 + CAST(id AS INT)) AS longer,
+    ARRAY(id, NULL) AS list, MAP('a', id) AS map, NAMED_STRUCT('x', id, 'y', ARRAY(NAMED_STRUCT('z', 'z'))) AS nested,
+    CAST('bytes' AS BINARY) AS bytes, CAST(NULL AS STRING) AS nothing, CAST(-id AS INT) AS less
+"""
+
+
+def written(sink: DeltaSink, rows: DataFrame, batch: BatchId = FIRST) -> None:
+    sink.prepare(rows.schema, "ingest")
+    sink.write(rows, batch)
+
+
+def test_every_type_is_read_back_by_both_readers_and_a_batch_is_taken_once(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows", Layout(files=2))
+    rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
+    written(sink, rows)
+    assert sink.last_batch(FIRST) == 0
+    assert sink.write(rows, FIRST).files == 0, "the batch is there"
+    assertDataFrameEqual(read_by_spark(spark, sink.path, rows.columns), rows)
+    same_rows(read_by_arrow(sink.path, rows.columns), rows.toArrow().to_pylist())
+    assert sink.write(rows, SECOND).files == 2
+    assert DeltaTable(sink.path).count() == 40
+
+
+def _split(expressions: str) -> list[str]:
+    parts, depth, text = [], 0, ""
+    for letter in " ".join(expressions.split()):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append(text)
+            text = ""
+        else:
+            text += letter
+    return [part.strip() for part in [*parts, text]]
+
+
+def test_statistics_hold_for_every_row(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows")
+    rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
+    written(sink, rows)
+    files = sorted((sink.path / "_delta_log").glob("*.json"))
+    log = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    (stats,) = [json.loads(entry["add"]["stats"]) for entry in log if "add" in entry]
+    assert stats["numRecords"] == 20
+    assert stats["minValues"]["id"] == 0
+    assert stats["maxValues"]["id"] == 19
+    assert stats["nullCount"]["text"] == 5
+    assert stats["nullCount"]["nothing"] == 20
+    assert stats["minValues"]["at"] == "2023-11-14T22:13:20.000Z"
+    assert stats["maxValues"]["at"] == "2023-11-14T22:13:20.020Z", "rounded up: the greatest is .019020"
+    assert stats["minValues"]["day"] == "2024-01-30"
+    assert "ratio" not in stats["maxValues"], "NaN is greater than what Parquet says"
+    assert "longer" not in stats["maxValues"]
+    greatest = read_by_arrow(sink.path, ["at"])[-1]["at"]
+    table = DeltaTable(sink.path).to_pyarrow_table(filters=[("at", "=", greatest)])
+    assert table.num_rows == 1, "no reader skips the file by its statistics"
+
+
+def test_partition_values_survive_what_directories_do_to_them(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows", Layout(partition_by=("kind", "day")))
+    kinds = ["plain", "a b", "a/b", "a=b", "a%3Ab", "ü", "x:y", None, "null", "7"]
+    content = [(number, kind, f"2024-01-0{number % 2 + 1}") for number, kind in enumerate(kinds * 2)]
+    rows = spark.createDataFrame(content, "id LONG, kind STRING, day STRING").selectExpr(
+        "id", "kind", "CAST(day AS DATE) AS day"
+    )
+    written(sink, rows)
+    assert len(DeltaTable(sink.path).file_uris()) == len({one[1:] for one in content}), "a file for each partition"
+    same_rows(read_by_arrow(sink.path, rows.columns), rows.toArrow().to_pylist())
+    assertDataFrameEqual(read_by_spark(spark, sink.path, ["id"]), rows.select("id"))
+
+
+def test_files_of_a_partition_are_as_many_as_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows", Layout(partition_by=("kind",), files=3))
+    written(sink, spark.range(300, numPartitions=5).selectExpr("id", "id % 2 AS kind"))
+    assert len(DeltaTable(sink.path).file_uris()) == 6
+    assert DeltaTable(sink.path).count() == 300
+
+
+def test_a_table_grows_by_a_column_and_refuses_another_type(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows")
+    written(sink, spark.range(3).selectExpr("id"))
+    written(sink, spark.range(3, 5).selectExpr("'new' AS more", "id"), SECOND)
+    wanted = [{"id": number, "more": "new" if number > 2 else None} for number in range(5)]
+    same_rows(read_by_arrow(sink.path, ["id", "more"]), wanted)
+    third = BatchId("orders", "ingest", 1, 2)
+    written(sink, spark.range(5, 6).selectExpr("id"), third)
+    same_rows(read_by_arrow(sink.path, ["id", "more"]), [*wanted, {"id": 5, "more": None}])
+    with pytest.raises(PipelineError, match=r"has id long, the settings say id string"):
+        sink.prepare(spark.range(1).selectExpr("CAST(id AS STRING) AS id").schema, "ingest")
+    with pytest.raises(PipelineError, match="has id long, the settings say ID long"):
+        sink.prepare(spark.range(1).selectExpr("id AS ID").schema, "ingest")
+    with pytest.raises(PipelineError, match="is partitioned by nothing, not by id"):
+        DeltaSink(sink.path, "rows", Layout(("id",))).prepare(spark.range(1).schema, "ingest")
+
+
+def test_a_directory_of_other_files_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table/mine.txt").write_text("precious")
+    with pytest.raises(PipelineError, match="holds files that are no Delta table"):
+        DeltaSink(tmp_path / "table", "rows").prepare(spark.range(1).schema, "ingest")
+    assert [one.name for one in (tmp_path / "table").iterdir()] == ["mine.txt"]
+
+
+def test_types_that_delta_has_not_are_a_clear_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="cannot have span: Delta has no such type"):
+        DeltaSink(tmp_path / "table", "rows").prepare(spark.sql("SELECT INTERVAL '1' DAY AS span").schema, "ingest")
+
+
+def test_an_attempt_that_fails_before_its_commit_leaves_no_row_and_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    class Broken(Exception):
+        pass
+
+    def fail(point: str) -> None:
+        if point == "rows: files written":
+            raise Broken
+
+    rows = spark.range(10).selectExpr("id")
+    broken = DeltaSink(tmp_path / "table", "rows", reached=fail)
+    with pytest.raises(Broken):
+        written(broken, rows)
+    assert DeltaTable(broken.path).count() == 0
+    written(DeltaSink(tmp_path / "table", "rows"), rows)
+    assert DeltaTable(broken.path).count() == 10
+
+
+def test_an_error_after_the_commit_takes_no_file_away(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = DeltaTable.create_write_transaction
+
+    def commit_and_fail(table: DeltaTable, *given: object, **named: object) -> None:
+        commit(table, *given, **named)  # type: ignore[arg-type]
+        raise OSError("the checkpoint after the commit did not succeed")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", commit_and_fail)
+    sink, rows = DeltaSink(tmp_path / "table", "rows"), spark.range(10).selectExpr("id")
+    with pytest.raises(OSError, match="did not succeed"):
+        written(sink, rows)
+    assert sink.has(FIRST)
+    assert len(read_by_arrow(sink.path, ["id"])) == 10, "its files are there"
+
+
+def test_what_a_killed_attempt_staged_is_removed_and_other_jobs_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows")
+    for job in ("ingest", "backfill"):
+        (sink.path / "_staging" / job / "0-killed").mkdir(parents=True)
+    sink.prepare(spark.range(1).schema, "ingest")
+    assert [one.name for one in (sink.path / "_staging").iterdir()] == ["backfill"]
+
+
+def test_windows_are_added_to_and_a_repeated_batch_is_not(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaWindows(tmp_path / "windows", ["kind"])
+    start = "TIMESTAMP '2024-01-01 00:00:00' AS window_start, TIMESTAMP '2024-01-01 00:01:00' AS window_end"
+
+    def of(*rows: tuple[str | None, int, int | None, str | None]) -> DataFrame:
+        content = spark.createDataFrame(list(rows), "kind STRING, count LONG, sum_n LONG, price STRING")
+        return content.selectExpr(
+            *_split(start), "kind", "count", "sum_n", "CAST(price AS DECIMAL(20, 2)) AS sum_price"
+        )
+
+    written(sink, of(("a", 2, 5, "1.50"), (None, 1, None, None)))
+    sink.write(of(("a", 2, 5, "1.50")), FIRST)
+    sink.write(of(("a", 3, None, "0.25"), (None, 1, 4, None), ("b", 1, 1, "9.99")), SECOND)
+    wanted = [
+        {"kind": "a", "count": 5, "sum_n": 5, "sum_price": Decimal("1.75")},
+        {"kind": None, "count": 2, "sum_n": 4, "sum_price": None},
+        {"kind": "b", "count": 1, "sum_n": 1, "sum_price": Decimal("9.99")},
+    ]
+    same_rows(read_by_arrow(sink.path, ["kind", "count", "sum_n", "sum_price"]), wanted)
+    assert DeltaTable(sink.path).to_pyarrow_table().schema.field("sum_price").type == pa.decimal128(20, 2)
+    assert sink.last_batch(SECOND) == 1
