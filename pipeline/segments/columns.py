@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.segments.records import BadRecords, Headers, Ints, Rows
+from pipeline.segments.records import Headers, Ints, Rows
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _FIELDS = [
@@ -22,7 +22,6 @@ _FIELDS = [
     ("timestamp", pa.timestamp("us", tz="UTC")),
     ("timestampType", pa.int32()),
 ]
-_GREATEST_MS = (2**63 - 1) // 1000
 
 
 def arrow_schema(*, with_headers: bool) -> pa.Schema:
@@ -41,11 +40,8 @@ class Columns:
         self._same: list[pa.Array] = []
 
     def batch(self, rows: Rows, chosen: Ints | None = None) -> pa.RecordBatch:
-        """All rows, or the chosen ones. Raises BadRecords for a time that Spark cannot hold."""
+        """All rows, or the chosen ones."""
         index = np.arange(len(rows), dtype=np.int64) if chosen is None else chosen
-        offsets, timestamps = rows.offsets[index], rows.timestamps[index]
-        if len(index) and not -_GREATEST_MS <= timestamps.min() <= timestamps.max() <= _GREATEST_MS:
-            raise BadRecords(0, "a timestamp is beyond what Spark can hold")
         fields = _binary(rows.data, rows.key_starts, rows.key_ends, rows.value_starts, rows.value_ends)
         topic, partition, create_time = self._constants(len(index))
         types = create_time if rows.timestamp_types is None else pa.array(rows.timestamp_types[index])
@@ -54,8 +50,8 @@ class Columns:
             _taken(fields, 4 * index + 2, rows.value_nulls[index]),
             topic,
             partition,
-            pa.array(offsets),
-            pa.array(timestamps * 1000).cast(self._schema.field("timestamp").type),
+            pa.array(rows.offsets[index]),
+            pa.array(rows.timestamps[index] * 1000).cast(self._schema.field("timestamp").type),
             types,
         ]
         if rows.headers is not None:

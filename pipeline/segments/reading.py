@@ -31,7 +31,7 @@ from pipeline.segments.columns import Columns
 from pipeline.segments.log_directory import DELETED, LOG, SWAP, list_segments
 from pipeline.segments.options import Options
 from pipeline.segments.ranges import Planned, SegmentRange
-from pipeline.segments.records import BadRecords, Batch, decode
+from pipeline.segments.records import BadRecords, Batch, decode, portions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,15 +152,30 @@ def _blocks(
             raise damaged(file, position, f"the checksum of the batch at offset {header.base_offset} is wrong")
         if header.attributes & CONTROL or header.record_count == 0 or aborted.has(header):
             continue
-        records = _records(file, position, header, data)
-        block.append(Batch(header, records, position))
-        rows += header.record_count
-        size += len(records)
-        if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
-            yield block
-            block, rows, size = [], 0, 0
+        for part in _parts(file, position, header, data):
+            block.append(part)
+            rows += part.header.record_count
+            size += len(part.records)
+            if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
+                yield block
+                block, rows, size = [], 0, 0
     if block:
         yield block
+
+
+def _parts(file: SegmentFile, position: int, header: Header, data: memoryview) -> Iterator[Batch]:
+    """The batch, inflated; in parts if it has very many records."""
+    try:
+        yield from portions(Batch(header, _records(file, position, header, data), position), BLOCK_ROWS)
+    except BadRecords as error:
+        raise _bad_batch(file, position, header, error) from error
+
+
+def _bad_batch(file: SegmentFile, position: int, header: Header, error: BadRecords) -> PipelineError:
+    return PipelineError(
+        f"{file.path} has a batch at position {position}, offset {header.base_offset}, that cannot be read: "
+        f"{error.reason}"
+    )
 
 
 def _records(file: SegmentFile, position: int, header: Header, data: memoryview) -> bytes | memoryview:
@@ -217,6 +232,6 @@ def _arrow_batches(
         batch = columns.batch(rows, chosen)
     except BadRecords as error:
         bad = block[error.batch]
-        raise damaged(file, bad.position, f"batch at offset {bad.header.base_offset}: {error.reason}") from error
+        raise _bad_batch(file, bad.position, bad.header, error) from error
     for at in range(0, batch.num_rows, BLOCK_ROWS):
         yield batch.slice(at, BLOCK_ROWS)

@@ -4,14 +4,14 @@ A record: varint length, int8 attributes, varlong timestamp delta, varint offset
 varint value length, the value, varint count of headers, the headers (varint key length, key, varint value length,
 value). Lengths below 0 mean null. Varints are zigzag. (DefaultRecord, KIP-82)
 
-Where a record begins is known only from the one before it. So `_starts` follows the lengths one by one, the only
+Where a record begins is known only from the one before it. So `_follow` goes from length to length, the only
 Python that runs for each record; every field is then read from all records together, at an array of positions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ from pipeline.segments.batches import LOG_APPEND_TIME, Header
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 _SMALLEST_RECORD = 7
+_ROW = 32
+_GREATEST_MS = (2**63 - 1) // 1000  # Spark counts microseconds
 _INT_BYTES, _LONG_BYTES = 5, 10
 
 
@@ -93,11 +95,13 @@ def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
     header_counts, at = decoder.varints(values.ends, _INT_BYTES)
     decoder.require(header_counts >= 0, "a record has a negative count of headers")
     decoder.require((header_counts > 0) | (at == ends), "a record is longer than its fields")
+    timestamps = _timestamps(batches, counts, timestamp_deltas)
+    decoder.require(np.abs(timestamps // 2) <= _GREATEST_MS // 2, "a timestamp is beyond what Spark can hold")
     append_time = any(batch.header.attributes & LOG_APPEND_TIME for batch in batches)
     return Rows(
         data,
         np.repeat(np.array([batch.header.base_offset for batch in batches], np.int64), counts) + offset_deltas,
-        _timestamps(batches, counts, timestamp_deltas),
+        timestamps,
         np.repeat(_timestamp_types(batches), counts) if append_time else None,
         keys.starts,
         keys.ends,
@@ -110,39 +114,92 @@ def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
 
 
 def _starts(data: bytes, batches: list[Batch]) -> list[int]:
-    """Where the records begin: behind each other, by their lengths. Raises BadRecords."""
+    """Where the records begin. Raises BadRecords."""
     starts: list[int] = []
-    append = starts.append
     position = end = 0
     for number, batch in enumerate(batches):
         position, end = end, end + len(batch.records)
-        if batch.header.record_count > (end - position) // _SMALLEST_RECORD:
-            raise BadRecords(number, f"{end - position} bytes cannot hold {batch.header.record_count} records")
+        count = batch.header.record_count
+        if count > (end - position) // _SMALLEST_RECORD:
+            raise BadRecords(number, f"{end - position} bytes cannot hold {count} records")
         try:
-            for _ in repeat(None, batch.header.record_count):
-                append(position)
-                low = data[position]
-                if low < 128:
-                    position += (low >> 1) + 1
-                elif (high := data[position + 1]) < 128:
-                    position += ((low & 127 | high << 7) >> 1) + 2
-                else:
-                    position = _behind(data, position)
+            position = _follow(data, position, count, starts)
         except IndexError:
             position = -1
         if position != end:
-            raise BadRecords(number, f"its {batch.header.record_count} records do not fill it exactly")
+            raise BadRecords(number, f"its {count} records do not fill it exactly")
     return starts
 
 
-def _behind(data: bytes, position: int) -> int:
-    """The end of a record whose length takes three bytes or more."""
-    value = shift = 0
+def _follow(data: bytes, position: int, count: int, starts: list[int]) -> int:
+    """Adds where `count` records begin, each behind the one before; returns the end of the last.
+
+    A row of records of one size is taken at once: if the length is repeated at each step of that size, then there,
+    one after the other, do records begin."""
+    append = starts.append
+    last_size = 0
+    while count > 0:
+        append(position)
+        low = data[position]
+        if low < 128:
+            size = (low >> 1) + 1
+        elif (high := data[position + 1]) < 128:
+            size = ((low & 127 | high << 7) >> 1) + 2
+        else:
+            size = _size_of(data, position)
+        position += size
+        count -= 1
+        if size == last_size and count >= _ROW:
+            while count >= _ROW and _repeats(data, position, size):
+                starts.extend(range(position, position + _ROW * size, size))
+                position += _ROW * size
+                count -= _ROW
+            last_size = 0
+        else:
+            last_size = size
+    return position
+
+
+def _repeats(data: bytes, position: int, size: int) -> bool:
+    """Whether _ROW records of the size follow: all begin with the length of the one before."""
+    stop = position + _ROW * size
+    for at in range(5):
+        byte = data[position - size + at]
+        if data[position + at : stop : size] != byte.to_bytes() * _ROW:
+            return False
+        if byte < 128:
+            return True
+    return False
+
+
+def _size_of(data: bytes, position: int) -> int:
+    """The size of a record whose length takes three bytes or more."""
+    start, value, shift = position, 0, 0
     while (byte := data[position]) > 127 and shift < 28:
         value |= (byte & 127) << shift
         shift += 7
         position += 1
-    return position + 1 + ((value | byte << shift) >> 1)
+    return position + 1 - start + ((value | byte << shift) >> 1)
+
+
+def portions(batch: Batch, most: int) -> Iterator[Batch]:
+    """The batch in parts of at most so many records, so that a batch of millions does not take all memory.
+
+    Raises BadRecords."""
+    count, position = batch.header.record_count, 0
+    records = bytes(batch.records) if count > most else b""
+    while count > most:
+        try:
+            end = _follow(records, position, most, [])
+        except IndexError:
+            end = len(records) + 1
+        if end > len(records):
+            raise BadRecords(0, f"its {batch.header.record_count} records do not fit into it")
+        yield batch._replace(header=batch.header._replace(record_count=most), records=records[position:end])
+        count, position = count - most, end
+    if position:
+        batch = batch._replace(header=batch.header._replace(record_count=count), records=records[position:])
+    yield batch
 
 
 def _timestamps(batches: list[Batch], counts: Ints, deltas: Ints) -> Ints:

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from pipeline.errors import PipelineError
 from pipeline.segments.options import Options, parse_options
@@ -15,10 +24,16 @@ from pipeline.segments.ranges import SegmentRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
-)
-_HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_COLUMNS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
 
 class SegmentSource(DataSource):
@@ -28,18 +43,20 @@ class SegmentSource(DataSource):
     def name(cls) -> str:
         return "odradek"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return _schema_of(parse_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
-        if schema.simpleString() != StructType.fromDDL(_schema_of(options)).simpleString():
-            raise PipelineError(f"the odradek source has a schema of its own: {_schema_of(options)}", "do not set one")
+        own = _schema_of(options)
+        if schema != own:
+            raise PipelineError(f"the odradek source has a schema of its own, {own.simpleString()}", "do not set one")
         return SegmentReader(options)
 
 
-def _schema_of(options: Options) -> str:
-    return _COLUMNS + (_HEADERS if options.include_headers else "")
+def _schema_of(options: Options) -> StructType:
+    headers = [StructField("headers", ArrayType(_HEADER))] if options.include_headers else []
+    return StructType([*_COLUMNS, *headers])
 
 
 class SegmentPartition(InputPartition):

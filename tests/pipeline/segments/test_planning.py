@@ -1,0 +1,170 @@
+"""What is asked for, what is there, and how it is divided; batches that cannot be read; open transactions."""
+
+import re
+from pathlib import Path
+
+import pytest
+from batch_builder import ABORT, COMMIT, batch, marker, record
+from log_files import LOGS, Row, planned, rows_of, write_log
+
+from pipeline.errors import PipelineError
+from pipeline.segments.options import parse_options
+
+TRANSACTIONAL = 0x10
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Offsets 0-2 and 3-5, three a segment, in one batch each."""
+    return write_log(tmp_path, *((base, batch(base, [b"a", b"b", b"c"])) for base in (0, 3)))
+
+
+def offsets(rows: list[Row]) -> list[int]:
+    return [row["offset"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ("earliest", "latest", [0, 1, 2, 3, 4, 5]),
+        ("latest", "latest", []),
+        ("earliest", "earliest", []),
+        ('{"t": {"0": 1}}', '{"t": {"0": 5}}', [1, 2, 3, 4]),
+        ('{"t": {"0": -2}}', '{"t": {"0": 2}}', [0, 1]),
+        ('{"t": {"0": 4}}', '{"t": {"0": -1}}', [4, 5]),
+        ('{"t": {"0": 6}}', "latest", []),
+    ],
+)
+def test_a_range_is_read_to_the_record(log: Path, start: str, end: str, expected: list[int]) -> None:
+    assert offsets(rows_of(log, "t", startingOffsets=start, endingOffsets=end)) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"startingOffsets": '{"t": {"0": 7}}'}, "t-0 is to be read from 7 to 6"),
+        (
+            {"endingOffsets": '{"t": {"0": 7}}'},
+            "t-0 has the offsets from 0 to its last stable offset 6, but 7 is asked",
+        ),
+        ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'}, "to be read from 5 to 4"),
+        ({"startingOffsets": '{"t": {"1": 5}}'}, "startingOffsets and the partitions that are read differ in t-0, t-1"),
+        ({"endingOffsets": '{"u": {"0": 5}}'}, "endingOffsets and the partitions that are read differ in t-0, u-0"),
+        ({"startingOffsets": "first"}, "startingOffsets is 'first', not earliest, latest or JSON"),
+        ({"startingOffsets": "[1]"}, "startingOffsets is '[1]', not earliest, latest or JSON"),
+        ({"endingOffsets": '{"t": {"0": -3}}'}, "endingOffsets has -3 for t-0, which is no offset"),
+        ({"endingOffsets": '{"t": {"0": 1.5}}'}, "endingOffsets has 1.5 for t-0, which is no offset"),
+        ({"isolationLevel": "serializable"}, "isolationLevel is 'serializable', not read_committed or read_unc"),
+        ({"verifyCrc": "maybe"}, "verifyCrc is 'maybe', not true or false"),
+        ({"maxOffsets": "1"}, "the odradek source has no option maxoffsets"),
+        ({"topicsPattern": "t"}, "needs topics or a pattern, and not both"),
+        ({"topic": "t,absent"}, "has no partition of absent"),
+        ({"path": "/nowhere"}, "the log directory /nowhere cannot be read: No such file or directory"),
+        ({"path": " , "}, "the odradek source needs a path"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(log: Path, options: dict[str, str], problem: str) -> None:
+    with pytest.raises(PipelineError, match=re.escape(problem)):
+        rows_of(options.pop("path", log), options.pop("topic", "t"), **options)
+
+
+def test_a_pattern_that_is_none() -> None:
+    with pytest.raises(PipelineError, match=r"topicsPattern '\(' is no regular expression"):
+        parse_options({"path": "/", "topicsPattern": "("})
+    with pytest.raises(PipelineError, match="needs topics or a pattern"):
+        parse_options({"path": "/"})
+
+
+def test_what_deleterecords_removed_is_not_there(log: Path) -> None:
+    (log / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    assert offsets(rows_of(log, "t")) == [2, 3, 4, 5]
+    with pytest.raises(PipelineError, match="t-0 has the offsets from 2 to its last stable offset 6, but 1 is asked"):
+        rows_of(log, "t", startingOffsets='{"t": {"0": 1}}')
+    assert offsets(rows_of(log, "t", startingOffsets='{"t": {"0": 1}}', failOnDataLoss="false")) == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("content", ["0\n2\nt 0 2\n", "1\n0\n", "0\n1\nt 0 x\n", "garbage"])
+def test_a_checkpoint_that_is_none(log: Path, content: str) -> None:
+    (log / "log-start-offset-checkpoint").write_text(content)
+    with pytest.raises(PipelineError, match="log-start-offset-checkpoint is not a checkpoint of offsets"):
+        rows_of(log, "t")
+
+
+def test_several_directories_and_patterns(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_log(tmp_path / name, batch(0, [name.encode()]))
+    (tmp_path / "two" / "t-0").rename(tmp_path / "two" / "t-1")
+    (tmp_path / "two" / "__consumer_offsets-0").mkdir()
+    (tmp_path / "two" / "t-1.abc-delete").mkdir()
+    both = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    assert [(row["partition"], row["value"]) for row in rows_of(both, topicsPattern=".*")] == [(0, b"one"), (1, b"two")]
+    (tmp_path / "two" / "t-1").rename(tmp_path / "two" / "t-0")
+    with pytest.raises(PipelineError, match=r"t-0 is in .*/one and in .*/two; name the log.dirs of one broker"):
+        rows_of(both, "t")
+
+
+def test_a_segment_is_a_task_and_a_large_one_several(log: Path) -> None:
+    assert len(planned(log, "t")[0]) == 2
+    whole = rows_of(LOGS / "clean", "plain")
+    ranges = planned(LOGS / "clean", "plain", split_bytes=1000)[0]
+    assert len(ranges) > 2 * len(planned(LOGS / "clean", "plain")[0])
+    assert rows_of(LOGS / "clean", "plain", split_bytes=1000) == whole
+    for start in range(0, 150, 7):
+        asked = f'{{"plain": {{"0": {start}, "1": {start}}}}}'
+        part = rows_of(LOGS / "clean", "plain", split_bytes=700, startingOffsets=asked)
+        assert part == [row for row in whole if row["offset"] >= start]
+
+
+def test_open_transactions_end_the_read_and_aborted_ones_are_left_out(tmp_path: Path) -> None:
+    data = (
+        batch(0, [b"aborted"], attributes=TRANSACTIONAL, producer_id=1)
+        + batch(1, [b"plain of the same producer"], producer_id=1)
+        + batch(2, [b"committed"], attributes=TRANSACTIONAL, producer_id=2)
+        + marker(3, ABORT, 1)
+        + batch(4, [b"again"], attributes=TRANSACTIONAL, producer_id=1)
+        + marker(5, COMMIT, 2)
+        + marker(6, COMMIT, 1)
+        + batch(7, [b"behind"])
+    )
+    still_open = batch(8, [b"open"], attributes=TRANSACTIONAL, producer_id=2) + batch(9, [b"late"])
+    log = write_log(tmp_path, data + still_open)
+    assert offsets(rows_of(log, "t")) == [1, 2, 4, 7]
+    assert offsets(rows_of(log, "t", isolationLevel="read_uncommitted")) == [0, 1, 2, 4, 7, 8, 9]
+    write_log(tmp_path, data, (8, still_open), (10, marker(10, ABORT, 2)))
+    assert offsets(rows_of(log, "t")) == [1, 2, 4, 7, 9]
+
+
+def test_an_unknown_codec_is_named_with_file_position_and_offset(tmp_path: Path) -> None:
+    log = write_log(tmp_path, batch(0, [b"a"]) + batch(1, [b"b"], attributes=5))
+    with pytest.raises(PipelineError, match=r"0.log has a batch at position 72, offset 1, .*: its codec is unknown"):
+        rows_of(log, "t")
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_stream_that_does_not_inflate(tmp_path: Path, codec: int) -> None:
+    log = write_log(tmp_path, batch(0, [b"a"], attributes=codec, payload=b"\x01no stream at all", count=1))
+    with pytest.raises(PipelineError, match=r"batch at position 0, offset 0, that cannot be read: its \w+ stream"):
+        rows_of(log, "t")
+
+
+@pytest.mark.parametrize("attributes", [0, 1])
+def test_a_batch_of_very_many_records_comes_in_parts(tmp_path: Path, attributes: int) -> None:
+    values = [b"%d" % number for number in range(150_000)]
+    log = write_log(tmp_path, batch(0, values, attributes=attributes))
+    assert [row["value"] for row in rows_of(log, "t")] == values
+
+
+def test_records_of_many_shapes(tmp_path: Path) -> None:
+    """Rows of one size with others among them, sizes of one to four bytes, nulls, headers."""
+    sizes = [0] * 100 + [60, 61, 62, 63, 64, 65] * 20 + [8186] * 70 + [8190, 8191, 8192] * 5 + [2_100_000, 1] + [5] * 33
+    shapes = [
+        (None if at % 7 == 0 else b"k" * (at % 3), None if at % 11 == 0 else b"v" * size, [(b"h", None)] * (at % 4))
+        for at, size in enumerate(sizes)
+    ]
+    payload = b"".join(record(delta, *shape) for delta, shape in enumerate(shapes))
+    rows = rows_of(write_log(tmp_path, batch(0, [], payload=payload, count=len(shapes))), "t")
+    assert [
+        (row["key"], row["value"], [(one["key"].encode(), one["value"]) for one in row["headers"] or []])
+        for row in rows
+    ] == shapes
+    assert offsets(rows) == list(range(len(shapes)))

@@ -1,0 +1,86 @@
+"""Batches as Kafka's builder and other clients write them, and broken ones (tests/vectors/records)."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from log_files import VECTORS, json_lines, stored, told, write_log
+
+from pipeline.errors import PipelineError
+from pipeline.segments.options import parse_options
+from pipeline.segments.planning import plan
+from pipeline.segments.reading import read_range
+
+RECORDS = VECTORS / "records"
+BUILT = [one for one in json_lines(RECORDS / "batches.jsonl") if not one["name"].startswith(("magic0", "magic1"))]
+OLD = [one for one in json_lines(RECORDS / "batches.jsonl") if one["name"].startswith(("magic0", "magic1"))]
+OTHERS = json_lines(RECORDS / "other_writers.jsonl")
+BROKEN = json_lines(RECORDS / "broken.jsonl")
+WITH_HEADERS = {"includeHeaders": "true"}
+MORE_LENIENT = {"lz4_linked_blocks_large", "lz4_skippable_frame_first", "lz4_two_frames"}
+"""Streams that a broker refuses, so that they are in no log."""
+
+
+LEFT_OUT = {"gzip_bomb_20_million_records", "zstd_bomb_20_million_records", "base_offset_max"}
+"""20 million rows take too long here; the highest offset of all is in no log."""
+BEYOND_SPARK = {"timestamps_far_apart"}
+
+
+def name_of(vector: Any) -> str:
+    return str(vector["name"])
+
+
+def batches_of(directory: Path, data: bytes) -> list[pa.RecordBatch]:
+    base = int.from_bytes(data[:8], "big", signed=True)
+    log = write_log(directory, (max(base, 0), data), (2**63 - 1, b""))  # not the last: damage is an error
+    options = parse_options({"path": str(log), "topic": "t", "isolationLevel": "read_uncommitted", **WITH_HEADERS})
+    return [batch for one in plan(options) for batch in read_range(one, options)]
+
+
+def read(directory: Path, data: bytes) -> list[Any]:
+    return [row for batch in batches_of(directory, data) for row in batch.to_pylist()]
+
+
+def whole(vector: Any) -> bytes:
+    return bytes.fromhex(vector["hex"])[: vector.get("validBytes")]
+
+
+@pytest.mark.parametrize("vector", [one for one in BUILT if one["name"] not in BEYOND_SPARK], ids=name_of)
+def test_what_kafkas_builder_makes(vector: Any, tmp_path: Path) -> None:
+    assert [told(row) for row in read(tmp_path, whole(vector))] == stored(vector["batches"], "t", 0)
+
+
+@pytest.mark.parametrize("vector", [one for one in BUILT if one["name"] in BEYOND_SPARK], ids=name_of)
+def test_a_time_that_spark_cannot_hold_is_an_error(vector: Any, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"position 0, offset 0, .* a timestamp is beyond what Spark can hold"):
+        read(tmp_path, whole(vector))
+
+
+@pytest.mark.parametrize("vector", OLD, ids=name_of)
+def test_old_formats_are_refused_by_name(vector: Any, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"message of format [01] at position 0, offset \d+: only format 2"):
+        read(tmp_path, whole(vector))
+
+
+@pytest.mark.parametrize("vector", [one for one in OTHERS if one["name"] not in MORE_LENIENT], ids=name_of)
+def test_what_other_clients_write(vector: Any, tmp_path: Path) -> None:
+    java = vector["java"]
+    if "result" not in java["records"]:
+        with pytest.raises(PipelineError, match="position 0"):
+            read(tmp_path, whole(vector))
+        return
+    assert len(read(tmp_path, whole(vector))) == int(java["records"]["result"])
+
+
+@pytest.mark.parametrize("vector", [one for one in BROKEN if one["name"] not in LEFT_OUT], ids=name_of)
+def test_a_broken_batch_is_an_error_or_what_java_reads(vector: Any, tmp_path: Path) -> None:
+    java = vector["java"]
+    try:
+        rows = sum(batch.num_rows for batch in batches_of(tmp_path, whole(vector)))
+    except PipelineError as error:
+        assert "position" in str(error)  # noqa: PT017
+        return
+    control = vector["name"].startswith("control_batch")
+    assert rows == (0 if control else int(java["records"]["result"]))
+    assert java["checksum"].get("result") == "ok"
