@@ -20,7 +20,7 @@ from pipeline.settings import Settings
 
 REASONS = {
     "tombstone": "the value is null",
-    "not_utf8": "the value's bytes are no UTF-8 text (JSON)",
+    "not_utf8": "the value (JSON) or a text in it (Avro, Protobuf) is no UTF-8",
     "not_json": "the value is no JSON, or has more than one JSON value, or goes past the parser's limits",
     "wrong_type": "the value is JSON but no object, or a field of it is not of its column's type",
     "unknown_field": "a field is not in the schema, and unknown-fields is reject",
@@ -61,9 +61,9 @@ def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> Data
     if settings.format == "json":
         return json_rows(records, schema, settings.unknown_fields)
     if settings.format == "avro":
-        return avro_rows(records, settings)
+        return avro_rows(records, schema, settings)
     if settings.format == "protobuf":
-        return protobuf_rows(records, settings)
+        return protobuf_rows(records, schema, settings)
     nothing = sf.lit(None).cast("string")
     whole = sf.struct("key", "value", "headers")
     return records.withColumns({"data": whole, "reason": nothing, "detail": nothing})

@@ -10,12 +10,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.protobuf.functions import from_protobuf
+from pyspark.sql.types import DataType, StringType, StructType
 
+from pipeline.parsing_flaws import any_of, flaws
 from pipeline.schemas import AVRO_END, PROTOBUF_OPTIONS, avro_frame, descriptors, schema_text
 from pipeline.settings import Settings
 
 
-def avro_rows(records: DataFrame, settings: Settings) -> DataFrame:
+def avro_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
     """The records with `data`, `reason` and `detail`.
 
     Avro's reader does not say that bytes are left over, and Spark does not tell a broken row from one of nulls. So the
@@ -24,10 +26,10 @@ def avro_rows(records: DataFrame, settings: Settings) -> DataFrame:
     frame = from_avro(framed, avro_frame(schema_text(settings)), {"mode": "PERMISSIVE"})
     read = records.withColumn("_frame", frame)
     whole = sf.coalesce(sf.col("_frame.end") == sf.lit(AVRO_END), sf.lit(False))
-    return _judged(read.withColumn("data", sf.col("_frame.row")), whole, "not_avro").drop("_frame")
+    return _judged(read.withColumn("data", sf.col("_frame.row")), whole, "not_avro", schema).drop("_frame")
 
 
-def protobuf_rows(records: DataFrame, settings: Settings) -> DataFrame:
+def protobuf_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
     """The records with `data`, `reason` and `detail`. Protobuf names no type and skips what it does not know: a foreign
     message may well be read as a row, of defaults."""
     message = from_protobuf(
@@ -37,16 +39,24 @@ def protobuf_rows(records: DataFrame, settings: Settings) -> DataFrame:
         binaryDescriptorSet=descriptors(settings),
     )
     read = records.withColumn("data", message)
-    return _judged(read, sf.col("data").isNotNull(), "not_protobuf")
+    return _judged(read, sf.col("data").isNotNull(), "not_protobuf", schema)
 
 
-def _judged(read: DataFrame, whole: Column, reason: str) -> DataFrame:
+def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> DataFrame:
     value = sf.col("value")
-    judged = read.withColumn("reason", sf.when(value.isNull(), "tombstone").when(~whole, reason))
+    broken = any_of(flaws(sf.col("data"), schema, _no_utf8))
+    judged = sf.when(value.isNull(), "tombstone").when(~whole, reason).when(broken, "not_utf8")
     size = sf.concat(sf.lit("the value, "), sf.length(value), sf.lit(" bytes, is not one row of the schema"))
     framed = sf.hex(sf.substring(value, 1, 1)) == "00"
     hint = sf.when(framed, "; it begins with byte 0, like a schema registry's frame").otherwise("")
-    detail = sf.when(sf.col("reason") == "tombstone", "the value is null").when(
-        sf.col("reason") == reason, sf.concat(size, hint)
+    detail = (
+        sf.when(value.isNull(), "the value is null")
+        .when(~whole, sf.concat(size, hint))
+        .when(broken, "a text in the row is no UTF-8")
     )
-    return judged.withColumn("detail", detail)
+    return read.withColumns({"reason": judged, "detail": detail})
+
+
+def _no_utf8(value: Column, kind: DataType) -> Column | None:
+    """Avro does not look at the bytes of a text, and no reader takes a Parquet file that has such a one."""
+    return ~sf.is_valid_utf8(value) if isinstance(kind, StringType) else None

@@ -15,8 +15,6 @@ case, a null and a field that is not there are alike, a DECIMAL is rounded to it
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -33,6 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pipeline.parsing_flaws import any_of, flaws
 from pipeline.schemas import kind_name
 
 OPTIONS = {
@@ -42,10 +41,8 @@ OPTIONS = {
     "allowNonNumericNumbers": "false",
 }
 FRAME = ('{"row":', ',"_end":true}')
-SUSPECT = "suspect"
-"""Said of a row until it is known what is wrong with it."""
-SHOWN = 60
-"""Characters of a value that a detail shows."""
+SHOWN, SHOWN_NAMES = 60, 5
+"""Characters of a value, and fields, that a detail shows."""
 
 
 def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFrame:
@@ -54,21 +51,12 @@ def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> Da
     Unknown fields are those of the outermost object. `keep` and `reject` read the names of the good rows' fields, which
     costs half a parse more; `ignore` costs nothing."""
     first = records.withColumn("_first", _framed(_as_read(schema)))
-    judged = first.withColumn("data", _converted(sf.col("_first.row"), schema)).withColumn("_kind", _kind(schema))
-    rejects = unknown_fields == "reject"
-    columns = {
-        "_again": sf.when(sf.col("_kind") == SUSPECT, _framed(StringType())),
-        "_flawed": sf.when(sf.col("_kind") == SUSPECT, _flawed(schema)),
-    }
-    if unknown_fields != "ignore":
-        columns["_unknown"] = _unknown(schema)
-    again = judged.withColumns(columns)
-    fields = sf.when(sf.col("_again.row").startswith("{"), sf.from_json("_again.row", "MAP<STRING,STRING>"))
-    named = again.withColumns({"_fields": fields, "reason": _reason(rejects)})
-    told = named.withColumn("_wrong", _wrong(schema)).withColumn("detail", _detail(schema, rejects))
+    verdict = _verdict(schema, rejects_unknown=unknown_fields == "reject")
+    judged = first.withColumns({"data": _converted(sf.col("_first.row"), schema), "_verdict": verdict})
+    columns = {"reason": sf.col("_verdict.reason"), "detail": sf.col("_verdict.detail")}
     if unknown_fields == "keep":
-        told = told.withColumn("_raw", sf.when(sf.size("_unknown") > 0, _text()))
-    return told.drop("_first", "_kind", *columns, "_fields", "_wrong")
+        columns["_raw"] = sf.when(sf.col("_verdict").isNull() & (sf.size(_unknown(schema)) > 0), _text())
+    return judged.withColumns(columns).drop("_first", "_verdict")
 
 
 def _text() -> Column:
@@ -104,89 +92,63 @@ def _converted(read: Column, kind: DataType) -> Column:
         fields = sf.struct(*(_converted(read[one.name], one.dataType).alias(one.name) for one in kind))
         return sf.when(read.isNotNull(), fields)
     if isinstance(kind, ArrayType):
-        return sf.transform(read, _each(kind.elementType))
+        element = kind.elementType
+        return sf.transform(read, lambda one: _converted(one, element))
     if isinstance(kind, MapType):
         value = kind.valueType
         return sf.transform_values(read, lambda _, one: _converted(one, value))
     return sf.when(read.like("____-__-__%"), read.try_cast("timestamp"))
 
 
-def _each(kind: DataType) -> Callable[[Column], Column]:
-    return lambda one: _converted(one, kind)
-
-
-def _flaws(read: Column, converted: Column, kind: DataType) -> list[Column]:
-    """What the parser let pass, each a condition: no date in a timestamp, a number that is not finite."""
+def _flaw(read: Column, kind: DataType) -> Column | None:
+    """What the parser let pass: no date in a timestamp, a number that is not finite."""
     if isinstance(kind, TimestampType):
-        return [read.isNotNull() & converted.isNull()]
+        return read.isNotNull() & _converted(read, kind).isNull()
     if isinstance(kind, DoubleType | FloatType):
-        return [read.isin(float("inf"), float("-inf"))]
-    if isinstance(kind, StructType):
-        return [flaw for one in kind for flaw in _flaws(read[one.name], converted[one.name], one.dataType)]
-    if isinstance(kind, ArrayType):
-        return _flaws_inside(read, kind.elementType)
-    if isinstance(kind, MapType):
-        return _flaws_inside(sf.map_values(read), kind.valueType)
-    return []
+        return read.isin(float("inf"), float("-inf"))
+    return None
 
 
-def _flaws_inside(array: Column, kind: DataType) -> list[Column]:
-    if not _flaws(array, array, kind):
-        return []
-    return [sf.exists(array, lambda one: _any(_flaws(one, _converted(one, kind), kind)))]
-
-
-def _any(conditions: list[Column]) -> Column:
-    """Whether one of the conditions holds; one that is null does not."""
-    return reduce(or_, (sf.coalesce(one, sf.lit(False)) for one in conditions), sf.lit(False))
-
-
-def _kind(schema: StructType) -> Column:
-    """Null for what fits the schema, a reason, or `suspect` for what must be looked at again."""
+def _verdict(schema: StructType, rejects_unknown: bool) -> Column:
+    """Null for a good row, else a struct of reason and detail."""
     first = sf.col("_first")
     fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull()
-    flawed = _any(_flaws(first["row"], sf.col("data"), schema))
-    return (
-        sf.when(sf.col("value").isNull(), "tombstone")
-        .when(~sf.is_valid_utf8(_text()), "not_utf8")
-        .when(~fits | flawed, SUSPECT)
+    verdict = (
+        sf.when(sf.col("value").isNull(), _said("tombstone", sf.lit("the value is null")))
+        .when(~sf.is_valid_utf8(_text()), _said("not_utf8", sf.lit("the value is no UTF-8 text")))
+        .when(~fits | any_of(flaws(first["row"], schema, _flaw)), _why(schema))
     )
+    if not rejects_unknown:
+        return verdict
+    names = sf.concat_ws(", ", sf.slice(_unknown(schema), 1, SHOWN_NAMES))
+    told = _said("unknown_field", sf.concat(sf.lit("not in the schema: "), names))
+    return verdict.when(sf.size(_unknown(schema)) > 0, told)
+
+
+def _said(reason: str, detail: Column) -> Column:
+    return sf.struct(sf.lit(reason).alias("reason"), detail.alias("detail"))
 
 
 def _unknown(schema: StructType) -> Column:
-    """The names of fields that the schema lacks, of rows that fit."""
-    names = sf.lit(schema.names)
-    return sf.when(sf.col("_kind").isNull(), sf.array_except(sf.json_object_keys(_text()), names))
+    """The names of fields that the schema lacks."""
+    return sf.array_except(sf.json_object_keys(_text()), sf.lit(schema.names))
 
 
-def _reason(rejects_unknown: bool) -> Column:
-    """A key of REASONS, or null."""
-    kind, again = sf.col("_kind"), sf.col("_again")
-    reason = (
-        sf.when(kind != SUSPECT, kind)
-        .when((kind == SUSPECT) & (again["_end"].isNull() | again["_corrupt"].isNotNull()), "not_json")
-        .when(kind == SUSPECT, "wrong_type")
-    )
-    return reason.when(sf.size("_unknown") > 0, "unknown_field") if rejects_unknown else reason
+def _why(schema: StructType) -> Column:
+    """The verdict on a value that does not fit: read again as a text, then as an object of texts."""
+
+    def judged(again: Column) -> Column:
+        fields = sf.when(again["row"].startswith("{"), sf.from_json(again["row"], "MAP<STRING,STRING>"))
+        broken = again["_end"].isNull() | again["_corrupt"].isNotNull()
+        wrong = _let(fields, lambda fields: _why_wrong(schema, again["row"], fields))
+        return sf.when(broken, _said("not_json", _why_no_json())).otherwise(_said("wrong_type", wrong))
+
+    return _let(_framed(StringType()), judged)
 
 
-def _detail(schema: StructType, rejects_unknown: bool) -> Column:
-    """The same in words, with the value or the columns at fault."""
-    reason = sf.col("reason")
-    detail = (
-        sf.when(reason == "tombstone", "the value is null")
-        .when(reason == "not_utf8", "the value is no UTF-8 text")
-        .when(reason == "not_json", _why_no_json())
-        .when(
-            (reason == "wrong_type") & sf.col("_fields").isNull(),
-            sf.concat(sf.lit("the value is no object"), _shown(sf.col("_again.row"))),
-        )
-        .when(reason == "wrong_type", _why_wrong(schema))
-    )
-    if rejects_unknown:
-        names = sf.concat_ws(", ", sf.slice("_unknown", 1, 5))
-        detail = detail.when(reason == "unknown_field", sf.concat(sf.lit("not in the schema: "), names))
-    return detail
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """`body` of a value that is computed once, and only where the whole is asked for."""
+    return sf.element_at(sf.transform(sf.array(value), body), 1)
 
 
 def _why_no_json() -> Column:
@@ -199,37 +161,31 @@ def _why_no_json() -> Column:
     )
 
 
-def _why_wrong(schema: StructType) -> Column:
-    """Where no column is flawed as a whole, the flaw is inside of a nested one."""
-    nested = ", ".join(one.name for one in schema if isinstance(one.dataType, StructType | ArrayType | MapType))
-    whole = sf.concat_ws("; ", sf.slice("_wrong", 1, 5))
-    return sf.when(sf.size("_wrong") > 0, whole).otherwise(f"a value inside {nested} is not of its type")
-
-
-def _flawed(schema: StructType) -> Column:
-    """The columns that are null or not as the schema wants them."""
-    row, data = sf.col("_first.row"), sf.col("data")
-    names = []
-    for one in schema:
-        flaws = _flaws(row[one.name], data[one.name], one.dataType)
-        names.append(sf.when(data.isNull() | data[one.name].isNull() | _any(flaws), one.name))
-    return sf.array_compact(sf.array(*names))
-
-
-def _wrong(schema: StructType) -> Column:
-    """A sentence for each field that has a text and is flawed."""
+def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
+    """Says which fields have a text and are not as the schema wants them; if none is as a whole, where others are."""
+    row = sf.col("_first.row")
     kinds = sf.create_map(*(sf.lit(part) for one in schema for part in (one.name, kind_name(one.dataType))))
-    flawed = sf.col("_flawed")
-    entries = sf.filter(
-        sf.map_entries("_fields"), lambda one: one["value"].isNotNull() & sf.array_contains(flawed, one["key"])
-    )
+    flawed = sf.array_compact(sf.array(*(sf.when(_unlike(row[one.name], one.dataType), one.name) for one in schema)))
+    nested = ", ".join(one.name for one in schema if isinstance(one.dataType, StructType | ArrayType | MapType))
 
     def sentence(one: Column) -> Column:
-        quoted = sf.col("_again.row").contains(sf.concat(sf.lit('"'), one["key"], sf.lit('":"')))
+        quoted = text.contains(sf.concat(sf.lit('"'), one["key"], sf.lit('":"')))
         value = sf.when(quoted, sf.concat(sf.lit('"'), one["value"], sf.lit('"'))).otherwise(one["value"])
         return sf.concat(one["key"], sf.lit(" is no "), sf.try_element_at(kinds, one["key"]), _shown(value))
 
-    return sf.transform(entries, sentence)
+    def told(flawed: Column) -> Column:
+        entries = sf.filter(
+            sf.map_entries(fields), lambda one: one["value"].isNotNull() & sf.array_contains(flawed, one["key"])
+        )
+        sentences = sf.transform(sf.slice(entries, 1, SHOWN_NAMES), sentence)
+        return sf.when(sf.size(entries) > 0, sf.concat_ws("; ", sentences))
+
+    no_object = sf.when(fields.isNull(), sf.concat(sf.lit("the value is no object"), _shown(text)))
+    return sf.coalesce(no_object, _let(flawed, told), sf.lit(f"a value inside {nested} is not of its type"))
+
+
+def _unlike(read: Column, kind: DataType) -> Column:
+    return read.isNull() | any_of(flaws(read, kind, _flaw))
 
 
 def _shown(text: Column) -> Column:

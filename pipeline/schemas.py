@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
@@ -166,11 +166,11 @@ def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
     try:
         return _fields(SparkSession.active().range(0).select(decoding().alias("row")).schema["row"].dataType)
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"Spark cannot read the {form} schema: {first_line(error)}") from error
-    except TypeError as error:  # PySpark's way to say that the class is not there
-        raise PipelineError(
-            f"Spark's {form} jar is not loaded", "odradek pipeline doctor tells what is missing"
-        ) from error
+        said = first_line(error)
+        if "NOT_LOADED" in said:
+            remedy = f"put it into ODRADEK_SPARK_JARS or start the session with format = {form.lower()}"
+            raise PipelineError(f"Spark's {form} jar is not loaded", remedy) from error
+        raise PipelineError(f"Spark cannot read the {form} schema: {said}") from error
 
 
 def _check_names(schema: StructType) -> None:
@@ -258,8 +258,10 @@ def kind_name(kind: DataType) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Of Spark's many lines the one that tells what is wrong."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Of Spark's many lines the one that tells what is wrong; with the next where it ends in a colon."""
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
 
 
 def _file(setting: str) -> bytes:
