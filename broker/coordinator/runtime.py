@@ -8,6 +8,10 @@ the shard is what its log says.
 
 A decision whose partition is lost while it waits is told so; that may come after the shard was unloaded.
 
+An append that fails with anything but an error of the log's is a fault of ours. It is told as UNKNOWN_SERVER_ERROR
+where nothing was written; where the batch got into the log the shard does not say what its log says any more, and is
+loaded anew. (Kafka's runtime takes its state back to a snapshot, which we need not: replay comes after the append.)
+
 Source: Kafka's `CoordinatorRuntime`, `GroupMetadataManager`, `TransactionStateManager`.
 """
 
@@ -219,7 +223,10 @@ class CoordinatorRuntime:
         """A marker was appended to the partition. While it loads nothing is to do: the loading will come to it."""
         led = self._led.get(partition)
         if led is not None and not led.is_loading:
-            led.shard.replay_end_transaction(producer_id, producer_epoch, committed)
+            try:
+                led.shard.replay_end_transaction(producer_id, producer_epoch, committed)
+            except Exception:
+                log.exception("end of a transaction not replayed", partition=str(led.topic_partition))
 
     # Acting
 
@@ -234,7 +241,12 @@ class CoordinatorRuntime:
             return
         appends, acks = self._replica_manager.appends, self.settings.required_acks
         now_ms = self._clock.wall_ms()
-        result = appends.append_as_coordinator(led.topic_partition, self._batch(decision, now_ms), acks)
+        end_offset = self._end_offset(led)
+        try:
+            result = appends.append_as_coordinator(led.topic_partition, self._batch(decision, now_ms), acks)
+        except Exception:
+            self._append_broke(led, decision, end_offset)
+            return
         if result.error is not ErrorCode.NONE:
             self._tell_failure(led, decision, result.error, result.error_message)
             return
@@ -281,6 +293,27 @@ class CoordinatorRuntime:
                 )
             except Exception:
                 log.exception("coordinator record not replayed", partition=str(led.topic_partition), offset=offset)
+
+    def _end_offset(self, led: LedPartition) -> int:
+        log = self._log_of(led.topic_partition)
+        return -1 if log is None else log.log_end_offset
+
+    def _append_broke(self, led: LedPartition, decision: Decision, end_offset: int) -> None:
+        """In the handling of an exception. `end_offset` is the log's from before."""
+        is_written = self._end_offset(led) != end_offset
+        log.exception(
+            "coordinator append broke",
+            partition=str(led.topic_partition),
+            records=len(decision.records),
+            written=is_written,
+        )
+        if not is_written:
+            decision.done(AppendFailed(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        partition = led.topic_partition.partition
+        self.resigned(partition)
+        decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self.elected(partition, led.leader_epoch)
 
     def _tell_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
         failure = AppendFailed(cause, message)

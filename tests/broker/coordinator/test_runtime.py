@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from broker.coordinator.record import CoordinatorRecord
 from broker.coordinator.shard import Decision
@@ -284,6 +285,69 @@ def test_a_batch_over_the_topics_limit_is_an_unknown_error(place: Workplace) -> 
     outcome = place.write((b"a", b"x" * 1000))
     assert (outcome.error.code, outcome.error.cause) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.MESSAGE_TOO_LARGE)
     assert place.shard.values == {}
+
+
+def test_an_append_that_breaks_is_told_and_the_coordinator_goes_on(place: Workplace) -> None:
+    place.lead()
+    place.write((b"a", b"1"))
+    place.disk.fault = ValueError("a mistake in the file layer")
+    with structlog.testing.capture_logs() as lines:
+        outcome = place.write((b"a", b"2"))
+    assert outcome.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    (line,) = lines
+    assert (line["event"], line["log_level"], line["partition"]) == (
+        "coordinator append broke",
+        "error",
+        str(PARTITION),
+    )
+    assert (line["records"], line["written"]) == (1, False)
+    place.disk.fault = None
+    assert place.write((b"b", b"3")).is_done
+    assert place.shard.values == {b"a": b"1", b"b": b"3"}
+    assert place.shard.events == ["loaded"]
+    assert place.load_again().values == {b"a": b"1", b"b": b"3"}
+
+
+def test_a_marker_that_a_shard_cannot_replay_is_told_and_passed_over(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("no")
+
+    place.lead()
+    with monkeypatch.context() as faulty, structlog.testing.capture_logs() as lines:
+        faulty.setattr(Notes, "replay_end_transaction", fails)
+        place.mark(9)
+    assert [(line["event"], line["log_level"]) for line in lines] == [("end of a transaction not replayed", "error")]
+    place.mark(9)
+    assert place.shard.events == ["loaded", ("ended", 9, 0, True)]
+
+
+class BreakingSession:
+    """A fetch session that cannot be woken."""
+
+    def awaken(self, target: object) -> bool:
+        raise OSError("a mistake behind the append")
+
+
+class BreakingTarget:
+    session = BreakingSession()
+
+
+def test_a_shard_whose_batch_was_written_though_the_append_broke_is_loaded_anew(place: Workplace) -> None:
+    partition: Any = place.lead(epoch=3)
+    place.write((b"a", b"1"))
+    partition.watchers = {BreakingTarget()}
+    with structlog.testing.capture_logs() as lines:
+        outcome = place.write((b"a", b"2"))
+    assert outcome.error.code is ErrorCode.NOT_COORDINATOR
+    assert [line["written"] for line in lines if line["event"] == "coordinator append broke"] == [True]
+    place.tasks.run()
+    old, new = place.made
+    assert old.events == ["loaded", "unloaded"]
+    assert (new.leader_epoch, new.events, new.values) == (3, ["loaded"], {b"a": b"2"})
+    assert place.write((b"b", b"3")).is_done
+    assert new.values == {b"a": b"2", b"b": b"3"}
 
 
 def test_acknowledgement_by_the_leader_alone_can_be_asked_for(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ class WatchedFile:
         return getattr(self._file, name)
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
+        if self._disk.fault is not None:
+            raise self._disk.fault
         if self._disk.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.path)
         return self._file.write(parts, position)
@@ -97,11 +99,15 @@ class WatchedFile:
 
 
 class Disk(HastyFiles):
-    """Real files on a disk that can be full, cold (nothing in the page cache) or unreadable (by file name)."""
+    """Real files on a disk that can be full, cold (nothing in the page cache) or unreadable (by file name).
+
+    `fault` is raised by every write instead: an error that is none of a disk's.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.full = False
+        self.fault: Exception | None = None
         self.cold = False
         self.unreadable: set[str] = set()
         self.reads: list[int] = []
