@@ -27,6 +27,17 @@ class ControlType(IntEnum):
     UNKNOWN = -1
 
 
+class Marker:
+    """A transaction marker, ABORT or COMMIT. `timestamp`: when it was written, ms since 1970."""
+
+    __slots__ = ("aborted", "coordinator_epoch", "timestamp")
+
+    def __init__(self, aborted: bool, coordinator_epoch: int, timestamp: int) -> None:
+        self.aborted = aborted
+        self.coordinator_epoch = coordinator_epoch
+        self.timestamp = timestamp
+
+
 _BY_NUMBER = {int(control_type): control_type for control_type in ControlType}
 
 

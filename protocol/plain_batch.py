@@ -7,6 +7,7 @@ checksum and are written where the batch is placed in a log. Pure Python that al
 from collections.abc import Sequence
 
 from protocol.batch_header import (
+    CONTROL_MASK,
     CURRENT_MAGIC,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -16,6 +17,7 @@ from protocol.batch_header import (
     TRANSACTIONAL_MASK,
     BatchHeader,
 )
+from protocol.control_records import ControlType, Marker, control_key, end_transaction_value
 from protocol.leader_assignment import ValidatedBatch
 from protocol.record import varint_bytes
 
@@ -27,13 +29,16 @@ _NO_HEADERS = b"\x00"
 
 
 class PlainBatch:
-    """A whole batch at base offset 0, without leader epoch: `header` and `body`, what follows the header's 61 bytes."""
+    """A whole batch at base offset 0, without leader epoch: `header` and `body`, what follows the header's 61 bytes.
+    `marker`: what a control batch says.
+    """
 
-    __slots__ = ("body", "header")
+    __slots__ = ("body", "header", "marker")
 
-    def __init__(self, header: BatchHeader, body: bytes) -> None:
+    def __init__(self, header: BatchHeader, body: bytes, marker: Marker | None = None) -> None:
         self.header = header
         self.body = body
+        self.marker = marker
 
     def placed(self, offset: int, partition_leader_epoch: int) -> ValidatedBatch:
         """Ready for a log that goes on at `offset`. For once: the header is changed to what will be stored."""
@@ -58,9 +63,29 @@ def build_plain_batch(
 
     Byte for byte what `build_batch` makes of them.
     """
-    count = len(records)
-    body = _body(records)
     attributes = TRANSACTIONAL_MASK if producer_id != NO_PRODUCER_ID else 0
+    count, body = len(records), _body(records)
+    return PlainBatch(_header(body, count, attributes, timestamp_ms, producer_id, producer_epoch, base_sequence), body)
+
+
+def build_plain_marker(marker: Marker, producer_id: int, producer_epoch: int) -> PlainBatch:
+    """The control batch that ends a producer's transaction; byte for byte what `build_end_transaction_marker` makes."""
+    control_type = ControlType.ABORT if marker.aborted else ControlType.COMMIT
+    body = _body([(control_key(control_type), end_transaction_value(marker.coordinator_epoch))])
+    attributes = TRANSACTIONAL_MASK | CONTROL_MASK
+    header = _header(body, 1, attributes, marker.timestamp, producer_id, producer_epoch, NO_SEQUENCE)
+    return PlainBatch(header, body, marker)
+
+
+def _header(
+    body: bytes,
+    count: int,
+    attributes: int,
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> BatchHeader:
     header = BatchHeader(
         0,
         0,
@@ -77,7 +102,7 @@ def build_plain_batch(
         count,
     )
     header.seal(body)
-    return PlainBatch(header, body)
+    return header
 
 
 def _body(records: Sequence[tuple[bytes, bytes | None]]) -> bytes:

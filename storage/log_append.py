@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from protocol.batch_header import LOG_OVERHEAD, BatchHeader
-from protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
+from protocol.control_records import ControlType, Marker, read_control_type, read_coordinator_epoch
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.leader_assignment import ValidatedBatch
 from protocol.plain_batch import PlainBatch
@@ -84,17 +84,6 @@ class LogAppendInfo:
         self.rolled = rolled
 
 
-class Marker:
-    """The transaction marker that a control batch holds."""
-
-    __slots__ = ("aborted", "coordinator_epoch", "timestamp")
-
-    def __init__(self, aborted: bool, coordinator_epoch: int, timestamp: int) -> None:
-        self.aborted = aborted
-        self.coordinator_epoch = coordinator_epoch
-        self.timestamp = timestamp
-
-
 def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | None:
     """The COMMIT or ABORT of a control batch; None of an empty one, or of other control records."""
     records = read_records(data, position, header)
@@ -143,7 +132,7 @@ def append_as_leader(
         )
     marker = None
     if header.producer_id >= 0:
-        if header.is_control and isinstance(records, bytes):
+        if header.is_control:
             marker = _check_control_batch(log, records, header)
         elif origin is AppendOrigin.CLIENT:
             duplicate = log.producer_state.find_duplicate(header)
@@ -172,8 +161,8 @@ def append_as_leader(
     )
 
 
-def _check_control_batch(log: Log, records: bytes, header: BatchHeader) -> Marker | None:
-    marker = read_marker(records, 0, header)
+def _check_control_batch(log: Log, records: bytes | PlainBatch, header: BatchHeader) -> Marker | None:
+    marker = records.marker if isinstance(records, PlainBatch) else read_marker(records, 0, header)
     if marker is not None:
         log.producer_state.check_marker(header, marker.coordinator_epoch)
     return marker

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.batch_header import BatchHeader, read_batch_header
+from protocol.control_records import Marker
 from protocol.errors import ProtocolError
 from storage.batch_scan import CorruptSegment, StoredBatch, whole_batches
-from storage.log_append import Marker, read_marker
+from storage.log_append import read_marker
 from storage.producer_state import ProducerState
 from storage.transaction_index import AbortedTransaction
 

@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import structlog
+
 from broker.replica.appends import Appends
+from protocol.control_records import Marker
 from protocol.errors import ErrorCode
-from protocol.records import ControlType, build_end_transaction_marker
+from protocol.plain_batch import build_plain_marker
 from protocol.topic_partition import TopicPartition
 from timer import Clock
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from broker.replica.replica_manager import LeadershipListener
 
 MARKER_TIMEOUT_MS = 30_000
+
+log = structlog.get_logger("broker.replica")
 
 OnMarked = Callable[[ErrorCode], object]
 
@@ -49,17 +54,17 @@ class Markers:
 
         Else UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS (nothing was
         written), NOT_ENOUGH_REPLICAS_AFTER_APPEND or REQUEST_TIMED_OUT (to be sent again); INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED where a newer producer or coordinator has been there. A marker may be appended
-        again: one that finds no open transaction ends none.
+        TRANSACTION_COORDINATOR_FENCED where a newer producer or coordinator has been there; UNKNOWN_SERVER_ERROR for a
+        fault of ours. A marker may be appended again: one that finds no open transaction ends none.
         """
-        marker = build_end_transaction_marker(
-            ControlType.COMMIT if committed else ControlType.ABORT,
-            coordinator_epoch=coordinator_epoch,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            timestamp=self._clock.wall_ms(),
-        )
-        result = self._appends.append_as_coordinator(topic_partition, marker)
+        marker = Marker(not committed, coordinator_epoch, self._clock.wall_ms())
+        try:
+            batch = build_plain_marker(marker, producer_id, producer_epoch)
+            result = self._appends.append_as_coordinator(topic_partition, batch)
+        except Exception:
+            log.exception("transaction marker broke", partition=str(topic_partition), producer_id=producer_id)
+            on_done(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         if result.error is not ErrorCode.NONE:
             on_done(result.error)
             return

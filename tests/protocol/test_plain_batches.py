@@ -6,9 +6,16 @@ import random
 
 import pytest
 
-from protocol.plain_batch import build_plain_batch
+from protocol.control_records import ControlType, Marker
+from protocol.plain_batch import build_plain_batch, build_plain_marker
 from protocol.record import Record
-from protocol.records import build_batch, read_batch_header, read_records, validate_for_append
+from protocol.records import (
+    build_batch,
+    build_end_transaction_marker,
+    read_batch_header,
+    read_records,
+    validate_for_append,
+)
 
 SIZES = (0, 1, 20, 50, 63, 64, 65, 8000, 8191, 8192, 8193, 20_000, 1_100_000)
 
@@ -39,6 +46,19 @@ def test_a_producer_makes_it_transactional() -> None:
     built = build_plain_batch(records, 7, 4000, 3, 0).to_bytes()
     assert built == expected(records, 7, producer_id=4000, producer_epoch=3, base_sequence=0)
     assert read_batch_header(built).is_transactional
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+@pytest.mark.parametrize("coordinator_epoch", [0, 7, 2**31 - 1])
+def test_a_plain_marker_is_byte_for_byte_what_the_general_builder_makes(aborted: bool, coordinator_epoch: int) -> None:
+    built = build_plain_marker(Marker(aborted, coordinator_epoch, 1_700_000_000_000), 4000, 3)
+    assert built.to_bytes() == build_end_transaction_marker(
+        ControlType.ABORT if aborted else ControlType.COMMIT,
+        timestamp=1_700_000_000_000,
+        producer_id=4000,
+        producer_epoch=3,
+        coordinator_epoch=coordinator_epoch,
+    )
 
 
 def test_placed_in_a_log_it_is_what_validation_makes_of_it() -> None:

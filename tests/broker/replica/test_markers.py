@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import structlog
 
 from broker.replica.fetch_target import FetchTarget
+from protocol.control_records import Marker
 from protocol.errors import ErrorCode
+from protocol.plain_batch import build_plain_marker
 from protocol.records import read_batch_header, read_coordinator_epoch, read_records
 from protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import T0
@@ -119,6 +122,47 @@ def test_a_marker_without_a_transaction_is_stored_and_no_aborted_transaction_com
     assert mark(room, committed=False) == [ErrorCode.NONE]
     assert (log.log_end_offset, log.last_stable_offset) == (2, 2)
     assert log.aborted_transactions(log.read(0, 1000)) == []
+
+
+def test_a_marker_that_breaks_is_told_and_may_be_sent_again(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = room.lead().log
+    room.produce(transactional(room))
+    with monkeypatch.context() as faulty:
+        faulty.setattr(type(log.active_segment.file), "write", broken)
+        with structlog.testing.capture_logs() as lines:
+            assert mark(room) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    (line,) = lines
+    assert (line["event"], line["log_level"], line["partition"]) == ("transaction marker broke", "error", str(T0))
+    assert log.last_stable_offset == 0
+    assert mark(room) == [ErrorCode.NONE]
+    assert log.last_stable_offset == 2
+
+
+def broken(*_: Any) -> int:
+    raise ValueError("a mistake in the file layer")
+
+
+def test_an_aborted_transaction_is_indexed_as_one_of_a_marker_that_was_read(room: Any) -> None:
+    """A marker of our own is not read again, one that comes in bytes is: both say the same."""
+    by_key = {}
+    for number, plain in enumerate((True, False)):
+        key = TopicPartition("t", number)
+        log = room.lead(key).log
+        assert room.produce(transactional(room), key=key).result.error is ErrorCode.NONE
+        marker = Marker(True, 3, room.clock.wall_ms())
+        built = build_plain_marker(marker, 7, 0)
+        result = room.manager.appends.append_as_coordinator(key, built if plain else built.to_bytes())
+        assert result.error is ErrorCode.NONE
+        room.turn()
+        entry = log.producer_state.producers[7]
+        by_key[plain] = (
+            bytes(log.read(0, 1000).records),
+            log.aborted_transactions(log.read(0, 1000)),
+            (entry.coordinator_epoch, entry.last_timestamp, entry.current_transaction_first_offset),
+            log.last_stable_offset,
+        )
+    assert by_key[True] == by_key[False]
+    assert len(by_key[True][1]) == 1
 
 
 @pytest.mark.parametrize("committed", [True, False])
