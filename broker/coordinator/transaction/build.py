@@ -7,74 +7,24 @@ and are tried again (`MarkerWriter` is the seam).
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
 
 from broker.coordinator.runtime import RuntimeSettings
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.markers import Marker, MarkerWriter, OnWritten
+from broker.coordinator.transaction.local_markers import LocalMarkerWriter
+from broker.coordinator.transaction.markers import MarkerWriter
 from broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
 from timer.task import TimerTask
 
 if TYPE_CHECKING:
-    from broker.replica.replica_manager import ReplicaManager
     from broker.server import Broker
 
-MARKERS_PER_TURN = 20
-
 log = structlog.get_logger("coordinator.transaction")
-
-
-class LocalMarkerWriter:
-    """Writes markers into this broker's own logs: the first at once, the rest in later turns of the loop, in each
-    MARKERS_PER_TURN of all transactions in rotation. Nobody waits for one that has thousands of partitions.
-    """
-
-    def __init__(self, replica_manager: ReplicaManager, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        self._replica_manager = replica_manager
-        self._call_soon = call_soon
-        self._waiting: deque[tuple[Marker, Iterator[TopicPartition], OnWritten]] = deque()
-        self._left = MARKERS_PER_TURN
-        self._is_scheduled = False
-
-    def write(self, marker: Marker, on_written: OnWritten) -> None:
-        """See `MarkerWriter`. Each partition's marker waits for its own high watermark."""
-        self._waiting.append((marker, iter(marker.partitions), on_written))
-        self._go_on()
-
-    def _go_on(self) -> None:
-        while self._waiting and self._left > 0:
-            marker, partitions, on_written = entry = self._waiting.popleft()
-            topic_partition = next(partitions, None)
-            if topic_partition is not None:
-                self._left -= 1
-                self._waiting.append(entry)
-                self._append(marker, topic_partition, on_written)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._call_soon(self._next_turn)
-
-    def _next_turn(self) -> None:
-        self._is_scheduled = False
-        self._left = MARKERS_PER_TURN
-        if self._waiting:
-            self._go_on()
-
-    def _append(self, marker: Marker, topic_partition: TopicPartition, on_written: OnWritten) -> None:
-        self._replica_manager.append_end_transaction_marker(
-            topic_partition,
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.committed,
-            partial(on_written, topic_partition),
-        )
 
 
 class Call(TimerTask):
@@ -119,7 +69,8 @@ def start_transaction_coordinator(broker: Broker) -> TransactionCoordinator:
         state = broker.metadata.partition(topic_partition.topic, topic_partition.partition)
         return None if state is None else state.leader
 
-    own_logs = LocalMarkerWriter(broker.replica_manager, asyncio.get_running_loop().call_soon)
+    soon = asyncio.get_running_loop().call_soon
+    own_logs = LocalMarkerWriter(broker.replica_manager, soon)
 
     def writer_to(broker_id: int) -> MarkerWriter | None:
         return own_logs if broker_id == broker.broker_id else None
@@ -132,6 +83,7 @@ def start_transaction_coordinator(broker: Broker) -> TransactionCoordinator:
         writer_to=writer_to,
         own_logs=own_logs,
         later=later,
+        soon=soon,
     )
     settings = RuntimeSettings.for_transactions(broker.config)
     coordinator.runtime = broker.start_coordinator_runtime(settings, coordinator.new_shard)

@@ -24,10 +24,11 @@ import structlog
 
 from broker.coordinator.shard import Decision, Shard
 from broker.coordinator.transaction import rules
+from broker.coordinator.transaction.changes import Changes, Soon
 from broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
 from broker.coordinator.transaction.records import transaction_record
 from broker.coordinator.transaction.shard import TransactionShard
-from broker.coordinator.transaction.state import BY_LABEL, ONGOING
+from broker.coordinator.transaction.state import BY_LABEL
 from broker.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, ProducerIdAndEpoch, Transaction, Transit
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.topic_partition import TopicPartition
@@ -86,11 +87,13 @@ class TransactionCoordinator:
         writer_to: Callable[[int], MarkerWriter | None],
         own_logs: MarkerWriter,
         later: Later,
+        soon: Soon,
     ) -> None:
         self._clock = clock
         self._longest_timeout_ms = longest_timeout_ms
         self._new_producer_id = new_producer_id
         self._later = later
+        self._changes = Changes(soon)
         self.own_logs = own_logs
         """The way to the partitions that this broker leads."""
         self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
@@ -185,17 +188,11 @@ class TransactionCoordinator:
 
         INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        try:
-            shard, transaction = self._find(transactional_id)
-            transit = rules.add_partitions(transaction, producer, partitions, self._now())
-        except ProtocolError as error:
-            answer(error)
-            return
-        if transit is None:
-            answer(None)
-            return
-        assert transaction is not None
-        self._change(shard, transaction, transit, "AddPartitionsToTxn", answer)
+
+        def rule(transaction: Transaction | None) -> Transit | None:
+            return rules.add_partitions(transaction, producer, partitions, self._now())
+
+        self._decide(transactional_id, rule, self._change, "AddPartitionsToTxn", answer)
 
     def is_open_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
@@ -221,17 +218,11 @@ class TransactionCoordinator:
         INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         INVALID_TXN_STATE: nothing is open, or it has ended otherwise.
         """
-        try:
-            shard, transaction = self._find(transactional_id)
-            transit = rules.end(transaction, producer, committed, self._now())
-        except ProtocolError as error:
-            answer(error)
-            return
-        if transit is None:
-            answer(None)
-            return
-        assert transaction is not None
-        self._prepare(shard, transaction, transit, "EndTxn", answer)
+
+        def rule(transaction: Transaction | None) -> Transit | None:
+            return rules.end(transaction, producer, committed, self._now())
+
+        self._decide(transactional_id, rule, self._prepare, "EndTxn", answer)
 
     def fence(self, shard: TransactionShard, transaction: Transaction, reason: str, answer: Answer) -> None:
         """Aborts an open transaction and shuts its producer out. Nothing may be pending."""
@@ -271,7 +262,7 @@ class TransactionCoordinator:
 
     def _go_on(self, shard: TransactionShard) -> None:
         """A shard has been loaded."""
-        for transaction in list(shard.prepared()):
+        for transaction in shard.prepared():
             log.info(
                 "transaction resumed",
                 transactional_id=transaction.transactional_id,
@@ -328,6 +319,27 @@ class TransactionCoordinator:
         shard = self._shard(transactional_id)
         return shard, shard.transactions.get(transactional_id)
 
+    def _decide(
+        self,
+        transactional_id: str,
+        rule: Callable[[Transaction | None], Transit | None],
+        act: Callable[[TransactionShard, Transaction, Transit, str, Answer], None],
+        reason: str,
+        answer: Answer,
+    ) -> None:
+        """What the rule makes of the id's transaction is acted on; with None it is so already."""
+        try:
+            shard, transaction = self._find(transactional_id)
+            transit = rule(transaction)
+        except ProtocolError as error:
+            answer(error)
+            return
+        if transit is None:
+            answer(None)
+            return
+        assert transaction is not None
+        act(shard, transaction, transit, reason, answer)
+
     def _now(self) -> int:
         return self._clock.wall_ms()
 
@@ -356,19 +368,6 @@ class TransactionCoordinator:
         self.runtime.act(shard, Decision([record], settled, replay=False, timeout_ms=transit.timeout_ms))
 
     def _take(self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str) -> None:
-        old = transaction.state
+        self._changes.note(transaction.transactional_id, transaction.state, transit, reason)
         transaction.complete(transit)
         shard.put(transaction)
-        if old == transaction.state == ONGOING:
-            name, count = transaction.transactional_id, len(transaction.partitions)
-            log.debug("transaction has more partitions", transactional_id=name, partitions=count)
-            return
-        log.info(
-            "transaction state changed",
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            old=old.label,
-            new=transaction.state.label,
-            reason=reason,
-        )

@@ -5,7 +5,7 @@ Source: Kafka's `TransactionStateManager` (its cache, and loading).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from broker.coordinator.record import CoordinatorRecord
 from broker.coordinator.transaction.records import read_transaction
@@ -37,9 +37,9 @@ class TransactionShard:
         self._on_loaded = on_loaded
         self._on_unload = on_unload
 
-    def prepared(self) -> Iterator[Transaction]:
+    def prepared(self) -> list[Transaction]:
         """Those whose markers must be written."""
-        return (transaction for transaction in self.transactions.values() if transaction.state.is_prepared)
+        return [transaction for transaction in self.transactions.values() if transaction.state.is_prepared]
 
     def put(self, transaction: Transaction) -> None:
         """Adds it, or notes that its state has changed."""

@@ -82,6 +82,7 @@ class TransactionRoom:
             writer_to=lambda broker_id: self if broker_id == 1 else None,
             own_logs=self,
             later=self._later,
+            soon=lambda call: call(),
         )
         self.coordinator.runtime = self
         self.shard = self.coordinator.new_shard(0, self.coordinator_epoch)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from broker.coordinator.transaction.build import MARKERS_PER_TURN, LocalMarkerWriter
+import pytest
+
+from broker.coordinator.transaction.local_markers import MARKERS_PER_TURN, LocalMarkerWriter
 from broker.coordinator.transaction.markers import Marker
 from broker.replica.replica_manager import ReplicaManager
 from protocol.errors import ErrorCode
@@ -17,12 +19,15 @@ class Logs:
 
     def __init__(self) -> None:
         self.written: list[int] = []
+        self.breaks_for = -1
         self.answered: list[TopicPartition] = []
         self.soon: list[Callable[[], None]] = []
         self.writer = LocalMarkerWriter(cast(ReplicaManager, self), self.soon.append)
 
     def append_end_transaction_marker(self, topic_partition: TopicPartition, producer_id: int, *more: Any) -> None:
         self.written.append(producer_id)
+        if producer_id == self.breaks_for:
+            raise RuntimeError("no")
         more[-1](ErrorCode.NONE)
 
     def write(self, producer_id: int, partitions: int) -> None:
@@ -35,18 +40,33 @@ class Logs:
             call()
 
 
-def test_few_markers_are_written_at_once() -> None:
+def test_markers_are_written_in_the_next_turn_when_the_end_of_the_transaction_is_answered() -> None:
     logs = Logs()
     logs.write(1, 3)
+    assert logs.written == []
+    logs.turn()
     assert logs.written == [1, 1, 1]
     assert [key.partition for key in logs.answered] == [0, 1, 2]
-    logs.turn()
     assert not logs.soon
+
+
+def test_what_breaks_in_a_turn_keeps_the_others_from_nothing() -> None:
+    logs = Logs()
+    logs.breaks_for = 2
+    logs.write(1, 2)
+    logs.write(2, 1)
+    logs.write(3, 2)
+    with pytest.raises(RuntimeError, match="no"):
+        logs.turn()
+    while logs.soon:
+        logs.turn()
+    assert sorted(logs.written) == [1, 1, 2, 3, 3]
 
 
 def test_many_markers_are_written_a_few_per_turn() -> None:
     logs = Logs()
     logs.write(1, 3 * MARKERS_PER_TURN)
+    logs.turn()
     assert len(logs.written) == MARKERS_PER_TURN
     logs.turn()
     assert len(logs.written) == 2 * MARKERS_PER_TURN
@@ -58,6 +78,7 @@ def test_many_markers_are_written_a_few_per_turn() -> None:
 def test_a_small_transaction_does_not_wait_for_a_large_one() -> None:
     logs = Logs()
     logs.write(1, 1000)
+    logs.turn()
     logs.write(2, 2)
     assert 2 not in logs.written
     logs.turn()
@@ -68,6 +89,7 @@ def test_many_small_transactions_do_not_take_one_turn() -> None:
     logs = Logs()
     for producer_id in range(3 * MARKERS_PER_TURN):
         logs.write(producer_id, 1)
+    logs.turn()
     assert len(logs.written) == MARKERS_PER_TURN
     while logs.soon:
         logs.turn()

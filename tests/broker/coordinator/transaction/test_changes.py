@@ -1,0 +1,34 @@
+"""What changed is told behind the answer, in order, each change once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from broker.coordinator.transaction.changes import Changes
+from broker.coordinator.transaction.state import EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
+from broker.coordinator.transaction.transaction import NO_PARTITIONS, Transit
+
+
+def to(state: TransactionState) -> Transit:
+    return Transit(state, 7, -1, 2, -1, 60_000, NO_PARTITIONS, 1, 2)
+
+
+def test_changes_are_told_in_the_next_turn_and_once() -> None:
+    soon: list[Callable[[], None]] = []
+    changes = Changes(soon.append)
+    with structlog.testing.capture_logs() as lines:
+        changes.note("t", EMPTY, to(ONGOING), "AddPartitionsToTxn")
+        changes.note("u", ONGOING, to(PREPARE_COMMIT), "EndTxn")
+        assert lines == []
+        (turn,) = soon
+        turn()
+        assert [(line["transactional_id"], line["old"], line["new"]) for line in lines] == [
+            ("t", "Empty", "Ongoing"),
+            ("u", "Ongoing", "PrepareCommit"),
+        ]
+        changes.note("t", ONGOING, to(PREPARE_COMMIT), "EndTxn")
+        soon[1]()
+    assert len(lines) == 3
+    assert len(soon) == 2
