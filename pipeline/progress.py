@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -44,13 +45,14 @@ class BatchDone:
 
 
 class Progress:
-    """Shows batches, and what they come to. One thread calls it."""
+    """Shows batches, and what they come to. Threads may call it: Spark's tells of batches, others log."""
 
     def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
         self._stream = stream
         self._columns = columns
         self._is_terminal = stream.isatty()
         self._line = ""
+        self._drawing = threading.RLock()
         self._totals = dict.fromkeys(("good", "dead", "duplicates", "late", "lost"), 0)
         self._log = structlog.get_logger("pipeline.progress")
 
@@ -59,8 +61,7 @@ class Progress:
         for name in self._totals:
             self._totals[name] += getattr(done, name)
         if self._is_terminal:
-            self._line = self._told(done)
-            self._draw()
+            self._draw(self._told(done))
             return
         details = {**asdict(done), "duration_s": round(done.duration_s, 3)}
         details["watermark"] = done.watermark.isoformat() if done.watermark else None
@@ -69,14 +70,14 @@ class Progress:
     def waiting(self, doing: str) -> None:
         """Something without numbers is under way ("starting Spark"); on a terminal only."""
         if self._is_terminal:
-            self._line = doing
-            self._draw()
+            self._draw(doing)
 
     def write(self, line: str) -> None:
         """A line of the log, above the rewritten one. A log that cannot be written stops no job."""
         try:
-            self._stream.write(f"{CLEAR_LINE if self._line else ''}{line}\n")
-            self._draw()
+            with self._drawing:
+                self._stream.write(f"{CLEAR_LINE if self._line else ''}{line}\n")
+                self._draw(self._line)
         except (OSError, ValueError):
             return
 
@@ -86,10 +87,12 @@ class Progress:
             self._stream.write("\n")
             self._line = ""
 
-    def _draw(self) -> None:
-        if self._line:
-            self._stream.write(f"{CLEAR_LINE}{self._line[: max(self._columns() - 1, 1)]}")
-        self._stream.flush()
+    def _draw(self, line: str) -> None:
+        with self._drawing:
+            self._line = line
+            if line:
+                self._stream.write(f"{CLEAR_LINE}{line[: max(self._columns() - 1, 1)]}")
+            self._stream.flush()
 
     def _told(self, done: BatchDone) -> str:
         names = {"duplicates": "dup"}
