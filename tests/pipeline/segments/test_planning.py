@@ -136,7 +136,7 @@ def test_open_transactions_end_the_read_and_aborted_ones_are_left_out(tmp_path: 
 
 def test_an_unknown_codec_is_named_with_file_position_and_offset(tmp_path: Path) -> None:
     log = write_log(tmp_path, batch(0, [b"a"]) + batch(1, [b"b"], attributes=5))
-    with pytest.raises(PipelineError, match=r"0.log has a batch at position 72, offset 1, .*: its codec is unknown"):
+    with pytest.raises(PipelineError, match=r"0.log has a batch at position 70, offset 1, .*: its codec is unknown"):
         rows_of(log, "t")
 
 
