@@ -10,7 +10,7 @@ COMPILED := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
 	tests/broker/handlers tests/broker/coordinator tests/broker/test_build_info.py tests/broker/test_connection*.py
 
-.PHONY: setup setup-spark run test test-pipeline pipeline-demo check docs bench soak image-test clean
+.PHONY: setup setup-spark run test test-pipeline pipeline-demo check docs bench bench-pipeline soak image-test clean
 
 setup: $(STAMP)
 
@@ -56,6 +56,9 @@ docs: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+bench-pipeline: setup-spark
+	$(BIN)/python -m benchmarks --pipeline
 
 # The long loops in full: every cut of every vector, >= 20 kills and power cuts, 200,000 mutated frames.
 soak: setup

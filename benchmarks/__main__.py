@@ -1,6 +1,6 @@
 """Odradek and Apache Kafka side by side on this machine.
 
-    python -m benchmarks [--rows NAME,...] [--rounds 3] [--quick] [--json FILE] [--workspace DIR]
+    python -m benchmarks [--pipeline] [--rows NAME,...] [--rounds 3] [--quick] [--json FILE] [--workspace DIR]
 
 Each row is measured on both brokers alternately, in turns that change with the round; the table shows the medians.
 Both are single nodes with the settings that they come with, and the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS` runs
@@ -25,6 +25,7 @@ from benchmarks.contestants import CONTESTANTS, ApacheKafka, Contestant
 from benchmarks.coordinator_rows import Commits, Members, Transactions
 from benchmarks.java_tools import Unavailable
 from benchmarks.measurement import Reading, Result, Row
+from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
 from benchmarks.traffic_rows import Consume, Latency, Produce
@@ -135,24 +136,36 @@ def tell(text: str) -> None:
 
 
 def main() -> int:
-    rows = all_rows(1)
+    worker = SparkWorker()
+    try:
+        return run(worker)
+    finally:
+        worker.close()
+
+
+def run(worker: SparkWorker) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
-    names = [row.name for row in rows]
-    parser.add_argument("--rows", metavar="NAME,...", help=f"some of: {', '.join(names)} (the beginning is enough)")
+    names = ", ".join(row.name for row in [*all_rows(1), *pipeline_rows(1, worker)])
+    parser.add_argument("--pipeline", action="store_true", help="the rows about the pipeline, which need PySpark")
+    parser.add_argument("--rows", metavar="NAME,...", help=f"some of: {names} (the beginning is enough)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each row on each broker")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round: to see that it works")
     parser.add_argument("--only", choices=[kind.name for kind in CONTESTANTS], help="measure one of the brokers alone")
-    parser.add_argument("--json", type=Path, default=ROOT / ".benchmarks" / "results.json", metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="default: .benchmarks/results.json, or pipeline.json")
     parser.add_argument("--workspace", type=Path, default=ROOT / ".benchmarks", help="where brokers keep their data")
     arguments = parser.parse_args()
+    scale = 1.0
     if arguments.quick:
-        rows, arguments.rounds = all_rows(0.1), 1
+        scale, arguments.rounds = 0.1, 1
+    rows = pipeline_rows(scale, worker) if arguments.pipeline else all_rows(scale)
     if arguments.rows is not None:
         wanted = [name.strip() for name in arguments.rows.split(",")]
         rows = [row for row in rows if any(row.name.startswith(name) for name in wanted)]
     if not rows or arguments.rounds < 1:
         parser.error("there is nothing to measure")
     arguments.workspace.mkdir(parents=True, exist_ok=True)
+    if arguments.json is None:
+        arguments.json = ROOT / ".benchmarks" / ("pipeline.json" if arguments.pipeline else "results.json")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     contestants = [kind for kind in CONTESTANTS if arguments.only in (None, kind.name)]
     notes = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -26,6 +27,17 @@ def children_of(pid: int) -> list[int]:
     """The processes that it has started and not yet waited for."""
     processes = [path for path in Path("/proc").iterdir() if path.name.isdecimal()]
     return [int(path.name) for path in processes if _parent(path) == pid]
+
+
+def cpu_seconds_of_group(group: int) -> float:
+    """As `cpu_seconds_with_children`, of all processes of a process group."""
+    total = 0.0
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with contextlib.suppress(OSError, ProcessLookupError):
+                if os.getpgid(int(process.name)) == group:
+                    total += cpu_seconds_with_children(int(process.name))
+    return total
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,0 +1,93 @@
+"""Spark in a process of its own, which does what it is told line by line: `python -m benchmarks.spark_worker`.
+
+A line on stdin is a job as JSON, the line on stdout its outcome: {"rows", "seconds", ...} or {"error"}. One session
+serves all of a run's rows, so that each is measured on a JVM that is warm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.jobs import compact, ingest
+from pipeline.places import Places
+from pipeline.session import open_session
+from pipeline.settings import Settings, make_settings
+from pipeline.sources import connector_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Job = Callable[["SparkSession", Settings, Mapping[str, Any]], dict[str, Any]]
+
+
+def read_topic(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
+    """Every record of the topics by the connector, into nothing."""
+    return _read_all(spark.read.format("kafka").options(**connector_options(settings)).load())
+
+
+def read_segments(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Every record of the topics from the log's files, into nothing."""
+    options = {"path": asked["log_dir"], "topic": ",".join(settings.topics), "includeHeaders": "true"}
+    return _read_all(spark.read.format("odradek").options(**options).load())
+
+
+def _read_all(records: DataFrame) -> dict[str, Any]:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    observation = Observation()
+    records.observe(observation, sf.count(sf.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    return {"rows": observation.get["rows"]}
+
+
+def ingest_all(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The ingest of the topics into a new lake, all that is there."""
+    ingest.run(settings)
+    return {"rows": int(asked["records"]), "files": len(list(Places.of(settings).rows.rglob("*.parquet")))}
+
+
+def compact_all(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
+    """What `compact` leaves of the files."""
+    from deltalake import DeltaTable
+
+    compact.run(settings)
+    return {"rows": 0, "files": len(DeltaTable(Places.of(settings).rows).file_uris())}
+
+
+JOBS: dict[str, Job] = {
+    "read topic": read_topic,
+    "read segments": read_segments,
+    "ingest": ingest_all,
+    "compact": compact_all,
+}
+
+
+def main() -> None:
+    """Serves until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # What Spark and the jobs print goes to stderr.
+    spark = open_session(Settings(master="local[2]"), {"spark.driver.memory": "2g"})
+    print(json.dumps({"ready": os.getpid()}), file=answers)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        settings = make_settings(asked["settings"])
+        if asked["job"] == "ingest":
+            shutil.rmtree(settings.lake, ignore_errors=True)
+            Path(settings.lake).mkdir(parents=True)
+        begin = time.perf_counter()
+        try:
+            outcome = JOBS[asked["job"]](spark, settings, asked)
+        except Exception as error:
+            outcome = {"error": f"{type(error).__name__}: {error}"[:2000]}
+        print(json.dumps({**outcome, "seconds": time.perf_counter() - begin}), file=answers)
+
+
+if __name__ == "__main__":
+    main()
