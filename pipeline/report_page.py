@@ -102,10 +102,10 @@ def _batches(facts: Facts) -> str:
     listed = [
         (
             f"{one['job']} {one['generation']}/{one['batch_id']}",
-            _time(one["finished_at"]),
+            _time(one["finished_at"], "%m-%d %H:%M:%S"),
             f"{one['seconds']:,.1f}",
             *(round(one[name]) for name in names),
-            _time(one["watermark"]) if one["watermark"] else None,
+            _time(one["watermark"], "%m-%d %H:%M:%S") if one["watermark"] else None,
         )
         for one in batches
     ]
