@@ -74,11 +74,13 @@ def write(b: Peer, producer: Producer, topic: str, sequence: int, **more: Any) -
 
 
 def end(b: Peer, producer: Producer, topic: str, committed: bool) -> None:
-    """Ends the transaction, and waits until the partition has its marker."""
+    """Ends the transaction, the only one that is open in the partition, and waits until consumers of both isolation
+    levels are past its marker: in Kafka the last stable offset moves a moment after the high watermark.
+    """
     before = latest(b, topic, READ_UNCOMMITTED)
     document = {"transactional_id": b.name("producer"), "committed": committed, **producer._asdict()}
     b.ask(ApiKey.END_TXN, document, 1)
-    until(lambda: latest(b, topic, READ_UNCOMMITTED) > before)
+    until(lambda: before < latest(b, topic, READ_UNCOMMITTED) == latest(b, topic, READ_COMMITTED))
 
 
 def latest(b: Peer, topic: str, isolation_level: int) -> int:
