@@ -1,6 +1,7 @@
 """Idempotent producers, and transactions as far as the log knows them."""
 
 import pytest
+import structlog
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
@@ -342,3 +343,31 @@ def test_a_spoilt_transaction_index_beside_a_spoilt_segment_does_not_keep_the_lo
     again = open_small(files, segment_bytes=150, options={"clean": False})
     assert again.log_end_offset == 3
     assert aborted_of(again) == []
+
+
+@pytest.mark.parametrize("spoilt", [b"\x00\x07" + bytes(32), bytes(34)])
+def test_a_transaction_index_that_is_spoilt_while_it_is_served_is_an_error_until_the_log_is_opened_again(
+    files: ForgetfulFiles, spoilt: bytes
+) -> None:
+    """Of a version from the future, or of a transaction that ended before its segment began."""
+    log = open_small(files, segment_bytes=150)
+    append(log)
+    append(log)
+    append(log, transactional(0))
+    mark(log, ControlType.ABORT)
+    segment = log.active_segment
+    assert segment.base_offset > 0
+    start = log.log_end_offset - 2
+    log.update_high_watermark(log.log_end_offset)
+    fetched = log.read(start, 1 << 20)
+    assert len(log.aborted_transactions(fetched)) == 1
+    segment.transaction_index.unload()
+    files.content(segment.path(".txnindex"))[:] = spoilt
+    with structlog.testing.capture_logs() as lines, pytest.raises(ProtocolError) as refused:
+        log.aborted_transactions(fetched)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [(line["event"], line["log_level"]) for line in lines] == [("log_not_readable", "error")]
+    log.close()
+    again = open_small(files, segment_bytes=150)
+    again.update_high_watermark(again.log_end_offset)
+    assert len(again.aborted_transactions(again.read(start, 1 << 20))) == 1
