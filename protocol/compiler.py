@@ -7,6 +7,8 @@ and `inspect` through `linecache`, under names like `<FetchRequest v11 reader>`.
     read(FetchRequest, 11, data, position)   the same with the position after it
     encode(response, 11)                     its bytes
     encode_parts(response, 11, parts)        the same as a list of buffers, records by reference, never copied
+    reader_in_steps(FetchRequest, 11)        `read` as a generator that yields every now and then, for long messages
+    writer_in_steps(FetchResponse, 11)       the same of the writer
 
 Decoding raises `MalformedMessage` for anything that is not the message; encoding raises `UnwritableMessage` for values
 that the wire cannot hold; both raise `UnsupportedMessageVersion` for a version that the message does not have.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import struct
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from protocol.errors import MalformedMessage, UnsupportedMessageVersion
@@ -88,6 +91,22 @@ def writer_of(cls: type[Message], version: int) -> Writer:
     return known
 
 
+def reader_in_steps(cls: type[Message], version: int) -> Callable[[bytes, int], Generator[None, None, tuple[Any, int]]]:
+    """Compiled anew at every call; raises at the first step what `reader_of` raises."""
+    from protocol.reader_source import ReaderSource
+
+    check_version(cls, version)
+    return _compile(cls, version, "reader", ReaderSource(cls, version, in_steps=True), " in steps")  # type: ignore[no-any-return]
+
+
+def writer_in_steps(cls: type[Message], version: int) -> Callable[[Any, list[Any]], Generator[None, None, None]]:
+    """Compiled anew at every call. The caller may take away what has been appended whenever a step ends."""
+    from protocol.writer_source import WriterSource
+
+    check_version(cls, version)
+    return _compile(cls, version, "writer", WriterSource(cls, version, in_steps=True), " in steps")  # type: ignore[no-any-return]
+
+
 def check_version(cls: type[Message], version: int) -> None:
     schema = cls.__schema__
     if version not in schema.versions:
@@ -96,8 +115,8 @@ def check_version(cls: type[Message], version: int) -> None:
         )
 
 
-def _compile(cls: type[Message], version: int, what: str, made: Any) -> Any:
-    file_name = f"<{cls.__schema__.name} v{version} {what}>"
+def _compile(cls: type[Message], version: int, what: str, made: Any, how: str = "") -> Any:
+    file_name = f"<{cls.__schema__.name} v{version} {what}{how}>"
     source = made.source()
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
     exec(compile(source, file_name, "exec"), made.names)

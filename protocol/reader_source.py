@@ -6,7 +6,8 @@ compared with the bytes that are left before anything is built. So no cut passes
 bytes received.
 
 In the source: `p` is the position, `end` the length of the data, `n` a length or count, `q` the end of a slice, `t` the
-first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists.
+first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists, `c` what is left of a
+step where the reader is one in steps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import struct
 from protocol import primitives
 from protocol.errors import MalformedMessage
 from protocol.schema import FIXED, Field, Message
-from protocol.source_lines import SourceLines
+from protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
 
 
 def _cut_short(title: str, position: int, end: int) -> MalformedMessage:
@@ -36,8 +37,8 @@ def _wrong_tag(where: str, tag: int) -> MalformedMessage:
 
 
 class ReaderSource(SourceLines):
-    def __init__(self, cls: type[Message], version: int) -> None:
-        super().__init__(cls, version)
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+        super().__init__(cls, version, in_steps=in_steps)
         self.unpacked: list[str] = []
         self.names |= {
             "new": object.__new__,
@@ -58,6 +59,8 @@ class ReaderSource(SourceLines):
     def source(self) -> str:
         with self.block("def reader(data, p):"):
             self.add("end = len(data)")
+            if self.in_steps:
+                self.begin_steps()
             with self.block("try:"):
                 self.structure(self.cls, 0, self.title)
                 self.flush()
@@ -187,7 +190,9 @@ class ReaderSource(SourceLines):
     def elements(self, field: Field, target: str, depth: int, where: str, compact: bool) -> None:
         """At least one element, `n` in all."""
         kind = field.element or ""
-        if kind == "uuid":
+        if kind in FIXED and self.in_steps:
+            self.fixed_elements_in_steps(kind, target)
+        elif kind == "uuid":
             self.add("q = p + n * 16")
             self.add(f"{target} = [read_uuid(data[i : i + 16]) for i in range(p, q, 16)]")
             self.add("p = q")
@@ -205,6 +210,23 @@ class ReaderSource(SourceLines):
                     self.element(kind, element, compact, where)
                 self.flush()
                 self.add(f"{elements}.append({element})")
+                self.pace()
+
+    def fixed_elements_in_steps(self, kind: str, target: str) -> None:
+        """The same elements, some thousands at a time."""
+        code, width = FIXED[kind]
+        with self.block(f"if n * {width} > end - p:"):
+            self.add("raise IndexError")
+        self.add(f"{target} = v = []")
+        with self.block("while n > 0:"):
+            self.add(f"m = min(n, {ELEMENTS_PER_STEP})")
+            values = f"unpack_from(f'>{{m}}{code}', data, p)"
+            if kind == "uuid":
+                values = "[read_uuid(data[i : i + 16]) for i in range(p, p + m * 16, 16)]"
+            self.add(f"v += {values}")
+            self.add(f"p += m * {width}")
+            self.add("n -= m")
+            self.pace("m")
 
     def element(self, kind: str, target: str, compact: bool, where: str) -> None:
         if kind == "string":
@@ -239,31 +261,45 @@ class ReaderSource(SourceLines):
                 if name not in self.names:
                     self.names[name] = None
                     self.tag_function(name, cls, where)
-                self.add(f"p = {name}({target}, data, p, t, end)")
+                self.tags_read_by(name, target)
+            elif self.in_steps:
+                name = "read_tags_of_nobody"
+                if name not in self.names:
+                    self.names[name] = None
+                    self.tag_function(name, None, where)
+                self.tags_read_by(name, target)
             else:
                 self.add(f"{target}.unknown_tagged_fields, p = read_tags(data, p, t)")
         with self.block("else:"):
             self.add(f"{target}.unknown_tagged_fields = None")
 
-    def tag_function(self, name: str, cls: type[Message], where: str) -> None:
-        """A function of its own reads the tagged fields, for most structures have none."""
-        with self.function(f"def {name}(o0, data, p, n, end):"):
+    def tags_read_by(self, name: str, target: str) -> None:
+        if self.in_steps:
+            self.add(f"p, c = yield from {name}({target}, data, p, t, end, c)")
+        else:
+            self.add(f"p = {name}({target}, data, p, t, end)")
+
+    def tag_function(self, name: str, cls: type[Message] | None, where: str) -> None:
+        """A function of its own reads the tagged fields, for most structures have none. `cls` None: it knows none."""
+        step = ", c" if self.in_steps else ""
+        tagged = [] if cls is None else [field for field in cls.__schema__.fields if field.tag is not None]
+        with self.function(f"def {name}(o0, data, p, n, end{step}):"):
             self.add("unknown = []")
             with self.block("if n > 127:"):
                 self.add("n, p = long_varint(data, p, n)")
             with self.block("for _ in range(n):"):
                 self.add("tag, p = read_varint(data, p)")
                 keyword = "if"
-                for field in cls.__schema__.fields:
-                    if field.tag is not None:
-                        with self.block(f"{keyword} tag == {field.tag}:"):
-                            self.tagged_field(field, f"{where} {field.name}")
-                        keyword = "elif"
-                with self.block("else:"):
+                for field in tagged:
+                    with self.block(f"{keyword} tag == {field.tag}:"):
+                        self.tagged_field(field, f"{where} {field.name}")
+                    keyword = "elif"
+                with self.block("else:" if tagged else "if True:"):
                     self.add("value, p = read_tag_value(data, p)")
                     self.add("unknown.append((tag & 0xFFFFFFFF, value))")
+                self.pace()
             self.add("o0.unknown_tagged_fields = unknown or None")
-            self.add("return p")
+            self.add(f"return p{step}")
 
     def tagged_field(self, field: Field, where: str) -> None:
         """The size before the value is read and not looked at, as in Kafka."""

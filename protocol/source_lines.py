@@ -13,13 +13,18 @@ from typing import Any
 
 from protocol.schema import Field, Message
 
+ELEMENTS_PER_STEP = 2000
+"""Of all arrays together: a millisecond or two."""
+
 
 class SourceLines:
     """Lines of a function in the making, and the objects that it will know by name."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+        """`in_steps`: the function is to be a generator that yields after every ELEMENTS_PER_STEP elements."""
         self.cls = cls
         self.version = version
+        self.in_steps = in_steps
         self.flexible = version in cls.__schema__.flexible
         self.title = f"{cls.__schema__.name} v{version}"
         self.names: dict[str, Any] = {"__name__": "protocol.compiled"}
@@ -48,6 +53,19 @@ class SourceLines:
             yield
         self.functions += self.lines
         self.lines, self.indentation, self.run = saved
+
+    def begin_steps(self) -> None:
+        self.add(f"c = {ELEMENTS_PER_STEP}")
+        with self.block("if not c:"):
+            self.add("yield  # a generator also where there is no array")
+
+    def pace(self, elements: str = "1") -> None:
+        """In a loop: a step ends where `c`, the elements left of it, is used up. Nothing in a plain function."""
+        if self.in_steps:
+            self.add(f"c -= {elements}")
+            with self.block("if c < 0:"):
+                self.add(f"c = {ELEMENTS_PER_STEP}")
+                self.add("yield")
 
     def name_of(self, prefix: str, value: object) -> str:
         """A name under which the compiled code finds this object: one name for one object."""

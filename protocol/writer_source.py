@@ -5,7 +5,7 @@ varint: one byte, packed with its neighbours, unless the value is long. Values o
 are, by reference.
 
 In the source: `a` appends, `n` is a length (plus one in compact forms), `s` a value in bytes; `o` and `v` with the
-depth as a number are objects and lists.
+depth as a number are objects and lists, `c` what is left of a step where the writer is one in steps.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def _unwritable(title: str, error: Exception) -> UnwritableMessage:
 
 
 class WriterSource(SourceLines):
-    def __init__(self, cls: type[Message], version: int) -> None:
-        super().__init__(cls, version)
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+        super().__init__(cls, version, in_steps=in_steps)
         self.names |= {
             "pack": struct.pack,
             "byte": tuple(bytes((value,)) for value in range(128)),
@@ -38,6 +38,8 @@ class WriterSource(SourceLines):
     def source(self) -> str:
         with self.block("def writer(o0, parts):"):
             self.add("a = parts.append")
+            if self.in_steps:
+                self.begin_steps()
             with self.block("try:"):
                 self.structure(self.cls, 0, self.title)
                 self.flush()
@@ -144,6 +146,7 @@ class WriterSource(SourceLines):
             with self.block(f"for o{depth + 1} in {elements}:"):
                 self.element(field, kind, depth + 1, compact, where)
                 self.flush()
+                self.pace()
 
     def element(self, field: Field, kind: str, depth: int, compact: bool, where: str) -> None:
         if kind == "struct":
@@ -197,12 +200,14 @@ class WriterSource(SourceLines):
         return f"{value} == {self.name_of('default_', field.default)}"
 
     def tag_function(self, name: str, fields: list[Field], where: str) -> None:
+        paced, self.in_steps = self.in_steps, False  # what is tagged is short
         with self.function(f"def {name}(o0):"):
             self.add("known = []")
             for field in fields:
                 with self.block(f"if not ({self.has_default(field, f'o0.{field.attribute}')}):"):
                     self.tagged_field(field, where)
             self.add("return tag_section(known, o0.unknown_tagged_fields)")
+        self.in_steps = paced
 
     def tagged_field(self, field: Field, where: str) -> None:
         value = f"o0.{field.attribute}"
