@@ -4,6 +4,7 @@
 (b) `spawn`: a task. An exception that leaves it is logged, never lost; cancelling is silent.
 (c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
     that slow work never piles up. A run that fails is logged and does not end the series.
+(d) `turns`: long work on the loop, one step a turn (steps.py); who wants it done is a task of (b).
 
 `stop()` ends (c), cancels (b) and waits for it, then waits for what threads still do. For what is to be synced after
 that there is `run_all_in_threads`.
@@ -18,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
+
+from broker.steps import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,6 +92,7 @@ class Background:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._periodics: list[Periodic] = []
         self._stopped = False
+        self.turns = Turns()
 
     def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """The result, or the exception, of function(*args, **kwargs) run in a thread."""

@@ -10,7 +10,7 @@ Source: Kafka's `MetadataCache` / `ZkMetadataCache`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -81,9 +81,6 @@ class TopicMetadata(NamedTuple):
         return len(self.partitions[0].replicas) if 0 in self.partitions else 0
 
 
-TopicListener = Callable[[str], None]
-
-
 class MetadataCache:
     """See the file's head. `cluster_id` is Kafka's 22-character text; `controller_id` a broker id or -1."""
 
@@ -97,7 +94,6 @@ class MetadataCache:
         self._names_by_id: dict[uuid.UUID, str] = {}
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
-        self._deletion_listeners: list[TopicListener] = []
 
     # Topics and partitions
 
@@ -164,14 +160,11 @@ class MetadataCache:
         self.put_topic_config(topic.name, config)
 
     def remove_topic(self, name: str) -> None:
-        """Forgets a topic and its settings, and tells the deletion listeners."""
+        """Forgets a topic and its settings."""
         topic = self._topics.pop(name, None)
         self._topic_configs.pop(name, None)
-        if topic is None:
-            return
-        self._names_by_id.pop(topic.topic_id, None)
-        for listener in self._deletion_listeners:
-            listener(name)
+        if topic is not None:
+            self._names_by_id.pop(topic.topic_id, None)
 
     def put_partition(self, topic: str, state: PartitionState) -> None:
         """Replaces one partition's state. The topic must exist."""
@@ -196,7 +189,3 @@ class MetadataCache:
     def remove_broker(self, broker_id: int) -> None:
         """Forgets a broker that is gone."""
         self.brokers.pop(broker_id, None)
-
-    def on_topic_deleted(self, listener: TopicListener) -> None:
-        """Calls `listener` with the name of every topic that goes, from now on."""
-        self._deletion_listeners.append(listener)

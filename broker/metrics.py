@@ -12,13 +12,14 @@ RequestChannel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.registry import request_class, response_class
 from protocol.schema import Message
+from protocol.source_lines import ELEMENTS_PER_STEP
 
 FINE_TIMES = 16
 """Times below this many ms have a bucket each; above, every doubling has this many."""
@@ -36,15 +37,16 @@ class RequestMetrics:
     `times` are counts by `time_bucket`. A request that is never answered (acks=0) counts when it ends.
     """
 
-    __slots__ = ("_find_errors", "api", "errors", "requests", "times", "total_time_ms", "version")
+    __slots__ = ("_find_errors", "_response_class", "api", "errors", "requests", "times", "total_time_ms", "version")
 
-    def __init__(self, api: str, version: int, find_errors: ErrorFinder) -> None:
+    def __init__(self, api: str, version: int, response: type[Message], find_errors: ErrorFinder) -> None:
         self.api = api
         self.version = version
         self.requests = 0
         self.total_time_ms = 0
         self.times = [0] * TIME_BUCKETS
         self.errors: dict[int, int] = {0: 0}
+        self._response_class = response
         self._find_errors = find_errors
 
     def answered(self, response: Any, elapsed_ms: int) -> bool:
@@ -52,13 +54,25 @@ class RequestMetrics:
 
         Returns whether there is an error in it.
         """
-        self.requests += 1
-        self.total_time_ms += elapsed_ms
-        self.times[elapsed_ms if 0 <= elapsed_ms < FINE_TIMES else time_bucket(elapsed_ms)] += 1
+        self._count(elapsed_ms)
         if response is None or not self._find_errors(response, self.errors):
             self.errors[0] += 1
             return False
         return True
+
+    def answered_at_length(self, response: Any, elapsed_ms: int) -> Generator[None, None, bool]:
+        """The same in steps, for long answers."""
+        self._count(elapsed_ms)
+        finding = error_finder(self._response_class, in_steps=True)(response, self.errors)
+        found: bool = yield from finding
+        if not found:
+            self.errors[0] += 1
+        return found
+
+    def _count(self, elapsed_ms: int) -> None:
+        self.requests += 1
+        self.total_time_ms += elapsed_ms
+        self.times[elapsed_ms if 0 <= elapsed_ms < FINE_TIMES else time_bucket(elapsed_ms)] += 1
 
 
 class BrokerMetrics:
@@ -74,8 +88,9 @@ class BrokerMetrics:
         found = self.requests.get((api_key, api_version))
         if found is None:
             name = request_class(ApiKey(api_key)).__schema__.name.removesuffix("Request")
-            finder = error_finder(response_class(ApiKey(api_key)))
-            found = self.requests[(api_key, api_version)] = RequestMetrics(name, api_version, finder)
+            response = response_class(ApiKey(api_key))
+            found = RequestMetrics(name, api_version, response, error_finder(response))
+            self.requests[(api_key, api_version)] = found
         return found
 
 
@@ -95,21 +110,23 @@ def bucket_time_ms(bucket: int) -> int:
     return ((bucket - FINE_TIMES * shift + 1) << shift) - 1
 
 
-def error_finder(response: type[Message]) -> ErrorFinder:
-    """A function that looks into every error code of a response, through its arrays, and counts those that are not 0.
+def error_finder(response: type[Message], *, in_steps: bool = False) -> Any:
+    """An ErrorFinder: a function that looks into every error code of a response, through its arrays, and counts those
+    that are not 0. `in_steps` it is a generator, which yields every ELEMENTS_PER_STEP items.
 
     It is made of straight loops, since it runs for every answer.
     """
     lines = ["def find_errors(response, errors):", "    found = False"]
-    _look_into(response, "response", 1, lines)
+    if in_steps:
+        lines += [f"    c = {ELEMENTS_PER_STEP}", "    if not c: yield"]
+    _look_into(response, "response", 1, lines, in_steps)
     lines.append("    return found")
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)
-    finder: ErrorFinder = names["find_errors"]
-    return finder
+    return names["find_errors"]
 
 
-def _look_into(structure: type[Message], name: str, depth: int, lines: list[str]) -> bool:
+def _look_into(structure: type[Message], name: str, depth: int, lines: list[str], in_steps: bool) -> bool:
     """Add the lines that look into the structure called `name`; False, and no line, if it has no error code."""
     indentation = "    " * depth
     before = len(lines)
@@ -127,8 +144,15 @@ def _look_into(structure: type[Message], name: str, depth: int, lines: list[str]
             lines.append(f"{indentation}for {each} in {value if many else f'({value},)'} or ():")
             if not many:
                 lines.append(f"{indentation}    if {each} is None: continue")
-            if not _look_into(field.struct_class, each, depth + 1, lines):
+            if not _look_into(field.struct_class, each, depth + 1, lines, in_steps):
                 del lines[-1 if many else -2 :]
+            elif in_steps:
+                lines += [
+                    f"{indentation}    c -= 1",
+                    f"{indentation}    if c < 0:",
+                    f"{indentation}        c = {ELEMENTS_PER_STEP}",
+                    f"{indentation}        yield",
+                ]
     return len(lines) > before
 
 

@@ -247,7 +247,7 @@ class Broker:
             random=self.random,
             start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_groups(config)),
         )
-        self.metadata.on_topic_deleted(self.group_coordinator.topic_deleted)
+        self.controller.on_topic_deleted = self.group_coordinator.topic_deleted
         self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -83,6 +83,8 @@ class Controller:
         self._spawn = spawn
         self._changing = asyncio.Lock()
         self._deleting: dict[str, TopicMetadata | None] = {}
+        self.on_topic_deleted: Callable[[str], Iterator[None]] = lambda _name: iter(())
+        """Forgets, in steps, what is kept of a topic elsewhere; nobody can create it anew until that is done."""
         self.replica_changes = ReplicaChanges(store, cache, self._local, self._changing, self._deleting)
         self._planner = Planner(
             cache,
@@ -296,6 +298,8 @@ class Controller:
                 self._deleting[name] = self._cache.topic(name)
                 self._cache.remove_topic(name)
             for name in marked:
+                for _ in self.on_topic_deleted(name):
+                    await asyncio.sleep(0)
                 await self._remove_topic(name)
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return [

@@ -1,4 +1,7 @@
-"""An answer that has to wait for the metadata store: a task of the broker's background makes it."""
+"""Answers that take a while to make: tasks of the broker's background make them.
+
+They go on whoever is still there, so that a half-done change always ends.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,37 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.steps import Steps
 
 
 def answered_later(making: Coroutine[Any, Any, Any], context: RequestContext) -> PendingResponse:
-    """The request is parked until `making` ends: with its response, or with what it raises.
+    """The request is parked until `making` ends: with its response, or with what it raises."""
+    return _park(making, context, PendingResponse())
 
-    It goes on whoever is still there, so that a half-done change always ends.
+
+def answered_in_steps(steps: Steps[Any], context: RequestContext) -> Any:
+    """What the steps return, if one of them is enough; else the request is parked until they have had their turns.
+
+    That may be a parked request in its turn: this one ends with it.
     """
-    pending = PendingResponse()
+    try:
+        next(steps)
+    except StopIteration as end:
+        return end.value
+    return _park(context.broker.background.turns.take(steps), context, PendingResponse(is_long=True))
 
+
+def _park(making: Coroutine[Any, Any, Any], context: RequestContext, pending: PendingResponse) -> PendingResponse:
     async def run() -> None:
         try:
             response = await making
         except Exception as error:
             pending.fail(error)
         else:
-            pending.complete(response)
+            if isinstance(response, PendingResponse):
+                pending.follow(response)
+            else:
+                pending.complete(response)
 
     context.broker.background.spawn(run(), f"{context.api_key} of {context.connection_id}")
     return pending

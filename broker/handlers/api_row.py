@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from broker.handlers.answered_later import answered_later
+from broker.handlers.answered_later import answered_in_steps, answered_later
 from broker.handlers.error_responses import ErrorResponse
 from broker.handlers.request_context import RequestContext
 from protocol.api_keys import ApiKey
@@ -27,7 +27,11 @@ Handler = Callable[[Any, RequestContext], Any]
 
 
 class ApiRow:
-    """One API. `partitions_asked` counts the partitions that a request names, where it can name many."""
+    """One API. `partitions_asked` tells how many partitions a request names, topic by topic, where it can name many.
+
+    A topic without partitions is as much work as one with a single one, and counts as such. JoinGroup's protocols, each
+    of which the group must compare with its members', count like partitions.
+    """
 
     __slots__ = (
         "advertised",
@@ -51,7 +55,7 @@ class ApiRow:
         error_response: ErrorResponse,
         *,
         advertised: tuple[int, int] | None = None,
-        partitions_asked: Callable[[Any], int] | None = None,
+        partitions_asked: Callable[[Any], Iterable[int]] | None = None,
         bytes_per_partition: int = 4,
         keeps_parked_requests: bool = True,
     ) -> None:
@@ -68,16 +72,21 @@ class ApiRow:
         self.request_class: type[Message] = request_class(key)
         self.response_class: type[Message] = response_class(key)
         self.bound_from_bytes = NEVER if partitions_asked is None else MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
-        self.handle: Handler = _as_task(handler) if inspect.iscoroutinefunction(handler) else handler
+        self.handle: Handler = handler
+        if inspect.iscoroutinefunction(handler):
+            self.handle = _as_task(handler)
+        elif inspect.isgeneratorfunction(handler):
+            self.handle = _in_steps(handler)
 
     def check_bound(self, request: Any) -> None:
-        """Raises POLICY_VIOLATION for a request that names too many partitions."""
-        asked = 0 if self.partitions_asked is None else self.partitions_asked(request)
-        if asked > MAX_PARTITIONS_PER_REQUEST:
-            raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION,
-                f"{asked} partitions in one request; the limit is {MAX_PARTITIONS_PER_REQUEST}",
-            )
+        """Raises POLICY_VIOLATION for a request that names too many partitions. Does not count any further."""
+        asked = 0
+        for some in () if self.partitions_asked is None else self.partitions_asked(request):
+            asked += max(some, 1)
+            if asked > MAX_PARTITIONS_PER_REQUEST:
+                raise ProtocolError(
+                    ErrorCode.POLICY_VIOLATION, f"The request names more than {MAX_PARTITIONS_PER_REQUEST} items"
+                )
 
     def serves(self, api_version: int) -> bool:
         return api_version in self.served
@@ -101,3 +110,9 @@ def _as_task(handler: Handler) -> Handler:
     """A handler that waits (for the metadata store) runs as a task and answers when it ends, whoever is still there."""
 
     return lambda request, context: answered_later(handler(request, context), context)
+
+
+def _in_steps(handler: Handler) -> Handler:
+    """A handler that yields between steps: what fits the first one is answered at once."""
+
+    return lambda request, context: answered_in_steps(handler(request, context), context)

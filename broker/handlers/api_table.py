@@ -6,6 +6,7 @@ refused per partition: librdkafka before 2.12 switches features off unless the r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
@@ -63,6 +64,7 @@ from broker.handlers.transactions import (
     partitions_of_markers,
     write_txn_markers_error,
 )
+from broker.steps import Steps
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
@@ -105,15 +107,15 @@ from protocol.schema import Message
 
 
 def _count(topics: str, partitions: str) -> Any:
-    """How many partitions a request names: `topics` and `partitions` are the arrays' names."""
+    """How many partitions a request names of each topic: `topics` and `partitions` are the arrays' names."""
 
-    def count(request: Any) -> int:
-        return sum(len(getattr(topic, partitions)) for topic in getattr(request, topics) or ())
+    def count(request: Any) -> Iterator[int]:
+        return (len(getattr(topic, partitions)) for topic in getattr(request, topics) or ())
 
     return count
 
 
-def _delete_topics_error(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Message:
+def _delete_topics_error(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """Topics are bare names before version 6, names or ids from then on."""
     return (_DELETION_BY_NAME if request.topic_names else _DELETION)(request, code, message)
 
@@ -189,6 +191,8 @@ def client_api_table() -> ApiTable:
                 (0, 9),
                 handle_join_group,
                 top_level(JoinGroupResponse, protocol_name=""),
+                partitions_asked=lambda request: (len(request.protocols),),
+                bytes_per_partition=3,
                 advertised=(0, 7),
             ),
             ApiRow(ApiKey.HEARTBEAT, (0, 4), handle_heartbeat, top_level(HeartbeatResponse)),

@@ -31,6 +31,7 @@ from broker.config_description import (
 )
 from broker.handlers.request_context import RequestContext
 from broker.settings import TOPIC
+from broker.steps import Pace, Steps, others_between
 from broker.structured_logging import LEVELS, ROOT, Loggers, current_loggers
 from broker.topic_names import topic_name_fault
 from protocol.errors import ErrorCode, ProtocolError
@@ -61,9 +62,16 @@ class ResourceType(IntEnum):
 # DescribeConfigs
 
 
-def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
     """Describes each resource, or says why not."""
-    return DescribeConfigsResponse(results=[_described(resource, request, context) for resource in request.resources])
+    results = []
+    pace = Pace()
+    for resource in request.resources:
+        result = _described(resource, request, context)
+        results.append(result)
+        if pace.step_ends(1 + len(result.configs)):
+            yield
+    return DescribeConfigsResponse(results=results)
 
 
 def _described(
@@ -162,9 +170,11 @@ async def handle_incremental_alter_configs(
 
 async def _outcomes(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]], answer: type[Any]) -> list[Any]:
     """Case (B), one resource after the other. `answer` is the class of an answer."""
-    seen = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    seen: Counter[tuple[int, str]] = Counter()
+    async for resource in others_between(resources):
+        seen[resource.resource_type, resource.resource_name] += 1
     answers = []
-    for resource in resources:
+    async for resource in others_between(resources):
         identity = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             if seen[resource.resource_type, resource.resource_name] > 1:

@@ -12,6 +12,7 @@ from typing import cast
 from broker.coordinator.java_hash import partition_for
 from broker.handlers.request_context import RequestContext
 from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
+from broker.steps import Steps, each_in_steps
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.topic_partition import TopicPartition
@@ -31,14 +32,16 @@ TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANS
 """The internal topic whose partitions' leaders coordinate."""
 
 
-def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> Steps[FindCoordinatorResponse]:
     """The leader of the key's partition of the internal topic. From v4 on one answer per key.
 
     COORDINATOR_NOT_AVAILABLE where it has none: not yet, when the topic does not exist, for then this request has it
     created. INVALID_REQUEST for other types.
     """
     if context.api_version >= FIRST_BATCHED_VERSION:
-        found = [_coordinator(request.key_type, key, context) for key in request.coordinator_keys]
+        found = yield from each_in_steps(
+            request.coordinator_keys, lambda key: _coordinator(request.key_type, key, context)
+        )
         return FindCoordinatorResponse(coordinators=found)
     one = _coordinator(request.key_type, request.key, context)
     return FindCoordinatorResponse(

@@ -8,6 +8,8 @@
     encoded, the connection ends. The client is never left waiting.
 (e) A request that is parked and fails later ends in the same way.
 (f) Items that fail (a partition, a topic) are values in the response; one line names the first of them.
+(g) A large frame is read in steps. Most are through within the first one, and go on as ever; what names very much more
+    is a long request, see `long_requests`.
 
 Source: Kafka's `KafkaApis`, `RequestContext.parseRequest` and each request's `getErrorResponse`.
 """
@@ -20,10 +22,18 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from broker.handlers.item_faults import item_faults
+from broker.handlers.long_requests import LongRequests
 from broker.handlers.parked_answer import ParkedAnswer, Part
-from broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse, RequestContext
+from broker.handlers.request_context import (
+    CloseConnection,
+    ConnectionInfo,
+    PendingResponse,
+    RequestContext,
+    undecodable,
+)
+from broker.steps import Steps, finished
 from protocol.api_keys import ApiKey
-from protocol.compiler import reader_of, writer_of
+from protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
 from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from protocol.headers import RequestHeader, request_header_version, response_header_version
 
@@ -37,6 +47,10 @@ _KEY_AND_VERSION = struct.Struct(">hh").unpack_from
 _PREFIX = struct.Struct(">ii").pack
 _FLEXIBLE_PREFIX = struct.Struct(">iib").pack
 
+LARGE_FRAME_BYTES = 64 * 1024
+JOIN_PART_BYTES = 1024
+"""Parts of a long answer that are smaller than this on average are joined."""
+
 log = structlog.get_logger("broker.handlers")
 
 
@@ -44,6 +58,8 @@ class Route:
     """What is known of one API in one version: looked up once per request."""
 
     __slots__ = (
+        "_reader_in_steps",
+        "_writer_in_steps",
         "api_key",
         "api_version",
         "flexible_header",
@@ -65,17 +81,50 @@ class Route:
         self.read_body = reader_of(row.request_class, self.api_version)
         self.write = writer_of(row.response_class, self.api_version)
         self.flexible_header = response_header_version(row.key, self.api_version) > 0
+        self._reader_in_steps: Any = None
+        self._writer_in_steps: Any = None
+
+    def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
+        """`read_body` in steps."""
+        if self._reader_in_steps is None:
+            self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version)
+        steps: Steps[tuple[Any, int]] = self._reader_in_steps(frame, position)
+        return steps
+
+    def encode_in_steps(self, response: Any, correlation_id: int) -> Steps[list[Part]]:
+        """`encode` in steps; what is small is joined as it comes."""
+        if self._writer_in_steps is None:
+            self._writer_in_steps = writer_in_steps(self.row.response_class, self.api_version)
+        parts: list[Part] = []
+        made: list[Part] = [b""]
+        for _ in self._writer_in_steps(response, parts):
+            _gather(parts, made)
+            yield
+        _gather(parts, made)
+        made[0] = self._beginning(sum(map(len, made)), correlation_id)
+        return made
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
         """The answer with its length and header. Large records stay apart, by reference."""
         parts: list[Part] = [b""]
         self.write(response, parts)
-        size = sum(map(len, parts))
-        if self.flexible_header:
-            parts[0] = _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
-        else:
-            parts[0] = _PREFIX(size + 4, correlation_id)
+        parts[0] = self._beginning(sum(map(len, parts)), correlation_id)
         return parts
+
+    def _beginning(self, size: int, correlation_id: int) -> bytes:
+        if self.flexible_header:
+            return _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
+        return _PREFIX(size + 4, correlation_id)
+
+
+def _gather(parts: list[Part], made: list[Part]) -> None:
+    """Moves the parts over, joined where they are small."""
+    size = sum(map(len, parts))
+    if size <= JOIN_PART_BYTES * len(parts):
+        made.append(b"".join(parts))
+    else:
+        made += parts
+    parts.clear()
 
 
 class Dispatcher:
@@ -84,6 +133,7 @@ class Dispatcher:
         self._table = table
         self._complaints = complaints
         self._routes: dict[tuple[int, int], Route] = {}
+        self._long_requests = LongRequests(broker.background, self)
 
     def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
         """Handles one request. `frame` is without its length, at least 8 bytes. Raises CloseConnection."""
@@ -92,15 +142,19 @@ class Dispatcher:
         if route is None:
             route = self._new_route(*key_and_version)
         request: Any = None
+        reading: Steps[tuple[Any, int]] | None = None
         try:
             header, position = route.read_header(frame, 0)
-            if route.is_served:
+            if route.is_served and len(frame) <= LARGE_FRAME_BYTES:
                 request, _ = route.read_body(frame, position)
+            elif route.is_served:
+                reading = route.reading(frame, position)
+                try:
+                    next(reading)
+                except StopIteration as end:
+                    (request, _), reading = end.value, None
         except MalformedMessage as error:
-            api_key, api_version = key_and_version
-            raise CloseConnection(
-                "a request does not decode", api_key=api_key, api_version=api_version, error=str(error)
-            ) from None
+            raise undecodable(key_and_version[0], key_and_version[1], error) from None
         context = RequestContext(
             self._broker,
             connection,
@@ -110,6 +164,8 @@ class Dispatcher:
             header.client_id,
             now_ms,
         )
+        if reading is not None:
+            return self._long_requests.go_on(route, reading, context, len(frame))
         try:
             if len(frame) > route.row.bound_from_bytes:
                 route.row.check_bound(request)
@@ -129,9 +185,21 @@ class Dispatcher:
             self._tell_of_items(route, context, response)
         return parts
 
+    def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]:
+        """The same for a long answer."""
+        if response is None:
+            return self._answer(route, context, response)
+        parts = yield from route.encode_in_steps(response, context.correlation_id)
+        if (yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))):
+            self._tell_of_items(route, context, response)
+        return parts
+
     def _count(self, route: Route, context: RequestContext, response: Any) -> bool:
         """Whether there is an error in the response."""
-        return route.metrics.answered(response, self._broker.clock.now_ms() - context.received_ms)
+        return route.metrics.answered(response, self._elapsed_ms(context))
+
+    def _elapsed_ms(self, context: RequestContext) -> int:
+        return self._broker.clock.now_ms() - context.received_ms
 
     def _tell_of_items(self, route: Route, context: RequestContext, response: Any) -> None:
         faults = item_faults(response)
@@ -150,6 +218,8 @@ class Dispatcher:
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
     ) -> ParkedAnswer:
         kept = request if route.row.keeps_parked_requests else None
+        if pending.is_long:
+            return self._long_requests.park(route, kept, context, pending, size)
 
         def finish(pending: PendingResponse) -> list[Part] | None:
             try:
@@ -161,41 +231,52 @@ class Dispatcher:
 
         return ParkedAnswer(route.api_key, pending, size, finish)
 
-    def _answer_failure(self, route: Route, request: Any, context: RequestContext, error: Exception) -> list[Part]:
+    def _answer_failure(
+        self, route: Route, request: Any, context: RequestContext, error: Exception
+    ) -> list[Part] | None:
+        return finished(self.failure_in_steps(route, request, context, error))
+
+    def failure_in_steps(
+        self, route: Route, request: Any, context: RequestContext, error: Exception
+    ) -> Steps[list[Part] | None]:
+        """Cases (c) and (d): what is answered, and told. Raises CloseConnection."""
         row = route.row
-        if isinstance(error, ProtocolError):
-            code, message = error.code, error.error_message
-            self._complaints.tell(
-                "a request was refused",
-                api=row.key.name,
-                api_version=context.api_version,
-                error=code.name,
-                reason=message,
-                client=context.client_host,
-                client_id=context.client_id,
-                connection=context.connection_id,
-            )
-        else:
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-            log.error(
-                "a request failed",
-                api=row.key.name,
-                api_version=context.api_version,
-                client=context.client_host,
-                client_id=context.client_id,
-                connection=context.connection_id,
-                exc_info=error,
-            )
+        code, message = self._tell_of_failure(row, context, error)
         if request is not None:
             try:
-                response = row.error_response(request, code, message)
+                response = yield from row.error_response(request, code, message)
                 if response is not None:
-                    parts = route.encode(response, context.correlation_id)
-                    self._count(route, context, response)
+                    parts: list[Part] = yield from route.encode_in_steps(response, context.correlation_id)
+                    yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))
                     return parts
             except Exception as second:
                 log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)
         raise CloseConnection("a request failed and cannot be answered", api=row.key.name, error=code.name)
+
+    def _tell_of_failure(self, row: ApiRow, context: RequestContext, error: Exception) -> tuple[ErrorCode, str | None]:
+        """What a client is told of it."""
+        if isinstance(error, ProtocolError):
+            self._complaints.tell(
+                "a request was refused",
+                api=row.key.name,
+                api_version=context.api_version,
+                error=error.code.name,
+                reason=error.error_message,
+                client=context.client_host,
+                client_id=context.client_id,
+                connection=context.connection_id,
+            )
+            return error.code, error.error_message
+        log.error(
+            "a request failed",
+            api=row.key.name,
+            api_version=context.api_version,
+            client=context.client_host,
+            client_id=context.client_id,
+            connection=context.connection_id,
+            exc_info=error,
+        )
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
 
     def _new_route(self, api_key: int, api_version: int) -> Route:
         row = self._table.row(api_key)

@@ -5,6 +5,8 @@ or resource that was asked for. `per_partition`: for every partition of every to
 request is given as names, or as (name in the request, name in the response) where the two differ; `values` are what an
 error needs besides the schema's defaults; the classes of the response's structures come from its schema.
 
+All of them are made in steps (broker/steps.py).
+
 Source: `getErrorResponse` of Kafka's requests.
 """
 
@@ -13,17 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from broker.steps import Pace, Steps, each_in_steps
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import Message
 
 Name = str | tuple[str, str]
-ErrorResponse = Callable[[Any, ErrorCode, str | None], Message]
+ErrorResponse = Callable[[Any, ErrorCode, str | None], Steps[Message]]
 
 
 def top_level(response_class: type[Message], **values: Any) -> ErrorResponse:
-    def build(request: Any, code: ErrorCode, message: str | None) -> Message:
+    def build(_request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
+        yield from ()
         return _with_error(response_class, code, message, **values)
 
     return build
@@ -36,12 +40,12 @@ def per_item(response_class: type[Message], items: Name, *identity: str, **value
     request_items, response_items = _pair(items)
     item_class = _structure(response_class, response_items)
 
-    def build(request: Any, code: ErrorCode, message: str | None) -> Message:
+    def build(request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
         response = _with_error(response_class, code, message)
-        answers = [
-            _with_error(item_class, code, message, **values, **named(item))
-            for item in getattr(request, request_items) or ()
-        ]
+        answers = yield from each_in_steps(
+            getattr(request, request_items) or (),
+            lambda item: _with_error(item_class, code, message, **values, **named(item)),
+        )
         setattr(response, response_items, answers)
         return response
 
@@ -67,42 +71,47 @@ def per_partition(
         index = asked if isinstance(asked, int) else getattr(asked, request_index)
         return _with_error(partition_class, code, message, **values, **{response_index: index})
 
-    def build(request: Any, code: ErrorCode, message: str | None) -> Message:
+    def build(request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
         response = _with_error(response_class, code, message)
         answers = []
+        pace = Pace()
         for asked in getattr(request, request_topics) or ():
             answer: Any = topic_class(**{topic: getattr(asked, topic)})
-            found = [build_partition(one, code, message) for one in getattr(asked, request_partitions)]
+            found = yield from each_in_steps(
+                getattr(asked, request_partitions), lambda one: build_partition(one, code, message), pace
+            )
             setattr(answer, response_partitions, found)
             answers.append(answer)
+            if pace.step_ends():
+                yield
         setattr(response, response_topics, answers)
         return response
 
     return build
 
 
-def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Message:
+def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """Once, with no node, before version 4; for each key from then on."""
+    coordinators = yield from each_in_steps(
+        request.coordinator_keys,
+        lambda key: FindCoordinatorResponse.Coordinator(
+            key=key, node_id=-1, port=-1, error_code=code, error_message=message
+        ),
+    )
     return FindCoordinatorResponse(
-        error_code=code,
-        error_message=message,
-        node_id=-1,
-        port=-1,
-        coordinators=[
-            FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
-            for key in request.coordinator_keys
-        ],
+        error_code=code, error_message=message, node_id=-1, port=-1, coordinators=coordinators
     )
 
 
-def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | None) -> Message:
+def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | None = None) -> Steps[MetadataResponse]:
     """For each topic that was named; one without a name has an empty one, since the answer needs some."""
-    return MetadataResponse(
-        topics=[
-            MetadataResponse.MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
-            for topic in request.topics or ()
-        ]
+    topics = yield from each_in_steps(
+        request.topics or (),
+        lambda topic: MetadataResponse.MetadataResponseTopic(
+            error_code=code, name=topic.name or "", topic_id=topic.topic_id
+        ),
     )
+    return MetadataResponse(topics=topics)
 
 
 def _pair(name: Name) -> tuple[str, str]:

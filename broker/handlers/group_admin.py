@@ -5,11 +5,14 @@ Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.state import GroupState
 from broker.handlers.authorized_operations import ALL_ON_GROUP
 from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.steps import Pace, Steps, each_in_steps, once
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.group_admin import (
     DeleteGroupsRequest,
@@ -20,18 +23,24 @@ from protocol.messages.group_admin import (
     ListGroupsResponse,
 )
 
+ITEMS_PER_DELETION = 10
+"""What deleting a group costs, in items of a step."""
+
 _Described = DescribeGroupsResponse.DescribedGroup
 _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 
 
-def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
     """A group that does not exist is Dead. One that is named twice is described once."""
     coordinator = context.broker.group_coordinator
-    groups = [_describe(coordinator, group_id) for group_id in dict.fromkeys(request.groups)]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_ON_GROUP
+
+    def describe(group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+        described = _describe(coordinator, group_id)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = ALL_ON_GROUP
+        return described
+
+    groups = yield from each_in_steps(once(request.groups), describe)
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -64,58 +73,62 @@ def _describe_member(member: Member, protocol: str | None) -> DescribeGroupsResp
     )
 
 
-def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
     """All groups that this broker coordinates, or those in the states, and of the types, that are named."""
     coordinator = context.broker.group_coordinator
     listed = coordinator.list_groups(request.states_filter)
     if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
         listed = []
-    return ListGroupsResponse(
-        error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE,
-        groups=[
-            ListGroupsResponse.ListedGroup(
-                group_id=row.group_id,
-                protocol_type=row.protocol_type,
-                group_state=row.state.value,
-                group_type=CLASSIC,
-            )
-            for row in listed
-        ],
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
+    groups = yield from each_in_steps(
+        listed,
+        lambda row: ListGroupsResponse.ListedGroup(
+            group_id=row.group_id, protocol_type=row.protocol_type, group_state=row.state.value, group_type=CLASSIC
+        ),
     )
+    return ListGroupsResponse(error_code=error, groups=groups)
 
 
-def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> PendingResponse:
-    """Answered when every group that can be is gone for good. One that is named twice is answered once."""
-    deletion = _Deletion(list(dict.fromkeys(request.groups_names)))
-    for group_id in deletion.group_ids:
+def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Steps[Any]:
+    """Answered when every group that can be is gone for good. One that is named twice is answered once.
+
+    They go one after the other: each is there or gone, never half.
+    """
+    deletion = _Deletion()
+    pace = Pace()
+    for group_id in once(request.groups_names):
         deletion.start(context.broker.group_coordinator, group_id)
-    deletion.answer_if_complete()
-    return deletion.pending
+        if pace.step_ends(ITEMS_PER_DELETION):
+            yield
+    return deletion.answer()
 
 
 class _Deletion:
     """One request, and what came of each of its groups so far."""
 
-    def __init__(self, group_ids: list[str]) -> None:
-        self.group_ids = group_ids
-        self.pending = PendingResponse()
-        self._codes: dict[str, ErrorCode] = {}
+    def __init__(self) -> None:
+        self._pending = PendingResponse()
+        self._response = DeleteGroupsResponse()
+        self._waiting = 0
+        self._all_started = False
 
     def start(self, coordinator: GroupCoordinator, group_id: str) -> None:
+        result = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
+        self._response.results.append(result)
+        self._waiting += 1
+
         def done(code: ErrorCode) -> None:
-            self._codes[group_id] = code
-            self.answer_if_complete()
+            result.error_code = code
+            self._waiting -= 1
+            if self._all_started and not self._waiting:
+                self._pending.complete(self._response)
 
         try:
             coordinator.delete(group_id, done)
         except ProtocolError as error:
-            self._codes[group_id] = error.code
+            done(error.code)
 
-    def answer_if_complete(self) -> None:
-        if len(self._codes) < len(self.group_ids):
-            return
-        results = [
-            DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=self._codes[group_id])
-            for group_id in self.group_ids
-        ]
-        self.pending.complete(DeleteGroupsResponse(results=results))
+    def answer(self) -> DeleteGroupsResponse | PendingResponse:
+        """All have been started."""
+        self._all_started = True
+        return self._pending if self._waiting else self._response

@@ -9,7 +9,6 @@ Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from ipaddress import ip_address
 
@@ -17,6 +16,7 @@ from broker.coordinator.group.answers import join_refused, sync_refused
 from broker.coordinator.group.join import Joining
 from broker.coordinator.group.membership import Syncing
 from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.steps import Pace, Steps, each_in_steps
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.groups import (
     HeartbeatRequest,
@@ -37,11 +37,8 @@ SYNC_WITH_PROTOCOL = 5
 LEAVE_OF_SEVERAL = 3
 NO_REASON = "not provided"
 
-_Identity = LeaveGroupRequest.MemberIdentity
-_Left = LeaveGroupResponse.MemberResponse
 
-
-def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> PendingResponse | JoinGroupResponse:
+def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> PendingResponse:
     """Answered when the next generation begins; at once where there is nothing to wait for."""
     pending = PendingResponse()
     coordinator = context.broker.group_coordinator
@@ -80,19 +77,20 @@ def _answer_join(pending: PendingResponse, version: int, response: JoinGroupResp
     pending.complete(response)
 
 
-def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> PendingResponse | SyncGroupResponse:
+def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Steps[PendingResponse | SyncGroupResponse]:
     """Answered when the leader's assignment is there and safe."""
     protocol = (request.protocol_type, request.protocol_name)
     if context.api_version >= SYNC_WITH_PROTOCOL and None in protocol:
         return sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     pending = PendingResponse()
+    assignments = yield from _assignments(request)
     syncing = Syncing(
         request.generation_id,
         request.member_id,
         request.group_instance_id,
         request.protocol_type,
         request.protocol_name,
-        {each.member_id: bytes(each.assignment) for each in request.assignments},
+        assignments,
         pending.complete,
     )
     try:
@@ -100,6 +98,17 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Pen
     except ProtocolError as error:
         return sync_refused(error.code)
     return pending
+
+
+def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
+    """By member id; the last one counts where one is named twice."""
+    assignments: dict[str, bytes] = {}
+    pace = Pace()
+    for each in request.assignments:
+        assignments[each.member_id] = bytes(each.assignment)
+        if pace.step_ends():
+            yield
+    return assignments
 
 
 def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
@@ -112,23 +121,27 @@ def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> Hear
     return HeartbeatResponse(error_code=code)
 
 
-def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Before version 3 the one member's error is the answer's."""
-    several = context.api_version >= LEAVE_OF_SEVERAL
-    members = request.members if several else [_Identity(member_id=request.member_id)]
-    leaving = [(each.member_id, each.group_instance_id, each.reason or NO_REASON) for each in members]
+def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
+    """Before version 3 the one member's error is the answer's. Several leave one after the other, each by itself."""
+    coordinator = context.broker.group_coordinator
+
+    def left(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
+        code = coordinator.leave(
+            request.group_id, member.member_id, member.group_instance_id, member.reason or NO_REASON
+        )
+        return LeaveGroupResponse.MemberResponse(
+            member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
+        )
+
     try:
-        codes = context.broker.group_coordinator.leave(request.group_id, leaving)
+        coordinator.check_reached(request.group_id)
+        if context.api_version < LEAVE_OF_SEVERAL:
+            code = coordinator.leave(request.group_id, request.member_id, None, NO_REASON)
+            return LeaveGroupResponse(error_code=code)
+        members = yield from each_in_steps(request.members, left)
     except ProtocolError as error:
         return LeaveGroupResponse(error_code=error.code)
-    if not several:
-        return LeaveGroupResponse(error_code=codes[0])
-    return LeaveGroupResponse(members=list(_left(members, codes)))
-
-
-def _left(members: Iterable[_Identity], codes: Iterable[ErrorCode]) -> Iterable[_Left]:
-    for member, code in zip(members, codes, strict=True):
-        yield _Left(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
+    return LeaveGroupResponse(members=members)
 
 
 def _java_host(host: str) -> str:

@@ -49,18 +49,26 @@ ORDINARY = frozenset(
 _NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "partition", "index")
 
 
+MOST_LOOKED_AT = 2000
+"""Of a long answer the beginning is looked at."""
+
+
 def item_faults(response: Message) -> list[str]:
     """The first items at fault, as `topic-partition ERROR: reason`; none where all errors are ordinary."""
-    return [fault[:LONGEST_ITEM] for fault in islice(_faults(response, ""), MOST_ITEMS)]
+    faults = filter(None, islice(_faults(response, ""), MOST_LOOKED_AT))
+    return [fault[:LONGEST_ITEM] for fault in islice(faults, MOST_ITEMS)]
 
 
 def _faults(structure: Message, place: str) -> Iterator[str]:
+    """Of each structure in turn its fault, or an empty text."""
     for attribute in _NAMES:
         value = getattr(structure, attribute, None)
         if value is not None:
             place = f"{place}-{value}" if place else str(value)
     code = getattr(structure, "error_code", 0) or getattr(structure, "partition_error_code", 0)
-    if code not in ORDINARY:
+    if code in ORDINARY:
+        yield ""
+    else:
         reason = getattr(structure, "error_message", None)
         yield f"{place} {error_name(code)}".lstrip() + (f": {reason}" if reason else "")
     for field in structure.__schema__.fields:

@@ -6,11 +6,12 @@ Source: Kafka's `KafkaApis.handleAlterReplicaLogDirsRequest`, `handleDescribeLog
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from broker.handlers.request_context import RequestContext
 from broker.replica.log_dirs import LogDirDescription
+from broker.steps import Pace, Steps, each_in_steps
 from protocol.errors import ErrorCode
 from protocol.messages.log_dirs import (
     AlterReplicaLogDirsRequest,
@@ -32,14 +33,27 @@ def handle_alter_replica_log_dirs(
     return _altered(context.broker.replica_manager.log_dir_moves.alter(_wanted(request)))
 
 
-def replicas_to_move(request: AlterReplicaLogDirsRequest) -> int:
-    """How many partitions the request names."""
-    return sum(len(topic.partitions) for directory in request.dirs for topic in directory.topics)
+def replicas_to_move(request: AlterReplicaLogDirsRequest) -> Iterator[int]:
+    """How many partitions the request names, by directory and topic."""
+    for directory in request.dirs:
+        yield from (len(topic.partitions) for topic in directory.topics) if directory.topics else (0,)
 
 
-def alter_replica_log_dirs_error(request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None) -> Message:
+def alter_replica_log_dirs_error(
+    request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
+) -> Steps[Message]:
     """The error for each partition: there is no other place for it."""
-    return _altered(dict.fromkeys(_wanted(request), code))
+    results = []
+    pace = Pace()
+    for directory in request.dirs:
+        for topic in directory.topics:
+            partitions = yield from each_in_steps(
+                topic.partitions, lambda number: AlteredPartition(partition_index=number, error_code=code), pace
+            )
+            results.append(AlteredTopic(topic_name=topic.name, partitions=partitions))
+            if pace.step_ends():
+                yield
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _wanted(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:

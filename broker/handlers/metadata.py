@@ -5,7 +5,8 @@
     (B) A topic asked for by name that does not exist is created if both the broker (auto.create.topics.enable) and
         the request (from v4 on) allow it. The answer waits for that and tells of the topic as it then is; Kafka
         answers LEADER_NOT_AVAILABLE at once, and the client asks again. The two internal topics are
-        made this way too, as their coordinators want them.
+        made this way too, as their coordinators want them. Of very many names the first are made, and the client asks
+        again for the others.
     (C) Names that cannot be topics answer INVALID_TOPIC_EXCEPTION, others that do not exist
         UNKNOWN_TOPIC_OR_PARTITION.
     (D) A partition whose leader is not alive answers LEADER_NOT_AVAILABLE; one whose leader has no address on this
@@ -20,11 +21,16 @@ Source: Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `Auto
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from broker.controller.state import NewTopic
+from broker.handlers.answered_later import answered_later
+from broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
 from broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
-from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.handlers.error_responses import metadata_error
+from broker.handlers.request_context import RequestContext
 from broker.metadata_cache import INTERNAL_TOPICS, NO_LEADER, BrokerInfo, PartitionState, TopicMetadata
+from broker.steps import Pace, Steps
 from broker.topic_names import topic_name_fault
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -36,41 +42,34 @@ ResponsePartition = MetadataResponse.MetadataResponsePartition
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
-def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | PendingResponse:
-    """Answers at once unless topics are to be created (B)."""
-    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()):
-        return _refused(request)
-    names = _names_asked_for(request, context)
-    missing = [name for name in names or () if _is_to_be_created(name, request, context)]
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[Any]:
+    """Answers at once unless topics are to be created (B), or it is about very many."""
+    names: dict[str, None] | None = None
+    if request.topics or (request.topics is not None and context.api_version > 0):
+        names = {}
+    missing = []
+    pace = Pace()
+    for topic in request.topics or ():
+        name = topic.name
+        if name is None or topic.topic_id != ZERO_UUID:
+            return (yield from metadata_error(request, ErrorCode.INVALID_REQUEST))  # (E)
+        assert names is not None
+        if name not in names and _is_to_be_created(name, request, context):
+            missing.append(name)
+        names[name] = None
+        if pace.step_ends():
+            yield
     if not missing:
-        return _response(request, context, names, {})
-    pending = PendingResponse()
-
-    async def create_and_answer() -> None:
-        try:
-            failures = await _create(missing, context)
-            pending.complete(_response(request, context, names, failures))
-        except Exception as error:
-            pending.fail(error)
-
-    context.broker.background.spawn(create_and_answer(), f"creation of topics for {context.connection_id}")
-    return pending
+        return (yield from _response(request, context, names, {}))
+    return answered_later(_create_and_answer(request, context, names, missing), context)
 
 
-def _names_asked_for(request: MetadataRequest, context: RequestContext) -> list[str] | None:
-    """None for all topics (A); each name once."""
-    if request.topics is None or (context.api_version == 0 and not request.topics):
-        return None
-    return list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
-
-
-def _refused(request: MetadataRequest) -> MetadataResponse:
-    """Case (E)."""
-    code = ErrorCode.INVALID_REQUEST
-    topics = [
-        ResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()
-    ]
-    return MetadataResponse(topics=topics)
+async def _create_and_answer(
+    request: MetadataRequest, context: RequestContext, names: Iterable[str] | None, missing: list[str]
+) -> MetadataResponse:
+    failures = await _create(missing, context)
+    answering = _response(request, context, names, failures)
+    return await context.broker.background.turns.take(answering)
 
 
 def _is_to_be_created(name: str, request: MetadataRequest, context: RequestContext) -> bool:
@@ -89,9 +88,11 @@ async def _create(names: list[str], context: RequestContext) -> dict[str, ErrorC
     broker = context.broker
     timeout_ms = int(broker.config["request.timeout.ms"])
     internal_topics = broker.internal_topics
+    most = max(1, MAX_PARTITIONS_PER_REQUEST // int(broker.config["num.partitions"]))
+    names, later = names[:most], names[most:]
     wishes = [internal_topics.wish(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
     results = await broker.controller.create_topics(wishes, timeout_ms=timeout_ms)
-    failures: dict[str, ErrorCode] = {}
+    failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
     for name, result in zip(names, results, strict=True):
         if isinstance(result, ProtocolError):
             in_the_making = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
@@ -100,19 +101,21 @@ async def _create(names: list[str], context: RequestContext) -> dict[str, ErrorC
 
 
 def _response(
-    request: MetadataRequest, context: RequestContext, names: list[str] | None, failures: Mapping[str, ErrorCode]
-) -> MetadataResponse:
+    request: MetadataRequest, context: RequestContext, names: Iterable[str] | None, failures: Mapping[str, ErrorCode]
+) -> Steps[MetadataResponse]:
+    """`names` None: all topics (A)."""
     metadata = context.broker.metadata
-    if names is None:
-        names = metadata.topic_names()
     view = _ListenerView(metadata.brokers.values(), context)
     topics: list[ResponseTopic] = []
-    for name in names:
+    pace = Pace()
+    for name in metadata.topic_names() if names is None else names:
         topic = metadata.topic(name)
-        topics.append(_absent_topic(name, failures.get(name)) if topic is None else view.topic(topic))
-    if request.include_topic_authorized_operations:
-        for described in topics:
+        described = _absent_topic(name, failures.get(name)) if topic is None else view.topic(topic)
+        if request.include_topic_authorized_operations:
             described.topic_authorized_operations = ALL_ON_TOPIC
+        topics.append(described)
+        if pace.step_ends(1 + len(described.partitions)):
+            yield
     response = MetadataResponse(
         brokers=view.brokers(),
         cluster_id=metadata.cluster_id,

@@ -10,13 +10,14 @@ Source: Kafka's `KafkaApis.handleOffsetFetchRequest`, `GroupMetadataManager.getO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from broker.coordinator.group.offsets import OffsetsOfGroup
 from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from broker.handlers.answered_later import answered_later
-from broker.handlers.request_context import PendingResponse, RequestContext
+from broker.handlers.request_context import RequestContext
+from broker.steps import Pace, Steps, each_in_steps
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from protocol.schema import Message
@@ -39,15 +40,23 @@ OF_ONE_GROUP = Shape(OffsetFetchResponse.OffsetFetchResponseTopic, OffsetFetchRe
 OF_GROUPS = Shape(OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponsePartitions)
 
 
-def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | PendingResponse:
-    """Answers at once, but for version 0. All of a group's offsets are told once, however often it is named."""
+def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Steps[Any]:
+    """Answers at once, but for version 0 and very many groups."""
     if context.api_version == VERSION_OF_ZOOKEEPER:
         return answered_later(_from_zookeeper(request, context), context)
     if context.api_version < FIRST_VERSION_WITH_GROUPS:
         return _one_group(request, context)
+    return (yield from _groups(request, context))
+
+
+def _groups(request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
+    """One group after the other. All of a group's offsets are told once, however often it is named."""
     answers = []
     whole: set[str] = set()
+    pace = Pace()
     for group in request.groups:
+        if pace.step_ends():
+            yield
         if group.topics is None:
             if group.group_id in whole:
                 continue
@@ -94,16 +103,24 @@ async def _from_zookeeper(request: OffsetFetchRequest, context: RequestContext) 
     )
 
 
-def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Message:
+def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """For each group from version 8 on; before, once, and for each partition where there is no room for that."""
     if request.groups:
-        failed = OffsetFetchResponse.OffsetFetchResponseGroup
-        return OffsetFetchResponse(groups=[failed(group_id=each.group_id, error_code=code) for each in request.groups])
-
-    def refused(_topic: str, index: int) -> Any:
-        return _answer(OF_ONE_GROUP, index, code)
-
-    return OffsetFetchResponse(error_code=code, topics=_topics(_asked(request.topics or ()), OF_ONE_GROUP, refused))
+        group = OffsetFetchResponse.OffsetFetchResponseGroup
+        groups = yield from each_in_steps(
+            request.groups, lambda each: group(group_id=each.group_id, topics=[], error_code=code)
+        )
+        return OffsetFetchResponse(groups=groups)
+    topics = []
+    pace = Pace()
+    for topic in request.topics or ():
+        refused = yield from each_in_steps(
+            topic.partition_indexes, lambda index: _answer(OF_ONE_GROUP, index, code), pace
+        )
+        topics.append(OF_ONE_GROUP.topic(name=topic.name, partitions=refused))
+        if pace.step_ends():
+            yield
+    return OffsetFetchResponse(error_code=code, topics=topics)
 
 
 def _fetch(
@@ -150,7 +167,7 @@ def _answer(shape: Shape, index: int, error: ErrorCode = ErrorCode.NONE) -> Any:
     return shape.partition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
 
 
-def partitions_asked(request: OffsetFetchRequest) -> int:
-    """How many partitions a request names."""
-    topics = [*(request.topics or ()), *(topic for group in request.groups for topic in group.topics or ())]
-    return sum(len(topic.partition_indexes) for topic in topics)
+def partitions_asked(request: OffsetFetchRequest) -> Iterator[int]:
+    """How many partitions a request names of each topic."""
+    for topics in (request.topics, *(group.topics for group in request.groups)):
+        yield from (len(topic.partition_indexes) for topic in topics or ())

@@ -7,7 +7,9 @@ A handler is a plain function `handle(request, context)`. It
   (c) returns None: the request has no answer (Produce with acks=0);
   (d) raises `ProtocolError`: the dispatcher answers with the API's own error response;
   (e) raises `CloseConnection`: nothing is answered and the connection ends (as Kafka does for a failed acks=0 produce);
-  (f) is an `async def`: it runs as a task of the broker's background, with (a), (c), (d) and (e) as its endings. It is
+  (f) is a generator, where there may be very much to do: it yields between steps (broker/steps.py) and returns one of
+      the others in the end. What fits one step is answered at once; the rest is done in turns, whoever is still there.
+  (g) is an `async def`: it runs as a task of the broker's background, with (a), (c), (d) and (e) as its endings. It is
       not cancelled when the client goes away, so that a half-done change of metadata always ends.
 
 A parked request does not stop later ones of its connection from being handled; only answers wait for their turn. Where
@@ -36,6 +38,11 @@ class CloseConnection(Exception):
         self.details = details
 
 
+def undecodable(api_key: int, api_version: int, error: Exception) -> CloseConnection:
+    """A request that is none."""
+    return CloseConnection("a request does not decode", api_key=api_key, api_version=api_version, error=str(error))
+
+
 class Holds(IntEnum):
     """Which later requests of the same connection wait until a parked one has been answered."""
 
@@ -48,10 +55,12 @@ class Holds(IntEnum):
 class PendingResponse:
     """The answer to a parked request: settled once, by its owner (complete, fail) or the connection's end (abandon)."""
 
-    __slots__ = ("_abandoned", "_failure", "_on_abandoned", "_on_settled", "_response", "_settled", "holds")
+    __slots__ = ("_abandoned", "_failure", "_on_abandoned", "_on_settled", "_response", "_settled", "holds", "is_long")
 
-    def __init__(self, *, holds: Holds = Holds.NOTHING) -> None:
+    def __init__(self, *, holds: Holds = Holds.NOTHING, is_long: bool = False) -> None:
+        """`is_long`: there is much to write in the answer."""
         self.holds = holds
+        self.is_long = is_long
         self._settled = False
         self._abandoned = False
         self._response: Any = None
@@ -77,6 +86,15 @@ class PendingResponse:
             callback()
         elif not self._settled:
             self._on_abandoned = callback
+
+    def follow(self, other: PendingResponse) -> None:
+        """Ends as the other one does."""
+
+        def settled() -> None:
+            self._settle(other._response, other._failure)
+
+        self.when_abandoned(other.abandon)
+        other.when_settled(settled)
 
     # --- the dispatcher's and the connection's side -------------------------------------------------------------
 

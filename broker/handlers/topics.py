@@ -12,11 +12,12 @@ Source: Kafka's `KafkaApis.handleCreateTopicsRequest`, `handleDeleteTopicsReques
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from broker.config_description import describe_topic
 from broker.controller.state import NewPartitions, NewTopic, PlannedTopic
 from broker.handlers.request_context import RequestContext
+from broker.steps import each_in_steps
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -37,14 +38,14 @@ DELETION_DISABLED_VERSION = 3
 NAME_OR_ID_VERSION = 6
 
 
-def partitions_to_create(request: CreateTopicsRequest) -> int:
+def partitions_to_create(request: CreateTopicsRequest) -> Iterator[int]:
     """How many partitions a CreateTopics names (defaults count as one)."""
-    return sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+    return (max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
 
 
-def partitions_to_add(request: CreatePartitionsRequest) -> int:
+def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
     """How many partitions a CreatePartitions names; totals, since what exists is not looked up."""
-    return sum(max(0, topic.count) for topic in request.topics)
+    return (topic.count for topic in request.topics)
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
@@ -111,7 +112,9 @@ def _topic_result(
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Deletes topics by name or id. Raises INVALID_REQUEST where an item has both."""
-    results = [_deletion_result(state, context) for state in _topics_to_delete(request, context)]
+    in_turns = context.broker.background.turns.take
+    states = _topics_to_delete(request, context)
+    results = await in_turns(each_in_steps(states, lambda state: _deletion_result(state, context)))
     names = [result.name for result in results if result.error_code == ErrorCode.NONE and result.name is not None]
     outcomes = await context.broker.controller.delete_topics(list(dict.fromkeys(names)), timeout_ms=request.timeout_ms)
     outcome_of = dict(zip(dict.fromkeys(names), outcomes, strict=True))
@@ -124,10 +127,10 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
 
 def _topics_to_delete(
     request: DeleteTopicsRequest, context: RequestContext
-) -> list[DeleteTopicsRequest.DeleteTopicState]:
+) -> Iterable[DeleteTopicsRequest.DeleteTopicState]:
     """Case (D), in the form of v6."""
     if context.api_version < NAME_OR_ID_VERSION:
-        return [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+        return (DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names)
     for topic in request.topics:
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named by an id as well")

@@ -6,7 +6,7 @@ are told INVALID_PRODUCER_EPOCH (KIP-588). Source: Kafka's `KafkaApis`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from broker.coordinator.transaction.transaction import (
 )
 from broker.handlers.request_context import PendingResponse, RequestContext
 from broker.metadata_cache import GROUP_TOPIC
+from broker.steps import Pace, Steps, each_in_steps
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.transactions import (
@@ -109,6 +110,9 @@ def _new_producer(context: RequestContext) -> Any:
 
 # --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------------------------
 
+_AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+
 
 def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
     """All partitions or none: with one that does not exist the others are OPERATION_NOT_ATTEMPTED."""
@@ -136,9 +140,20 @@ def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Re
     )
 
 
-def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Message:
+def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """For every partition."""
-    return _added(request, lambda _: code)
+
+    def refused(number: int) -> AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult:
+        return _AddedPartition(partition_index=number, partition_error_code=code)
+
+    topics = []
+    pace = Pace()
+    for topic in request.v3_and_below_topics:
+        results = yield from each_in_steps(topic.partitions, refused, pace)
+        topics.append(_AddedTopic(name=topic.name, results_by_partition=results))
+        if pace.step_ends():
+            yield
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
 def _added(
@@ -146,10 +161,10 @@ def _added(
 ) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+            _AddedTopic(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                    _AddedPartition(
                         partition_index=partition,
                         partition_error_code=code_of(TopicPartition(topic.name, partition)),
                     )
@@ -189,6 +204,10 @@ def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Any:
 
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------
 
+_Marked = WriteTxnMarkersResponse.WritableTxnMarkerResult
+_MarkedTopic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
+_MarkedPartition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+
 MarkerCodes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id."""
 
@@ -226,17 +245,33 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
     return pending.result() if pending.settled else pending
 
 
-def write_txn_markers_error(request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None) -> Message:
+def write_txn_markers_error(
+    request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
+) -> Steps[WriteTxnMarkersResponse]:
     """For every partition of every marker."""
-    codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
+    markers = []
+    pace = Pace()
     for marker in request.markers:
-        codes[marker.producer_id].update(dict.fromkeys(_partitions(marker), code))
-    return _markers_response(codes)
+        topics = []
+        for topic in marker.topics:
+            partitions = yield from each_in_steps(
+                topic.partition_indexes,
+                lambda number: _MarkedPartition(partition_index=number, error_code=code),
+                pace,
+            )
+            topics.append(_MarkedTopic(name=topic.name, partitions=partitions))
+            if pace.step_ends():
+                yield
+        markers.append(_Marked(producer_id=marker.producer_id, topics=topics))
+        if pace.step_ends():
+            yield
+    return WriteTxnMarkersResponse(markers=markers)
 
 
-def partitions_of_markers(request: WriteTxnMarkersRequest) -> int:
-    """How many partitions the request names."""
-    return sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
+def partitions_of_markers(request: WriteTxnMarkersRequest) -> Iterator[int]:
+    """How many partitions the request names, by marker and topic."""
+    for marker in request.markers:
+        yield from (len(topic.partition_indexes) for topic in marker.topics) if marker.topics else (0,)
 
 
 def _partitions(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
@@ -244,20 +279,15 @@ def _partitions(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicP
 
 
 def _markers_response(codes: MarkerCodes) -> WriteTxnMarkersResponse:
-    result, topic = (
-        WriteTxnMarkersResponse.WritableTxnMarkerResult,
-        WriteTxnMarkersResponse.WritableTxnMarkerTopicResult,
-    )
-    partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
     return WriteTxnMarkersResponse(
         markers=[
-            result(
+            _Marked(
                 producer_id=producer_id,
                 topics=[
-                    topic(
+                    _MarkedTopic(
                         name=name,
                         partitions=[
-                            partition(partition_index=number, error_code=found[TopicPartition(name, number)])
+                            _MarkedPartition(partition_index=number, error_code=found[TopicPartition(name, number)])
                             for number in numbers
                         ],
                     )
@@ -274,9 +304,9 @@ def _markers_response(codes: MarkerCodes) -> WriteTxnMarkersResponse:
 
 def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
-    """Answers every id at once."""
-    states = [_described(context, transactional_id) for transactional_id in request.transactional_ids]
+) -> Steps[DescribeTransactionsResponse]:
+    """One after the other, each as it then is."""
+    states = yield from each_in_steps(request.transactional_ids, partial(_described, context))
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -299,19 +329,19 @@ def _described(context: RequestContext, transactional_id: str) -> DescribeTransa
     )
 
 
-def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def handle_list_transactions(
+    request: ListTransactionsRequest, context: RequestContext
+) -> Steps[ListTransactionsResponse]:
     """The transactional ids that this broker coordinates."""
     found = context.broker.transaction_coordinator.listing(
         request.state_filters, request.producer_id_filters, request.duration_filter
     )
-    return ListTransactionsResponse(
-        unknown_state_filters=found.unknown_states,
-        transaction_states=[
-            ListTransactionsResponse.TransactionState(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.label,
-            )
-            for transaction in found.transactions
-        ],
+    rows = yield from each_in_steps(
+        found.transactions,
+        lambda transaction: ListTransactionsResponse.TransactionState(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.label,
+        ),
     )
+    return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)

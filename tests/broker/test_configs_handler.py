@@ -22,6 +22,7 @@ from broker.config_description import describe_broker, describe_topic
 from broker.controller.state import NewTopic
 from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
 from broker.handlers.request_context import RequestContext
+from broker.steps import finished
 from broker.structured_logging import configure_logging
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.configs import (
@@ -70,7 +71,7 @@ class Client:
         request = DescribeConfigsRequest(
             resources=[resource], include_synonyms=True, include_documentation=documentation
         )
-        return handle_describe_configs(request, self.context).results[0]
+        return finished(handle_describe_configs(request, self.context)).results[0]
 
     async def alter(self, resource_type: int, name: str, items: list[list[Any]], validate_only: bool = False) -> Any:
         configs = [AlterConfigsRequest.AlterableConfig(name=each, value=value) for each, value in items]

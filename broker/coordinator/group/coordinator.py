@@ -146,18 +146,18 @@ class GroupCoordinator:
             raise
         return shard.membership.heartbeat(group_id, member_id, group_instance_id, generation_id)
 
-    def leave(self, group_id: str, members: Collection[tuple[str, str | None, str]]) -> list[ErrorCode]:
-        """For each of the members (id, instance id, reason) whether it has left."""
-        shard = self._shard_of_named(group_id)
-        answers = []
-        for member_id, group_instance_id, reason in members:
-            try:
-                shard.membership.leave(group_id, member_id, group_instance_id, reason)
-            except ProtocolError as error:
-                answers.append(error.code)
-            else:
-                answers.append(ErrorCode.NONE)
-        return answers
+    def check_reached(self, group_id: str) -> None:
+        """Raises INVALID_GROUP_ID, and as `shard_of`, where a member would not even be looked for."""
+        self._shard_of_named(group_id)
+
+    def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> ErrorCode:
+        """Whether the member has left. Raises what is wrong with the whole group."""
+        membership = self._shard_of_named(group_id).membership
+        try:
+            membership.leave(group_id, member_id, group_instance_id, reason)
+        except ProtocolError as error:
+            return error.code
+        return ErrorCode.NONE
 
     def _shard_of_named(self, group_id: str) -> GroupShard:
         """Who only stores offsets may do so for a group without a name; members need one."""
@@ -200,9 +200,9 @@ class GroupCoordinator:
 
     # --- offsets that go ----------------------------------------------------------------------------------------
 
-    def topic_deleted(self, topic: str) -> None:
-        """No group has offsets of it any more."""
-        remove_offsets_of_topic(self.shards(), topic)
+    def topic_deleted(self, topic: str) -> Iterator[None]:
+        """In steps: in the end no group has offsets of it any more. Until then there must be no topic of that name."""
+        return remove_offsets_of_topic(self.shards(), topic)
 
     def expire_offsets(self, retention_ms: int) -> Iterator[None]:
         """Looks at one group per step: offsets whose time is over go, and Empty groups without any."""

@@ -272,10 +272,12 @@ class Group:
         self.subscribed_topics = self._topics_of_members()
 
     def _withdraw_support(self, member: Member) -> None:
-        self._support.subtract(_names(member.protocols))
+        support = self._support
         for name in _names(member.protocols):
-            if self._support[name] <= 0:
-                del self._support[name]
+            if support[name] > 1:
+                support[name] -= 1
+            else:
+                del support[name]
 
     def _topics_of_members(self) -> frozenset[str] | None:
         if not self.is_consumer_group:

@@ -105,7 +105,9 @@ class Membership:
         group.answer_sync(member, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = syncing.answer
         if group.is_leader(member.member_id):
-            self.rebalances.assign(group, syncing.assignments)
+            given = syncing.assignments
+            members = (member.member_id for member in group.members)
+            self.rebalances.assign(group, {member_id: given[member_id] for member_id in members if member_id in given})
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """NONE, or REBALANCE_IN_PROGRESS: it is to join again."""

@@ -19,7 +19,11 @@ from broker.coordinator.group.offsets import Partitions
 from broker.coordinator.group.shard import GroupShard
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.shard import Decision, OnDone, nobody_waits
+from broker.steps import Pace
 from protocol.errors import ErrorCode, ProtocolError
+
+ITEMS_PER_REMOVAL = 10
+"""What a batch of tombstones costs, in items of a step."""
 
 log = structlog.get_logger("broker.coordinator.group")
 
@@ -63,18 +67,31 @@ def remove_offsets(shard: GroupShard, group: Group, partitions: Partitions, done
     return removed
 
 
-def remove_offsets_of_topic(shards: Iterable[GroupShard], topic: str) -> int:
-    """The topic is deleted: nobody has offsets of it any more, whether that can be written down or not."""
+def remove_offsets_of_topic(shards: Iterable[GroupShard], topic: str) -> Iterator[None]:
+    """The topic is deleted: nobody has offsets of it any more, whether that can be written down or not.
+
+    In steps. Nobody can commit any meanwhile, as long as there is no topic of that name.
+    """
     removed = 0
+    pace = Pace()
     for shard in shards:
-        for group in list(shard.groups.values()):
-            offsets = shard.offsets.of_group(group.group_id)
-            numbers = [] if offsets is None else offsets.partitions_of(topic)
-            if numbers:
-                removed += remove_offsets(shard, group, {topic: numbers})
-                shard.offsets.remove(group.group_id, {topic: numbers})
+        for group_id in shard.offsets.group_ids():
+            count = _remove_topic(shard, group_id, topic)
+            removed += count
+            if pace.step_ends(ITEMS_PER_REMOVAL if count else 1):
+                yield
     if removed:
         log.info("offsets of a deleted topic removed", topic=topic, offsets=removed)
+
+
+def _remove_topic(shard: GroupShard, group_id: str, topic: str) -> int:
+    """How many tombstones it takes."""
+    group, offsets = shard.group(group_id), shard.offsets.of_group(group_id)
+    numbers = [] if offsets is None else offsets.partitions_of(topic)
+    if group is None or not numbers:
+        return 0
+    removed = remove_offsets(shard, group, {topic: numbers})
+    shard.offsets.remove(group_id, {topic: numbers})
     return removed
 
 

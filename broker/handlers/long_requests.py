@@ -1,0 +1,108 @@
+"""Requests that name very many things, and answers that do: read, handled and written in steps (broker/steps.py).
+
+A long request holds everything back that comes behind it on its connection, as Kafka's muted channel does; the other
+connections have their turns between any two steps. A client that goes away before its request is read is forgotten
+with it; a request that is being handled goes on to its end.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.parked_answer import ParkedAnswer
+from broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
+from broker.steps import Steps, let_go
+from protocol.errors import MalformedMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from broker.background import Background
+    from broker.handlers.dispatcher import Dispatcher, Route
+
+
+class LongRequests:
+    """`dispatcher` encodes and counts what is answered."""
+
+    def __init__(self, background: Background, dispatcher: Dispatcher) -> None:
+        self._background = background
+        self._turns = background.turns
+        self._dispatcher = dispatcher
+
+    def go_on(self, route: Route, reading: Steps[tuple[Any, int]], context: RequestContext, size: int) -> ParkedAnswer:
+        """The rest of a request of `size` bytes, of whose reading the first step is done."""
+        encoded = PendingResponse(holds=Holds.EVERYTHING)
+
+        async def serve() -> None:
+            async with self._turns.room_for(size):
+                try:
+                    request, _ = await self._turns.take(reading)
+                except MalformedMessage as error:
+                    encoded.fail(undecodable(context.api_key, context.api_version, error))
+                    return
+                handled = await self._handled(route, request, context)
+            self._pass_on(route, request, context, handled, encoded)
+
+        task = self._spawn(serve(), context)
+        encoded.when_abandoned(lambda: task.cancel() if inspect.getgeneratorstate(reading) != inspect.GEN_CLOSED else 0)
+        return ParkedAnswer(route.api_key, encoded, size, PendingResponse.result)
+
+    def park(
+        self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
+    ) -> ParkedAnswer:
+        """A parked request with a long answer. `request` None: it is not kept."""
+        encoded = PendingResponse(holds=pending.holds)
+        self._pass_on(route, request, context, pending, encoded)
+        return ParkedAnswer(route.api_key, encoded, size, PendingResponse.result)
+
+    async def _handled(self, route: Route, request: Any, context: RequestContext) -> PendingResponse:
+        handled = PendingResponse()
+        try:
+            route.row.check_bound(request)
+            response = route.row.handler(request, context)
+            if inspect.isgenerator(response):
+                response = await self._turns.take(response)
+            elif inspect.iscoroutine(response):
+                response = await response
+        except Exception as error:
+            handled.fail(error)
+            return handled
+        if isinstance(response, PendingResponse):
+            return response
+        handled.complete(response)
+        return handled
+
+    def _pass_on(
+        self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, encoded: PendingResponse
+    ) -> None:
+        encoded.when_abandoned(handled.abandon)
+        handled.when_settled(lambda: self._spawn(self._answer(route, request, context, handled, encoded), context))
+
+    async def _answer(
+        self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, encoded: PendingResponse
+    ) -> None:
+        """Ends with an empty response as well as an empty request."""
+        response: Any = None
+        try:
+            response = handled.result()
+            encoded.complete(await self._turns.take(self._dispatcher.answer_in_steps(route, context, response)))
+        except CloseConnection as closing:
+            encoded.fail(closing)
+        except Exception as error:
+            await self._answer_failure(route, request, context, error, encoded)
+        for message in (request, response):
+            if message is not None:
+                await self._turns.take(let_go(message))
+
+    async def _answer_failure(
+        self, route: Route, request: Any, context: RequestContext, error: Exception, encoded: PendingResponse
+    ) -> None:
+        answering = self._dispatcher.failure_in_steps(route, request, context, error)
+        try:
+            encoded.complete(await self._turns.take(answering))
+        except CloseConnection as closing:
+            encoded.fail(closing)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], context: RequestContext) -> Any:
+        return self._background.spawn(coroutine, f"{context.api_key} of {context.connection_id}")

@@ -1,0 +1,140 @@
+"""Work that one request can make long, cut into steps: a generator that yields where others may have their turn.
+
+A step is a bounded piece of work, of a millisecond or two. `finished` does all of it at once, `in_turns` one step a
+turn of the event loop; the value is what the generator returns. Between two steps anybody may change anything: what
+must be seen whole belongs into one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+H = TypeVar("H", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
+
+Steps = Generator[None, None, T]
+
+ITEMS_PER_STEP = 300
+"""How many items of some microseconds each make a step."""
+MOST_BYTES_AT_ONCE = 128 << 20
+"""Long requests are at work together up to so many bytes, a single one whatever its size: what is made of a request is
+many times as large."""
+
+
+def finished(steps: Steps[T]) -> T:
+    """The value, now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+class Pace:
+    """Counts items through nested loops: `if pace.step_ends(): yield`. What costs more than one counts as several."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = ITEMS_PER_STEP
+
+    def step_ends(self, items: int = 1) -> bool:
+        self._left -= items
+        if self._left > 0:
+            return False
+        self._left = ITEMS_PER_STEP
+        return True
+
+
+def each_in_steps(items: Iterable[T], make: Callable[[T], R], pace: Pace | None = None) -> Steps[list[R]]:
+    """`[make(item) for item in items]`; `pace` is the one that loops around this share with it."""
+    pace = pace or Pace()
+    made = []
+    for item in items:
+        made.append(make(item))
+        if pace.step_ends():
+            yield
+    return made
+
+
+def once(items: Iterable[H]) -> Iterator[H]:
+    """Each item once, where it comes first."""
+    seen = set()
+    for item in items:
+        if item not in seen:
+            seen.add(item)
+            yield item
+
+
+async def others_between(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, for a coroutine that may go on with the next ones without ever waiting for anything."""
+    pace = Pace()
+    for item in items:
+        yield item
+        if pace.step_ends():
+            await asyncio.sleep(0)
+
+
+def let_go(message: Any) -> Steps[None]:
+    """Empties the long arrays of a message that nobody needs any more: freeing a million objects takes its time, too.
+
+    Numbers stay: they are freed quickly, and others may have taken over their array as it is.
+    """
+    for field in message.__schema__.fields:
+        if field.struct_class is None and field.element not in ("string", "bytes"):
+            continue
+        held = getattr(message, field.attribute)
+        if isinstance(held, list) and len(held) > ITEMS_PER_STEP:
+            yield from emptied(held, _has_arrays(field.struct_class))
+
+
+def _has_arrays(structure: Any) -> bool:
+    return structure is not None and any(field.type == "array" for field in structure.__schema__.fields)
+
+
+def emptied(held: list[Any], has_arrays: bool = False) -> Steps[None]:
+    """Takes everything out of a list; `has_arrays`: of messages that may be long themselves."""
+    while held:
+        if has_arrays:
+            for each in held[-ITEMS_PER_STEP:]:
+                yield from let_go(each)
+        del held[-ITEMS_PER_STEP:]
+        yield
+
+
+class Turns:
+    """Takes the steps of all long work, one of them each turn of the loop, however many have some to do."""
+
+    def __init__(self) -> None:
+        self._one_step = asyncio.Lock()
+        self._fewer_bytes = asyncio.Condition()
+        self._bytes = 0
+
+    async def take(self, steps: Steps[T]) -> T:
+        """Does the steps and returns their value. Raises what they raise."""
+        while True:
+            async with self._one_step:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    value: T = end.value
+                    return value
+                await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def room_for(self, size: int) -> AsyncIterator[None]:
+        """Waits until a request of `size` bytes can be worked at beside those that already are."""
+        async with self._fewer_bytes:
+            await self._fewer_bytes.wait_for(lambda: not self._bytes or self._bytes + size <= MOST_BYTES_AT_ONCE)
+            self._bytes += size
+        try:
+            yield
+        finally:
+            self._bytes -= size
+            async with self._fewer_bytes:
+                self._fewer_bytes.notify_all()

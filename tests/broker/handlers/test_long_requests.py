@@ -1,0 +1,339 @@
+"""Requests that name very many things are answered whole, in order, and leave others their turns meanwhile.
+
+How long a turn is depends on the machine; what is counted here is that there are turns, and what is done in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
+from broker.network.network_client import NetworkClient
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest, WriteTxnMarkersRequest
+from protocol.schema import Message
+from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.broker.handlers.test_offsets_api import coordinated
+
+MANY = 12_000
+NAMES = [f"name-{number}" for number in range(MANY)]
+SETTINGS: dict[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 1,
+}
+LEAST_TURNS = 10
+"""What reading, handling and answering MANY names takes at least, however quick each step is."""
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        yield api
+
+
+@contextmanager
+def turns_counted() -> Iterator[Callable[[], int]]:
+    """How often the loop has come to a callback that always wants to be called soon."""
+    loop = asyncio.get_running_loop()
+    turns, counting = 0, True
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if counting:
+            loop.call_soon(turn)
+
+    loop.call_soon(turn)
+    try:
+        yield lambda: turns
+    finally:
+        counting = False
+
+
+async def turns_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def busy_turns(api: Api, request: Message, version: int) -> tuple[Any, int]:
+    """The answer, and how many steps were taken: those that the broker's turns were asked for."""
+    turns = api.broker.background.turns
+    steps = 0
+    take = turns.take
+
+    async def counted(work: Any) -> Any:
+        def each() -> Any:
+            nonlocal steps
+            while True:
+                try:
+                    next(work)
+                except StopIteration as end:
+                    return end.value
+                steps += 1
+                yield
+
+        return await take(each())
+
+    turns.take = counted
+    try:
+        with turns_counted() as count:
+            response = await api(request, version)
+            assert count() >= steps, "each step had a turn of the loop of its own"
+    finally:
+        turns.take = take
+    return response, steps
+
+
+def member(number: int) -> LeaveGroupRequest.MemberIdentity:
+    return LeaveGroupRequest.MemberIdentity(member_id=NAMES[number])
+
+
+ASSIGNMENT = SyncGroupRequest.SyncGroupRequestAssignment
+CASES: dict[str, tuple[Message, int, Callable[[Any], int]]] = {
+    "DescribeTransactions": (
+        DescribeTransactionsRequest(transactional_ids=NAMES),
+        0,
+        lambda answer: len([each for each in answer.transaction_states if each.error_code == 105]),
+    ),
+    "FindCoordinator": (
+        FindCoordinatorRequest(coordinator_keys=NAMES),
+        4,
+        lambda answer: len({each.key for each in answer.coordinators if each.error_code == ErrorCode.NONE}),
+    ),
+    "DescribeGroups": (
+        DescribeGroupsRequest(groups=NAMES),
+        5,
+        lambda answer: len([each for each in answer.groups if each.group_state == "Dead"]),
+    ),
+    "DeleteGroups": (
+        DeleteGroupsRequest(groups_names=NAMES),
+        2,
+        lambda answer: len([each for each in answer.results if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND]),
+    ),
+    "LeaveGroup": (
+        LeaveGroupRequest(group_id="g", members=[member(number) for number in range(MANY)]),
+        4,
+        lambda answer: len([each for each in answer.members if each.error_code == ErrorCode.UNKNOWN_MEMBER_ID]),
+    ),
+    "OffsetFetch of groups": (
+        OffsetFetchRequest(
+            groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
+        ),
+        8,
+        lambda answer: len([each for each in answer.groups if not each.error_code and not each.topics]),
+    ),
+    "Metadata": (
+        MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False
+        ),
+        9,
+        lambda answer: len([each for each in answer.topics if each.error_code == 3]),
+    ),
+    "DescribeConfigs": (
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES
+            ]
+        ),
+        4,
+        lambda answer: len([each for each in answer.results if each.error_code == 3]),
+    ),
+    "AlterConfigs": (
+        AlterConfigsRequest(
+            resources=[AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=name) for name in NAMES]
+        ),
+        2,
+        lambda answer: len([each for each in answer.responses if each.error_code == 3]),
+    ),
+    "DeleteTopics": (
+        DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1000),
+        5,
+        lambda answer: len([each for each in answer.responses if each.error_code == 3]),
+    ),
+    "ListTransactions": (
+        ListTransactionsRequest(state_filters=NAMES),
+        0,
+        lambda answer: len(answer.unknown_state_filters),
+    ),
+    "OffsetCommit of too many partitions": (
+        OffsetCommitRequest(
+            group_id="g",
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=i) for i in range(MANY)
+                    ],
+                )
+            ],
+        ),
+        8,
+        lambda answer: len([each for each in answer.topics[0].partitions if each.error_code == 44]),
+    ),
+    "CreatePartitions of too many topics": (
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=0) for name in NAMES]
+        ),
+        3,
+        lambda answer: len([each for each in answer.results if each.error_code == ErrorCode.POLICY_VIOLATION]),
+    ),
+    "WriteTxnMarkers without partitions": (
+        WriteTxnMarkersRequest(
+            markers=[WriteTxnMarkersRequest.WritableTxnMarker(producer_id=i, producer_epoch=0) for i in range(MANY)]
+        ),
+        1,
+        lambda answer: len(answer.markers),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_many_names_are_answered_one_by_one_and_others_have_their_turns_meanwhile(api: Api, name: str) -> None:
+    request, version, rightly_answered = CASES[name]
+    response, steps = await busy_turns(api, request, version)
+    assert rightly_answered(response) == MANY
+    assert steps >= LEAST_TURNS
+
+
+async def test_a_sync_with_many_assignments_keeps_those_of_members(api: Api) -> None:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range")
+    join = JoinGroupRequest(
+        group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=1000, protocol_type="c", protocols=[protocol]
+    )
+    joined = await api(join, 3)
+    assignments = [ASSIGNMENT(member_id=name, assignment=b"other") for name in NAMES]
+    assignments.insert(MANY // 2, ASSIGNMENT(member_id=joined.member_id, assignment=b"mine"))
+    sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id, assignments=assignments)
+    synced, steps = await busy_turns(api, sync, 4)
+    assert (synced.error_code, bytes(synced.assignment)) == (ErrorCode.NONE, b"mine")
+    assert steps >= LEAST_TURNS
+
+
+async def test_more_protocols_than_a_group_can_compare_are_refused(api: Api) -> None:
+    protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name=name) for name in NAMES]
+    join = JoinGroupRequest(group_id="g", session_timeout_ms=30_000, protocol_type="c", protocols=protocols)
+    assert (await api(join, 3)).error_code == ErrorCode.POLICY_VIOLATION
+    join.protocols = protocols[:MAX_PARTITIONS_PER_REQUEST]
+    assert (await api(join, 3)).error_code == ErrorCode.NONE
+
+
+async def test_a_leave_without_members_still_says_what_is_wrong_with_the_group(api: Api) -> None:
+    assert (await api(LeaveGroupRequest(group_id="", members=[]), 4)).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_what_comes_behind_a_long_request_is_answered_behind_it(api: Api) -> None:
+    client = api._client
+    order: list[str] = []
+
+    async def ask(name: str, request: Message, version: int) -> None:
+        await client.send(request, version=version, timeout_ms=10_000)
+        order.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask("long", FindCoordinatorRequest(coordinator_keys=NAMES), 4))
+        group.create_task(ask("short", ApiVersionsRequest(), 0))
+    assert order == ["long", "short"]
+
+
+async def test_another_connection_is_answered_before_a_long_request(api: Api) -> None:
+    host, port = api.broker.bootstrap.split(":")
+    async with await NetworkClient.connect(host, int(port)) as other:
+        long = asyncio.ensure_future(api(DescribeTransactionsRequest(transactional_ids=NAMES * 5), 0))
+        await turns_until(lambda: bool(api.broker.background.turns._bytes))
+        await other.send(ListGroupsRequest(), version=4, timeout_ms=10_000)
+        assert not long.done()
+        assert len((await long).transaction_states) == 5 * MANY
+
+
+async def test_a_client_that_goes_away_takes_its_unread_request_with_it(api: Api) -> None:
+    turns = api.broker.background.turns
+    host, port = api.broker.bootstrap.split(":")
+    client = await NetworkClient.connect(host, int(port))
+    asking = asyncio.ensure_future(
+        client.send(FindCoordinatorRequest(coordinator_keys=NAMES * 10), version=4, timeout_ms=10_000)
+    )
+    await turns_until(lambda: bool(turns._bytes))
+    await client.close()
+    await asyncio.wait([asking])
+    assert asking.exception() is not None
+    await turns_until(lambda: not turns._bytes)
+    assert api.broker.metrics.of(10, 4).requests == 0
+
+
+async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> None:
+    produce = ProduceRequest(
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name="absent", partition_data=[ProduceRequest.PartitionProduceData(index=0, records=bytes(200_000))]
+            )
+        ],
+    )
+    response, steps = await busy_turns(api, produce, 9)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert steps == 0
+
+
+GROUPS = [f"group-{number}" for number in range(150)]
+
+
+async def commit(api: Api, topic: str) -> None:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    committed = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
+    for group_id in GROUPS:
+        answer = await api(OffsetCommitRequest(group_id=group_id, topics=[committed]), 5)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_many_groups_are_deleted_some_at_a_time(api: Api) -> None:
+    await coordinated(api, "t")
+    await commit(api, "t")
+    response, steps = await busy_turns(api, DeleteGroupsRequest(groups_names=GROUPS), 2)
+    assert {result.error_code for result in response.results} == {ErrorCode.NONE}
+    assert steps >= 4
+    assert (await api(ListGroupsRequest(), 4)).groups == []
+
+
+async def test_many_groups_offsets_of_a_deleted_topic_go_some_at_a_time_and_before_it_can_come_back(api: Api) -> None:
+    await coordinated(api, "t", "u")
+    await commit(api, "t")
+    await commit(api, "u")
+    forget, steps = api.broker.controller.on_topic_deleted, 0
+
+    def counted(topic: str) -> Iterator[None]:
+        nonlocal steps
+        for _ in forget(topic):
+            steps += 1
+            assert api.broker.metadata.topic(topic) is None
+            yield
+
+    api.broker.controller.on_topic_deleted = counted
+    deleting = asyncio.ensure_future(api(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5))
+    await turns_until(lambda: steps > 0)
+    await coordinated(api, "t")
+    assert deleting.done()
+    assert steps >= 4
+    asked = [OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("t", "u")]
+    of_groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=asked) for group in GROUPS]
+    answer = await api(OffsetFetchRequest(groups=of_groups), 8)
+    for group in answer.groups:
+        found = {topic.name: topic.partitions[0].committed_offset for topic in group.topics}
+        assert found == {"t": -1, "u": 5}
