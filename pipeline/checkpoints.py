@@ -81,12 +81,21 @@ class Checkpoint:
 
         `written`: the newest batch of this checkpoint that any table has a part of."""
         done: list[str] = []
+        self._mend_checksums(done)
         self._mend_hidden(done)
         self._mend_metadata(done)
         self._mend_commits(done)
         self._mend_plans(written, done)
         self._mend_beginning(written, done)
         return done
+
+    def _mend_checksums(self, done: list[str]) -> None:
+        """A checksum without its file: Spark refuses to write that file anew."""
+        for place in (self.path, self.path / "offsets", self.path / "commits", self._beginning.parent):
+            for checksum in place.glob(".*.crc"):
+                if not checksum.with_name(checksum.name.removeprefix(".").removesuffix(".crc")).exists():
+                    checksum.unlink()
+                    done.append(f"removed {checksum}, whose file is gone")
 
     def _mend_hidden(self, done: list[str]) -> None:
         """offsets/ with nothing but the temporary file of a killed write: newer Sparks refuse such a directory."""
@@ -130,11 +139,15 @@ class Checkpoint:
             self.end_offsets(newest - 1)
 
     def _mend_beginning(self, written: int | None, done: list[str]) -> None:
-        if not self._beginning.exists() or self.last_done() is not None:
+        """Spark wants it to be whole for ever, and needs it until the first batch is done."""
+        if not self._beginning.exists():
             return
         try:
             _offsets(self._beginning, 1)
         except Damaged:
+            if self.last_done() is not None:
+                done.append(_removed(self._beginning, "torn, and needed no more"))
+                return
             if written is not None:
                 raise
             done.append(_removed(self._beginning, "torn before the first batch was written"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -53,7 +54,10 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    if not os.environ.get("ODRADEK_DEBUG"):
+        # What these log as errors, with the traces of Java, ends the job too, which tells it in a line.
+        session.sparkContext.setLogLevel("FATAL")
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return session
 
 

@@ -10,6 +10,11 @@ from typing import Any
 from pipeline.errors import PipelineError
 
 NO_ROOM = "No space left on device"
+SIGNS = {
+    "CANNOT_LOAD_STATE_STORE": "the keys that the checkpoint remembers (its directory state/) cannot be read",
+    "STATE_STORE_KEY_SCHEMA": "the keys that the checkpoint remembers (its directory state/) are of other types",
+}
+"""Conditions of Spark's that need more words than it has."""
 AGAIN = "make room and start again; nothing is lost"
 _NOISE = re.compile(r"^(?:Job aborted due to stage failure: .*?: |(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
 
@@ -21,6 +26,7 @@ def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
     texts = list(_texts(error))
     if any(NO_ROOM in text for text in texts) or getattr(error, "errno", None) == errno.ENOSPC:
         return PipelineError(f"{doing}: the disk is full ({NO_ROOM})", AGAIN)
+    doing = next((told for sign, told in SIGNS.items() if any(sign in text for text in texts)), doing)
     lines = [line for text in texts if (line := _line(text))]
     return PipelineError(f"{doing}: {lines[-1] if lines else type(error).__name__}")
 

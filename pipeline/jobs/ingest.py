@@ -43,16 +43,17 @@ AVAILABLE_NOW = "available-now"
 log = structlog.get_logger("pipeline.ingest")
 
 
-def run(settings: Settings, reached: Callable[[str], None] = nothing) -> int:
-    """Runs the job; 0 when all is read, or when it was told to stop. Raises PipelineError.
+def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: threading.Event | None = None) -> int:
+    """Runs the job; 0 when all is read, or when it was told to stop: by a signal, or by `stopping` being set.
 
-    `reached` is told of each point of a batch that is passed, for tests that kill there."""
-    places = Places.of(settings)
+    The running batch is then the last. `reached` is told of each point of a batch that is passed, for tests that kill
+    there. Raises PipelineError."""
+    places, stopping = Places.of(settings), stopping or threading.Event()
     try:
         with open_progress() as shown, _alone(places.state / "ingest.lock"):
             shown.waiting("starting Spark")
-            job = Ingest(settings, places, open_session(settings), shown, reached)
-            with _signals(job.stop):
+            job = Ingest(settings, places, open_session(settings), shown, reached, stopping)
+            with _signals(stopping.set):
                 job.run()
     except (OSError, PySparkException) as error:
         raise as_pipeline_error(error, "the ingest failed") from error
@@ -63,7 +64,13 @@ class Ingest:
     """One run of the job."""
 
     def __init__(
-        self, settings: Settings, places: Places, spark: SparkSession, shown: Progress, reached: Callable[[str], None]
+        self,
+        settings: Settings,
+        places: Places,
+        spark: SparkSession,
+        shown: Progress,
+        reached: Callable[[str], None],
+        stopping: threading.Event,
     ) -> None:
         self._settings = settings
         self._places = places
@@ -72,14 +79,10 @@ class Ingest:
         self._reached = reached
         self._tables = BatchTables(settings, places, reached)
         self._ledger = Ledger(places.ledger)
-        self._stopping = threading.Event()
-
-    def stop(self) -> None:
-        """The running batch is the last. May be called from a signal's handler."""
-        self._stopping.set()
+        self._stopping = stopping
 
     def run(self) -> None:
-        """Returns when all is read, or after `stop`. Raises PipelineError."""
+        """Returns when all is read, or between two batches when it is to stop. Raises PipelineError."""
         rows = self._rows("earliest")
         fingerprint = fingerprint_of(self._settings, self._key_types(rows))
         generations = Generations(self._settings, self._places, self._tables, self._ledger, fingerprint)

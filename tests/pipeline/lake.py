@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
+from pipeline.jobs import ingest
 from pipeline.ledger import Ledger, LedgerRow
 from pipeline.parsing import parsed
 from pipeline.places import Places
@@ -87,12 +90,12 @@ def same_rows(one: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any
 
 def check_ledger(settings: Settings) -> list[LedgerRow]:
     """The ledger's rows; fails unless every record in it is accounted for and offsets follow on each other."""
-    rows = Ledger(Places.of(settings).ledger).rows("ingest")
+    rows = Ledger(Places.of(settings).ledger).rows()
     for row in rows:
         assert row.rows_in == row.good + row.dead + row.duplicates + row.late, row
         assert row.dead == sum(row.reasons.values())
     for before, after in itertools.pairwise(rows):
-        if before.generation == after.generation:
+        if (before.job, before.generation) == (after.job, after.generation):
             assert after.batch_id == before.batch_id + 1
             for topic, partitions in before.end_offsets.items():
                 assert {n: after.start_offsets[topic][n] for n in partitions} == partitions
@@ -120,6 +123,8 @@ def check_tables(spark: SparkSession, settings: Settings) -> list[LedgerRow]:
         dead = judged.where("reason is not null").select(*letters)
         assertDataFrameEqual(read_by_spark(spark, places.dead_letters, letters), dead)
         same_rows(read_by_arrow(places.dead_letters, letters), dead.toArrow().to_pylist())
+        if settings.window:
+            check_windows(settings, wanted.toArrow().to_pylist())
         rows = check_ledger(settings)
         assert sum(row.rows_in for row in rows) == judged.count()
         assert sum(row.good for row in rows) == found.count()
@@ -131,5 +136,44 @@ def check_tables(spark: SparkSession, settings: Settings) -> list[LedgerRow]:
         judged.unpersist()
 
 
-def numbers(rows: Iterable[Mapping[str, Any]], name: str = "id") -> list[Any]:
-    return sorted(row[name] for row in rows)
+def check_windows(settings: Settings, orders: Iterable[Mapping[str, Any]]) -> None:
+    """Fails unless the windows of one minute by customer hold these orders' number and their sum of amounts."""
+    assert (settings.window, settings.window_by, settings.window_sums) == ("1 minute", ("customer",), ("amount",))
+    wanted: dict[tuple[datetime, str], list[float]] = {}
+    for one in orders:
+        wanted.setdefault((one["at"].replace(second=0, microsecond=0), one["customer"]), []).append(one["amount"])
+    columns = ["window_start", "customer", "count", "sum_amount"]
+    found = [tuple(row[name] for name in columns) for row in read_by_arrow(Places.of(settings).windows, columns)]
+    assert sorted(found) == sorted((*key, len(amounts), sum(amounts)) for key, amounts in wanted.items())
+
+
+class IngestThread:
+    """An ingest in a thread of this process, which has the session."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
+        self._thread.start()
+
+    def _run(self, settings: Settings) -> None:
+        try:
+            ingest.run(settings, stopping=self._stopping)
+        except BaseException as error:
+            self._failure = error
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 120) -> None:
+        """Fails when the job does, or after the timeout."""
+        until = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < until, "it took too long"
+            assert self._thread.is_alive(), self._failure
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Ends the job after its batch. Raises what it has raised."""
+        self._stopping.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,35 @@
+"""Runs ingest, and kills its own process group when a point of a batch is reached: the driver of the placed kills.
+
+    python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES]
+
+POINT is one that `pipeline.jobs.ingest.run` tells of ("rows: files written"); the kill comes when it has been reached
+TIMES times. With POINT "-" nothing is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pipeline.jobs import ingest
+from pipeline.settings import make_settings
+
+
+def main() -> int:
+    settings = make_settings(json.loads(Path(sys.argv[1]).read_text()))
+    point, left = sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
+
+    def reached(now: str) -> None:
+        nonlocal left
+        left -= now == point
+        if now == point and left == 0:
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    return ingest.run(settings, reached)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

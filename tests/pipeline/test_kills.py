@@ -1,0 +1,155 @@
+"""kill -9 of everything that an ingest is made of, at random and at the worst moments, and of the broker under it.
+
+Whatever was killed, the next run ends with the tables that a batch computation finds, and with a ledger that adds up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker.testing import BrokerThread
+from pipeline.jobs import ingest
+from pipeline.ledger import Ledger
+from pipeline.places import Places
+from pipeline.settings import Settings
+from tests.pipeline.conftest import QUICK_SESSION
+from tests.pipeline.lake import IngestThread, check_tables, order, send
+from tests.spawned_broker import free_port, start_broker
+
+SOAK = os.environ.get("ODRADEK_SOAK") == "1"
+RANDOM_KILLS = 22 if SOAK else 3
+POINTS = [
+    ("read", 1),  # Before the first batch is committed.
+    ("rows: files written", 1),  # Inside the sink, and between the tables.
+    ("rows: committed", 1),
+    ("ledger: committed", 1),  # Between the sinks' commits and the checkpoint's.
+]
+MORE_POINTS = [
+    ("dead_letters: committed", 2),
+    ("windows: files written", 1),
+    ("windows: committed", 2),
+    ("rows: files written", 2),
+    ("ledger: committed", 3),
+]
+
+
+def start(settings: Settings, directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """The job as processes of its own, in a group of their own."""
+    file = directory / "settings.json"
+    file.write_text(json.dumps({**asdict(settings), "spark": QUICK_SESSION}))
+    command = [sys.executable, "-m", "tests.pipeline.killed_ingest", str(file), *arguments]
+    with (directory / "ingest.log").open("ab") as log:
+        return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
+
+
+def finish(process: subprocess.Popen[bytes], directory: Path, wanted: int = 0) -> None:
+    try:
+        assert process.wait(200) == wanted, (directory / "ingest.log").read_text()[-5000:]
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of the group: driver, JVM and Python workers."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait(20)
+
+
+def lively(count: int, start: int = 0) -> list[bytes | None]:
+    """Orders a second apart, a tenth of them twice, with some that are broken."""
+    values: list[bytes | None] = []
+    for number in range(start, start + count):
+        values.append(order(number, number))
+        if number % 10 == 0:
+            values.append(order(number, number))
+        if number % 25 == 0:
+            values += [b"{", None]
+    return values
+
+
+def settings_of(orders: Settings, **more: object) -> Settings:
+    return replace(
+        orders,
+        dedup_keys=("id",),
+        max_offsets_per_trigger=150,
+        window="1 minute",
+        window_by=("customer",),
+        window_sums=("amount",),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+) -> None:
+    settings = settings_of(orders)
+    send(broker.bootstrap, topic, lively(800))
+    for point, times in [*POINTS, *(MORE_POINTS if SOAK else [])]:
+        finish(start(settings, tmp_path, point, str(times)), tmp_path, -signal.SIGKILL)
+    assert ingest.run(settings) == 0
+    check_tables(spark, settings)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_random_kills_leave_the_tables_that_a_batch_computation_finds(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+) -> None:
+    settings, source = settings_of(orders), random.Random(20)
+    ledger = Ledger(Places.of(settings).ledger)
+    for round_number in range(RANDOM_KILLS):
+        send(broker.bootstrap, topic, lively(400, 400 * round_number))
+        before, process = len(ledger.rows()), start(settings, tmp_path, "-")
+        until = time.monotonic() + (source.uniform(0, 20) if source.random() < 0.3 else 200)
+        try:
+            while process.poll() is None and len(ledger.rows()) == before and time.monotonic() < until:
+                time.sleep(0.1)
+            time.sleep(source.random() * 3)
+        finally:
+            kill(process)
+    assert ingest.run(settings) == 0
+    check_tables(spark, settings)
+
+
+@pytest.mark.timeout(600)
+def test_a_broker_that_is_killed_during_a_run_is_waited_for_and_nothing_is_lost(
+    spark: SparkSession, orders: Settings, topic: str, tmp_path: Path
+) -> None:
+    port, data = free_port(), tmp_path / "data"
+    own = {"num.partitions": "2", "log.retention.ms": "-1", "log.flush.interval.messages": "1"}
+    broker = start_broker(data, own, port=port)
+    settings = replace(settings_of(orders), bootstrap_server=broker.bootstrap, trigger="0 seconds")
+    send(broker.bootstrap, topic, lively(400))
+    ledger = Ledger(Places.of(settings).ledger)
+    job = IngestThread(settings)
+    try:
+        for round_number in range(2):
+            job.wait_for(lambda wanted=round_number + 1: len(ledger.rows()) > wanted)
+            broker.kill()
+            broker.close()
+            time.sleep(1)
+            broker = start_broker(data, own, port=port)
+            send(broker.bootstrap, topic, lively(200, 1000 * (round_number + 1)))
+        wanted = len(lively(400)) + len(lively(200)) * 2
+        job.wait_for(lambda: sum(row.rows_in for row in ledger.rows()) == wanted)
+        job.stop()
+        check_tables(spark, settings)
+    finally:
+        broker.kill()
+        broker.close()
