@@ -1,0 +1,178 @@
+"""Topics that vanish, are created again or are cut at the start: told by name, and what is lost is counted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from kafka.structs import TopicPartition
+from pyspark.sql import SparkSession
+
+from broker.testing import BrokerThread
+from pipeline.errors import PipelineError
+from pipeline.jobs import ingest
+from pipeline.places import Places
+from pipeline.settings import Settings
+from pipeline.topic_ids import (
+    Topic,
+    TopicRecreated,
+    TopicVanished,
+    compare_ids,
+    compare_offsets,
+    look,
+    lost_below,
+)
+from tests.pipeline.lake import IngestThread, check_ledger, order, read_by_arrow, send
+
+ORDERS = Topic("id-1", {0: 10, 1: 0}, {0: 20, 1: 5})
+
+
+def test_ids_are_compared_by_name_and_brokers_without_ids_are_believed() -> None:
+    compare_ids({"orders": "id-1"}, {"orders": ORDERS, "new": ORDERS})
+    compare_ids({"orders": ""}, {"orders": ORDERS})
+    compare_ids({"orders": "id-1"}, {"orders": replace(ORDERS, id="")})
+    with pytest.raises(TopicVanished, match="others: read until now, and gone"):
+        compare_ids({"orders": "id-1", "others": "id-2"}, {"orders": ORDERS})
+    with pytest.raises(TopicRecreated, match="orders: deleted and created again") as caught:
+        compare_ids({"orders": "id-0", "same": "id-1"}, {"orders": ORDERS, "same": ORDERS})
+    assert caught.value.topics == ["orders"]
+
+
+def test_offsets_out_of_the_log_are_told_with_their_range() -> None:
+    compare_offsets({"orders": {0: 10, 1: 5}}, {"orders": ORDERS})
+    with pytest.raises(PipelineError, match=r"orders-0: offsets 3 to 9 are gone; orders-1: read up to 6, .* ends at 5"):
+        compare_offsets({"orders": {0: 3, 1: 6}}, {"orders": ORDERS})
+    with pytest.raises(PipelineError, match="orders-2 is gone"):
+        compare_offsets({"orders": {2: 0}}, {"orders": ORDERS})
+
+
+def test_what_is_lost_is_what_a_batch_wanted_and_the_log_has_not() -> None:
+    assert lost_below({"orders": {0: 4, 1: 0}}, {"orders": {0: 15, 1: 5}}, {"orders": ORDERS}) == 6
+    assert lost_below({"orders": {0: 4}}, {"orders": {0: 7}}, {"orders": ORDERS}) == 3, "all of the batch"
+    assert lost_below({"orders": {0: 12}}, {"orders": {0: 15}}, {"orders": ORDERS}) == 0
+
+
+def test_a_broker_that_does_not_answer_is_named_after_the_patience(orders: Settings) -> None:
+    nowhere = replace(orders, bootstrap_server="127.0.0.1:1")
+    with pytest.raises(PipelineError, match=r"127\.0\.0\.1:1 does not tell of the topics"):
+        look(nowhere, lambda _: True, patience_s=0)
+
+
+def create(broker: BrokerThread, topic: str, delete: bool = False) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    if delete:
+        admin.delete_topics([topic])
+        while topic in admin.list_topics():
+            time.sleep(0.05)
+    admin.create_topics([NewTopic(topic, 2, 1)])
+    admin.close()
+
+
+def numbers_of(settings: Settings) -> list[int]:
+    return sorted(row["id"] for row in read_by_arrow(Places.of(settings).rows, ["id"]))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_is_created_again_stops_the_ingest_or_is_read_from_its_beginning(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    other = f"{topic}-other"
+    settings = replace(orders, topics=(topic, other))
+    create(broker, other)
+    send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
+    send(broker.bootstrap, other, [order(number, number) for number in range(100, 110)])
+    assert ingest.run(settings) == 0
+    # Seven records that an ingest has seen and not read, then a topic with more records than the old one had.
+    send(broker.bootstrap, topic, [order(number, number) for number in range(20, 27)])
+    with pytest.raises(PipelineError, match="stop here"):
+        ingest.run(settings, reached=_stop_at("read"))
+    create(broker, topic, delete=True)
+    send(broker.bootstrap, topic, [order(number, number) for number in range(200, 260)])
+    send(broker.bootstrap, other, [order(number, number) for number in range(110, 115)])
+    with pytest.raises(PipelineError, match=f"{topic}: deleted and created again"):
+        ingest.run(settings)
+    assert numbers_of(settings) == [*range(20), *range(100, 110)]
+    settings = replace(settings, on_recreated_topic="continue")
+    assert ingest.run(settings) == 0
+    assert numbers_of(settings) == [*range(20), *range(100, 115), *range(200, 260)]
+    rows = check_ledger(settings)
+    assert [row.generation for row in rows] == [1, 2]
+    assert [row.lost for row in rows] == [0, 7]
+    assert ingest.run(settings) == 0
+    assert len(check_ledger(settings)) == 2, "nothing is left"
+
+
+def _stop_at(point: str):  # type: ignore[no-untyped-def]
+    def reached(now: str) -> None:
+        if now == point:
+            raise PipelineError("stop here")
+
+    return reached
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_is_created_again_under_a_running_ingest_is_noticed(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    settings = replace(orders, trigger="0 seconds", on_recreated_topic="continue")
+    send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
+    job = IngestThread(settings)
+    job.wait_for(lambda: len(check_ledger(settings)) > 0)
+    create(broker, topic, delete=True)
+    send(broker.bootstrap, topic, [order(number, number) for number in range(200, 290)])
+    job.wait_for(lambda: sum(row.good for row in check_ledger(settings)) >= 110)
+    job.stop()
+    assert numbers_of(settings) == [*range(20), *range(200, 290)]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_has_vanished_or_never_was_is_a_clear_error(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    with pytest.raises(PipelineError, match=f"there is no topic {topic}"):
+        ingest.run(orders)
+    with pytest.raises(PipelineError, match=r"no topic matches nothing-.\*"):
+        ingest.run(replace(orders, topics=(), topics_pattern="nothing-.*"))
+    send(broker.bootstrap, topic, [order(1, 1)])
+    assert ingest.run(orders) == 0
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.delete_topics([topic])
+    admin.close()
+    with pytest.raises(PipelineError, match=f"{topic}: read until now, and gone"):
+        ingest.run(orders)
+
+
+@pytest.mark.usefixtures("spark")
+def test_deleted_records_stop_the_ingest_or_are_counted_as_lost(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
+    assert ingest.run(orders) == 0
+    send(broker.bootstrap, topic, [order(number, number) for number in range(20, 40)])
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.delete_records({TopicPartition(topic, 0): 16})
+    admin.close()
+    with pytest.raises(PipelineError, match=f"{topic}-0: offsets 10 to 15 are gone"):
+        ingest.run(orders)
+    settings = replace(orders, on_data_loss="continue")
+    assert ingest.run(settings) == 0
+    rows = check_ledger(settings)
+    assert [row.lost for row in rows] == [0, 6]
+    assert sum(row.good for row in rows) == 34
+
+
+@pytest.mark.usefixtures("spark")
+def test_topics_by_pattern_are_read_and_new_ones_found(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+) -> None:
+    settings = replace(orders, topics=(), topics_pattern=rf"{topic}-\p{{Digit}}+")
+    for number in (1, 2):
+        send(broker.bootstrap, f"{topic}-{number}", [order(number, number)])
+        send(broker.bootstrap, f"{topic}-x{number}", [order(99, number)])
+        assert ingest.run(settings) == 0
+    assert numbers_of(settings) == [1, 2]
+    check_ledger(settings)
