@@ -7,7 +7,9 @@ table that has it skips it; only when all have it does the ledger say so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -30,7 +32,10 @@ from pipeline.sinks.staged_files import Layout, Written
 class Table(Protocol):
     """What DeltaSink and ParquetSink have in common."""
 
+    @property
+    def path(self) -> Path: ...
     def last_batch(self, batch: BatchId) -> int | None: ...
+    def files(self) -> list[str]: ...
     def prepare(self, schema: StructType, job: str) -> None: ...
     def write(self, rows: DataFrame, batch: BatchId) -> Written: ...
 
@@ -103,3 +108,9 @@ def outcome_of(parsed: DataFrame) -> Outcome:
     """Counts good rows and dead ones; executes the batch."""
     found = {row["reason"]: int(row["count"]) for row in parsed.groupBy("reason").count().collect()}
     return Outcome(found.pop(None, 0), found)
+
+
+def cached(rows: DataFrame, until: ExitStack) -> DataFrame:
+    """Executes the rows once, however often they are used before `until` ends."""
+    until.callback(rows.persist().unpersist)
+    return rows

@@ -7,9 +7,10 @@ ledger; the batch is repeated by the next start.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
@@ -18,9 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipeline.accounting import Counts
 from pipeline.batch_id import BatchId
 from pipeline.batch_metrics import BatchMetrics, batch_metrics
-from pipeline.batch_tables import BatchTables, Outcome, outcome_of
+from pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
 from pipeline.checkpoints import Checkpoint
 from pipeline.ledger import Ledger, LedgerRow, Offsets
+from pipeline.repetitions import Remembered, without_repeated
 from pipeline.settings import Settings
 from pipeline.sinks.delta import nothing
 from pipeline.sinks.staged_files import Written
@@ -46,6 +48,7 @@ class BatchWriter:
 
     `look`: the topics at this moment, checked for their ids, once for each batch; raises PipelineError.
     `lost`: offsets that the first batch of this generation has to account for.
+    `remembered`: knows the keys that a backfill has written.
     `committed`: told of each batch after its row of the ledger. `reached`: told of each point that is passed.
     `stopping`: whether no batch shall begin any more."""
 
@@ -59,6 +62,7 @@ class BatchWriter:
         *,
         look: Callable[[], Topics],
         lost: int = 0,
+        remembered: Remembered | None = None,
         committed: Callable[[Committed], None] = lambda _: None,
         reached: Callable[[str], None] = nothing,
         stopping: Callable[[], bool] = lambda: False,
@@ -71,6 +75,7 @@ class BatchWriter:
         self._first = first
         self._look = look
         self._lost = lost
+        self._remembered = remembered
         self._committed = committed
         self._reached = reached
         self._now = now
@@ -96,24 +101,27 @@ class BatchWriter:
 
     def _write(self, parsed: DataFrame, batch: BatchId) -> None:
         started_at = self._now()
-        parsed.persist()
-        try:
-            outcome = outcome_of(parsed)
+        with contextlib.ExitStack() as until:
+            rows = cached(parsed, until)
+            outcome = outcome_of(rows)
             metrics = self._metrics()
+            judged = self._remembered(rows, metrics.watermark) if self._remembered else None
+            if judged is not None:
+                rows, repeated = without_repeated(cached(judged, until))
+                outcome = outcome_of(rows)
+                metrics = replace(metrics, duplicates=metrics.duplicates + repeated)
             start, end = self._checkpoint.start_offsets(batch.number), self._checkpoint.end_offsets(batch.number)
             topics = self._look()
             lost = lost_below(start, end, topics) + (self._lost if batch.number == 0 else 0)
             counts = counts_of(metrics, outcome, lost)
             counts.check(batch)
             self._reached("read")
-            written = self._tables.write(parsed, counts, batch)
+            written = self._tables.write(rows, counts, batch)
             row = ledger_row(
                 batch, self._settings.job_version, counts, metrics, written, start, end, started_at, self._now()
             )
             self._ledger.append(batch, row)
             self._reached("ledger: committed")
-        finally:
-            parsed.unpersist()
         self._committed(Committed(row, topics))
 
     def _metrics(self) -> BatchMetrics:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+ANEW = "move its tables and its state away to begin anew, or set another name"
+"""The remedy where tables and state do not belong together."""
+
 
 class PipelineError(Exception):
     """One line: what is wrong, and what to do about it."""

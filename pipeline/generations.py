@@ -20,7 +20,9 @@ from typing import Any
 from pipeline.batch_id import BatchId
 from pipeline.batch_tables import BatchTables
 from pipeline.checkpoints import Checkpoint, Damaged, read_object, write_object
-from pipeline.errors import PipelineError
+from pipeline.errors import ANEW, PipelineError
+from pipeline.handover import JOB as BACKFILL
+from pipeline.handover import Handover, backfill_batch, finished_handover
 from pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of, offsets_text
 from pipeline.places import Places
 from pipeline.settings import Settings
@@ -28,7 +30,6 @@ from pipeline.topic_ids import Topics
 
 JOB = "ingest"
 EARLIEST = -2
-ANEW = "move its tables and its state away to begin anew, or set another name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Generations:
     def current(self) -> Generation:
         """The generation to run, checked and mended, and saved unless it is new. Raises PipelineError."""
         rows = self._ledger.rows(JOB)
-        number = max([1, *self._on_disk(), *(row.generation for row in rows)])
+        number = max([1, *generations_on_disk(self._places), *(row.generation for row in rows)])
         generation = read_generation(self._places, number, rows)
         checkpoint = self.checkpoint(number)
         entered = [row for row in rows if row.generation == number]
@@ -122,7 +123,7 @@ class Generations:
                     f"{self._places.ledger} does not know",
                     ANEW,
                 )
-            return Generation(number, self._beginning(), 0, {}, {}, None)
+            return self._beginning(number)
         try:
             self._check(checkpoint, entered, number)
         except (Damaged, _Lost) as error:
@@ -181,14 +182,20 @@ class Generations:
         self.notes += checkpoint.mend(self._written(number))
         self._compare_tables(checkpoint, entered, number)
 
-    def _beginning(self) -> str:
-        if not self._places.handover.exists():
-            return self._settings.starting_offsets
-        text = self._places.handover.read_text()
-        try:
-            return offsets_text(offsets_of(text))
-        except (ValueError, AttributeError, TypeError) as error:
-            raise PipelineError(f"{self._places.handover} holds no offsets", "run the backfill again") from error
+    def _beginning(self, number: int) -> Generation:
+        """The first generation: from where a backfill has ended, or from the setting. Raises PipelineError."""
+        handover = self.handover(number)
+        if handover is None:
+            return Generation(number, self._settings.starting_offsets, 0, {}, {}, None)
+        compare_tables(self._tables, self._ledger.rows(BACKFILL), backfill_batch(self._settings.name))
+        ends = handover.ends
+        return Generation(number, offsets_text(ends), 0, handover.topics, ends, ends)
+
+    def handover(self, number: int) -> Handover | None:
+        """What a generation goes on from: the first one from a backfill, if there was one. Raises PipelineError."""
+        if number > 1:
+            return None
+        return finished_handover(self._places, self._settings.name, self._tables, self._ledger, self._fingerprint)
 
     def _after_loss(self, error: PipelineError, generation: Generation, entered: list[LedgerRow]) -> Generation:
         """D: from the ledger's end, if that says all and nothing but offsets was remembered."""
@@ -223,24 +230,12 @@ class Generations:
                 f"{f'ends at batch {entered}' if entered >= 0 else 'has none'}: tables are gone, or older",
                 f"put the tables back; or {ANEW}",
             )
-        self._compare_table("rows", self._tables.rows, [row.batch_id for row in rows if row.good], number)
-        self._compare_table(
-            "dead letters", self._tables.dead_letters, [row.batch_id for row in rows if row.dead], number
-        )
+        compare_tables(self._tables, rows, self._batch(number))
         written = max(entered, -1 if (some := self._written(number)) is None else some)
         if written > (-1 if planned is None else planned):  # D
             raise _Lost(
                 f"the checkpoint {checkpoint.path} has planned "
                 f"{'no batch' if planned is None else f'up to batch {planned}'}, but the tables have batch {written}"
-            )
-
-    def _compare_table(self, what: str, table: Any, batches: list[int], number: int) -> None:
-        last = table.last_batch(self._batch(number))
-        if batches and (last is None or last < max(batches)):
-            raise PipelineError(
-                f"the ledger has batch {max(batches)} of the {what} in {table.path}, the table "
-                f"{'has none' if last is None else f'ends at batch {last}'}: it is gone, or older",
-                f"put the table back; or {ANEW}",
             )
 
     def _written(self, number: int) -> int | None:
@@ -249,14 +244,30 @@ class Generations:
     def _batch(self, number: int) -> BatchId:
         return BatchId(self._settings.name, JOB, number, 0)
 
-    def _on_disk(self) -> list[int]:
-        names = [one.stem.removeprefix("generation-") for one in self._places.state.glob("generation-*.json")]
-        names += [one.name.removeprefix("checkpoint-") for one in self._places.state.glob("checkpoint-*")]
-        return [int(name) for name in names if name.isascii() and name.isdigit()]
-
 
 class _Lost(PipelineError):
     """The checkpoint is gone, or older than the tables."""
+
+
+def generations_on_disk(places: Places) -> list[int]:
+    """The generations that there is any file of."""
+    names = [one.stem.removeprefix("generation-") for one in places.state.glob("generation-*.json")]
+    names += [one.name.removeprefix("checkpoint-") for one in places.state.glob("checkpoint-*")]
+    return [int(name) for name in names if name.isascii() and name.isdigit()]
+
+
+def compare_tables(tables: BatchTables, entered: list[LedgerRow], batch: BatchId) -> None:
+    """Raises PipelineError where a table lacks what the ledger's rows of this job and generation say it has."""
+    good = [row.batch_id for row in entered if row.good]
+    dead = [row.batch_id for row in entered if row.dead]
+    for what, table, batches in (("rows", tables.rows, good), ("dead letters", tables.dead_letters, dead)):
+        last = table.last_batch(batch)
+        if batches and (last is None or last < max(batches)):
+            raise PipelineError(
+                f"the ledger has batch {max(batches)} of the {what} in {table.path}, the table "
+                f"{'has none' if last is None else f'ends at batch {last}'}: it is gone, or older",
+                f"put the table back; or {ANEW}",
+            )
 
 
 def filled(starting: str, topics: Topics) -> str:

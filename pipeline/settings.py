@@ -53,7 +53,11 @@ class Settings:
         "whether open and aborted transactions are seen",
         choices=("read_committed", "read_uncommitted"),
     )
-    max_offsets_per_trigger: int = setting(0, "at most so many offsets a batch; 0: no limit", metavar="N")
+    max_offsets_per_trigger: int = setting(
+        0, "at most so many offsets a batch; 0: no limit, in a backfill a million", metavar="N"
+    )
+    backfill_from: str = setting("topics", "where a backfill reads history", choices=("topics", "segments"))
+    log_dirs: tuple[str, ...] = setting((), "the log.dirs of a broker, to backfill from segments", metavar="DIR")
     trigger: str = setting("available-now", "available-now, or the time between batches: '10 seconds'")
     on_data_loss: str = setting("fail", "when offsets are gone before they were read", choices=("fail", "continue"))
     on_recreated_topic: str = setting("fail", "when a topic was deleted and made again", choices=("fail", "continue"))
@@ -94,6 +98,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", self.name):
             raise PipelineError(f"name {self.name!r} must be 1-101 letters, digits, '.', '_' or '-'")
+        if self.backfill_from == "segments" and not self.log_dirs:
+            raise PipelineError("backfill-from is segments, and no log-dirs are given", "name the broker's log.dirs")
         if self.topics and self.topics_pattern:
             raise PipelineError("topics and topics-pattern exclude each other", "give one of them")
         for one in dataclasses.fields(self):

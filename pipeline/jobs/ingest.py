@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +18,20 @@ from pipeline.batch_tables import BatchTables
 from pipeline.batch_writer import BatchWriter, Committed, Stopped
 from pipeline.errors import PipelineError
 from pipeline.generations import JOB, Generation, Generations, filled, fingerprint_of
+from pipeline.handover import Handover
+from pipeline.inputs import key_types, refuse_missing, topics_of
 from pipeline.ledger import Ledger, Offsets, offsets_of
+from pipeline.one_job import alone, signals
 from pipeline.parsing import parsed
 from pipeline.places import Places
 from pipeline.progress import BatchDone, Progress, open_progress
+from pipeline.repetitions import Remembered
 from pipeline.session import open_session
 from pipeline.settings import Settings, flag
 from pipeline.sinks.delta import nothing
 from pipeline.sources import records_stream
 from pipeline.spark_errors import as_pipeline_error
-from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets, look
+from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets
 from pipeline.transforms import deduplicated
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
     there. Raises PipelineError."""
     places, stopping = Places.of(settings), stopping or threading.Event()
     try:
-        with open_progress() as shown, _alone(places.state / "ingest.lock"):
+        with open_progress() as shown, alone(places.state / "ingest.lock"):
             shown.waiting("starting Spark")
             job = Ingest(settings, places, open_session(settings), shown, reached, stopping)
-            with _signals(stopping.set):
+            with signals(stopping.set):
                 job.run()
     except (OSError, PySparkException) as error:
         raise as_pipeline_error(error, "the ingest failed") from error
@@ -84,7 +85,7 @@ class Ingest:
     def run(self) -> None:
         """Returns when all is read, or between two batches when it is to stop. Raises PipelineError."""
         rows = self._rows("earliest")
-        fingerprint = fingerprint_of(self._settings, self._key_types(rows))
+        fingerprint = fingerprint_of(self._settings, key_types(self._settings, rows))
         generations = Generations(self._settings, self._places, self._tables, self._ledger, fingerprint)
         generation = generations.current()
         self._tables.prepare(rows, JOB)
@@ -101,7 +102,7 @@ class Ingest:
     def _run(self, generations: Generations, attempt: _Attempt) -> None:
         """Runs one generation. Raises TopicRecreated and other PipelineErrors."""
         topics = attempt.look()
-        self._refuse_missing(topics)
+        refuse_missing(self._settings, topics)
         starting = filled(attempt.generation.starting, topics)
         attempt.generation = replace(attempt.generation, starting=starting)
         done = attempt.generation.done
@@ -124,6 +125,7 @@ class Ingest:
             BatchId(self._settings.name, JOB, number, 0),
             look=attempt.look,
             lost=attempt.generation.lost,
+            remembered=self._remembered(generations.handover(number)),
             committed=self._show,
             reached=self._reached,
             stopping=self._stopping.is_set,
@@ -136,6 +138,11 @@ class Ingest:
             if isinstance(writer.failure, Stopped):
                 return
             raise self._cause(writer.failure or error, attempt) from error
+
+    def _remembered(self, handover: Handover | None) -> Remembered | None:
+        if handover is None or not self._settings.dedup_keys:
+            return None
+        return Remembered(self._settings, self._tables.rows, handover.ends)
 
     def _cause(self, error: BaseException, attempt: _Attempt) -> PipelineError:
         """Why the query failed. What Spark calls lost data, or an unknown topic, a look at the topics tells better."""
@@ -171,21 +178,8 @@ class Ingest:
             if unknown:
                 raise PipelineError(f"{flag(name)}: the schema has no column {', '.join(unknown)}")
 
-    def _refuse_missing(self, topics: Topics) -> None:
-        missing = [name for name in self._settings.topics if name not in topics]
-        if missing:
-            raise PipelineError(f"there is no topic {', '.join(missing)}", "create it, or change topics")
-        if not topics:
-            raise PipelineError(f"no topic matches {self._settings.topics_pattern}", "change topics-pattern")
-
-    def _key_types(self, rows: DataFrame) -> dict[str, str]:
-        columns: Any = rows.schema["data"].dataType
-        return {name: columns[name].dataType.simpleString() for name in self._settings.dedup_keys}
-
     def _look(self) -> Topics:
-        pattern = self._settings.topics_pattern
-        compiled = self._spark._jvm.java.util.regex.Pattern.compile(pattern)  # type: ignore[union-attr]
-        return look(self._settings, lambda name: bool(compiled.matcher(name).matches()))
+        return topics_of(self._spark, self._settings)
 
     def _start(self, rows: DataFrame, writer: BatchWriter, checkpoint: Path) -> StreamingQuery:
         trigger = self._settings.trigger
@@ -257,29 +251,3 @@ def _between(done: Offsets, ends: Offsets) -> int:
         for name, partitions in ends.items()
         for number, end in partitions.items()
     )
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Holds the lock. Raises PipelineError if another process does; it is let go when the process ends, however."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise PipelineError(f"another ingest is at work here: it holds {lock}", "stop it first") from error
-        yield
-
-
-@contextlib.contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT end the job after its running batch; not in threads, which get no signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

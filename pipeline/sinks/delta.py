@@ -69,6 +69,10 @@ class DeltaSink:
         last = self.last_batch(batch)
         return last is not None and last >= batch.number
 
+    def files(self) -> list[str]:
+        """The data files of the newest version."""
+        return DeltaTable(self.path).file_uris() if DeltaTable.is_deltatable(str(self.path)) else []
+
     def prepare(self, schema: StructType, job: str) -> None:
         """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
         clear_staging(self.path, job)

@@ -36,6 +36,10 @@ class ParquetSink:
         numbers = [number for job, generation, number in self._batches() if (job, generation) == batch_line(batch)]
         return max(numbers, default=None)
 
+    def files(self) -> list[str]:
+        """The data files of all batches."""
+        return [str(place / file) for place in sorted(self.path.glob("batch=*")) for file in parquet_files(place)]
+
     def prepare(self, schema: StructType, job: str) -> None:
         """Makes the directory. Raises PipelineError if it is a Delta table, or its columns are of other types."""
         if (self.path / "_delta_log").is_dir():

@@ -1,0 +1,33 @@
+"""What a job asks before it reads: for the topics that its settings name, and for the columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+from pipeline.settings import Settings
+from pipeline.topic_ids import Topics, look
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def topics_of(spark: SparkSession, settings: Settings) -> Topics:
+    """The topics that the settings name, as they are now. Raises PipelineError."""
+    compiled = spark._jvm.java.util.regex.Pattern.compile(settings.topics_pattern)  # type: ignore[union-attr]
+    return look(settings, lambda name: bool(compiled.matcher(name).matches()))
+
+
+def refuse_missing(settings: Settings, topics: Topics) -> None:
+    """Raises PipelineError where a topic is not there, or none matches."""
+    missing = [name for name in settings.topics if name not in topics]
+    if missing:
+        raise PipelineError(f"there is no topic {', '.join(missing)}", "create it, or change topics")
+    if not topics:
+        raise PipelineError(f"no topic matches {settings.topics_pattern}", "change topics-pattern")
+
+
+def key_types(settings: Settings, parsed: DataFrame) -> dict[str, str]:
+    """The types of the dedup keys, in Spark's short form."""
+    columns: Any = parsed.schema["data"].dataType
+    return {name: columns[name].dataType.simpleString() for name in settings.dedup_keys}

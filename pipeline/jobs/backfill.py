@@ -1,0 +1,287 @@
+"""`odradek pipeline backfill`: history up to recorded offsets into the tables of an ingest, which then begins there.
+
+Each chunk of the record (handover.py) is a batch: read, counted, checked, written, and entered in the ledger under its
+number. A job that was killed repeats the chunk it was at; tables that have it already skip it.
+
+De-duplication keeps one row of each key over all of history: the first chunk's, and within it the first by event time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from pyspark.errors import PySparkException
+
+from pipeline import shadow_group
+from pipeline.accounting import Counts
+from pipeline.batch_id import BatchId
+from pipeline.batch_metrics import BatchMetrics
+from pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
+from pipeline.batch_writer import ledger_row
+from pipeline.chunks import Chunk
+from pipeline.errors import ANEW, PipelineError
+from pipeline.generations import JOB as INGEST
+from pipeline.generations import compare_tables, filled, fingerprint_of, generations_on_disk
+from pipeline.handover import (
+    JOB,
+    DamagedHandover,
+    Handover,
+    backfill_batch,
+    backfill_has_begun,
+    read_handover,
+)
+from pipeline.history import history_records
+from pipeline.inputs import key_types, refuse_missing, topics_of
+from pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of
+from pipeline.one_job import alone, signals
+from pipeline.parsing import parsed
+from pipeline.places import Places
+from pipeline.progress import BatchDone, Progress, open_progress
+from pipeline.repetitions import earlier_rows, marked, marked_by, without_repeated
+from pipeline.session import open_session
+from pipeline.settings import Settings
+from pipeline.sinks.delta import nothing
+from pipeline.sinks.staged_files import Written
+from pipeline.sources import records_batch
+from pipeline.spark_errors import as_pipeline_error
+from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OFFSETS_PER_CHUNK = 1_000_000
+EARLIEST, LATEST = -2, -1
+
+log = structlog.get_logger("pipeline.backfill")
+
+
+def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: threading.Event | None = None) -> int:
+    """Runs the job; 0 when all of history is in the tables, or when it was told to stop: by a signal, or `stopping`.
+
+    The running chunk is then the last. `reached` is told of each point of a chunk that is passed, for tests that kill
+    there. Raises PipelineError."""
+    places, stopping = Places.of(settings), stopping or threading.Event()
+    try:
+        with open_progress() as shown, alone(places.state / "ingest.lock"), signals(stopping.set):
+            shown.waiting("starting Spark")
+            Backfill(settings, places, open_session(settings), shown, reached, stopping).run()
+    except (OSError, PySparkException) as error:
+        raise as_pipeline_error(error, "the backfill failed") from error
+    return 0
+
+
+class Backfill:
+    """One run of the job."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        places: Places,
+        spark: SparkSession,
+        shown: Progress,
+        reached: Callable[[str], None],
+        stopping: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._places = places
+        self._spark = spark
+        self._shown = shown
+        self._reached = reached
+        self._stopping = stopping
+        self._tables = BatchTables(settings, places, reached)
+        self._ledger = Ledger(places.ledger)
+
+    def run(self) -> None:
+        """Returns when all is read, or between two chunks when it is to stop. Raises PipelineError."""
+        rows = parsed(records_batch(self._spark, self._settings, "earliest", "latest"), self._settings)
+        fingerprint = {
+            **fingerprint_of(self._settings, key_types(self._settings, rows)),
+            "isolation-level": self._settings.isolation_level,
+            "starting-offsets": self._settings.starting_offsets,
+        }
+        handover = self._recorded(fingerprint)
+        done = 0 if handover is None else self._done(handover)
+        if handover is not None and done == handover.chunks and self._ingest_has_begun():
+            log.info("was at its end before the ingest began", offsets=_told(handover.ends))
+            return
+        self._refuse_begun_ingest()
+        self._tables.prepare(rows, JOB)
+        if handover is None:
+            handover = self._record(fingerprint)
+        log.info("begins", chunk=done, chunks=handover.chunks, offsets=_told(handover.border(done)))
+        for number in range(done, handover.chunks):
+            if self._stopping.is_set():
+                return
+            self._chunk(handover, number)
+        shadow_group.commit(self._settings, handover.ends)
+        log.info("is at its end; the ingest begins there", offsets=_told(handover.ends))
+
+    def _recorded(self, fingerprint: Mapping[str, Any]) -> Handover | None:
+        """The record, if there is a good one, checked. Raises PipelineError if there was one that is needed."""
+        begun = backfill_has_begun(self._settings.name, self._tables, self._ledger)
+        try:
+            handover = read_handover(self._places)
+        except DamagedHandover:
+            if begun:
+                raise
+            log.warning("the record was torn before anything was done by it; it is made anew")
+            return None
+        if handover is None and begun:
+            raise DamagedHandover(self._places, "is gone")
+        if handover is not None:
+            handover.compare(fingerprint, self._places)
+        return handover
+
+    def _done(self, handover: Handover) -> int:
+        """How many chunks are done, by the ledger; the tables must have them, and at most a part of one more."""
+        rows = self._ledger.rows(JOB)
+        done = handover.done(rows, self._places)
+        compare_tables(self._tables, rows, backfill_batch(self._settings.name))
+        written = self._tables.last_batch(backfill_batch(self._settings.name))
+        if written is not None and written > done:
+            raise PipelineError(
+                f"the tables have chunk {written}, the ledger {self._places.ledger} has {done}: it is gone, or older",
+                f"put it back; or {ANEW}",
+            )
+        return done
+
+    def _ingest_has_begun(self) -> bool:
+        first = BatchId(self._settings.name, INGEST, 1, 0)
+        on_disk = bool(generations_on_disk(self._places))
+        return on_disk or bool(self._ledger.rows(INGEST)) or self._tables.last_batch(first) is not None
+
+    def _refuse_begun_ingest(self) -> None:
+        if self._ingest_has_begun():
+            raise PipelineError(
+                f"the ingest of {self._settings.name} has begun, so its tables have what a backfill would bring",
+                "history comes first; set another name to read it again",
+            )
+
+    def _record(self, fingerprint: Mapping[str, Any]) -> Handover:
+        """Looks where history begins and ends, and writes it down."""
+        topics = topics_of(self._spark, self._settings)
+        refuse_missing(self._settings, topics)
+        starts = _starts(self._settings, topics)
+        if self._settings.on_data_loss == "fail":
+            compare_offsets(starts, topics)
+        size = self._settings.max_offsets_per_trigger or OFFSETS_PER_CHUNK
+        ids = {name: topic.id for name, topic in topics.items()}
+        handover = Handover(fingerprint, ids, starts, {name: topics[name].ends for name in topics}, size)
+        handover.save(self._places)
+        return handover
+
+    def _chunk(self, handover: Handover, number: int) -> None:
+        """One chunk into all tables. Raises PipelineError."""
+        started_at, batch = datetime.now(UTC), backfill_batch(self._settings.name, number)
+        chunk = Chunk(handover.border(number), handover.border(number + 1))
+        try:
+            counts, written = self._write(handover, chunk, batch)
+            metrics = BatchMetrics(counts.rows_in, counts.duplicates, 0, 0, None)
+            version, now = self._settings.job_version, datetime.now(UTC)
+            row = ledger_row(batch, version, counts, metrics, written, chunk.start, chunk.end, started_at, now)
+            self._ledger.append(batch, row)
+        except Exception as error:
+            raise self._cause(error, handover, chunk) from error
+        self._reached("ledger: committed")
+        self._show(row, handover)
+
+    def _write(self, handover: Handover, chunk: Chunk, batch: BatchId) -> tuple[Counts, Written]:
+        topics, gone = self._look(handover)
+        self._refuse_loss(chunk, topics, gone)
+        readable = chunk.readable(topics, gone)
+        with ExitStack() as until:
+            rows = self._rows(readable, handover.topics, until)
+            rows_in = rows.count() if rows else 0
+            fresh, repeated = self._fresh(rows, chunk, until) if rows else (None, 0)
+            outcome = outcome_of(fresh) if fresh else Outcome(0, {})
+            lost = self._lost(handover, chunk, gone)
+            counts = Counts(rows_in, outcome.good, sum(outcome.reasons.values()), repeated, 0, lost, outcome.reasons)
+            counts.check(batch)
+            self._reached("read")
+            return counts, self._tables.write(fresh, counts, batch) if fresh else Written()
+
+    def _rows(self, chunk: Chunk, ids: Mapping[str, str], until: ExitStack) -> DataFrame | None:
+        """The chunk parsed, each record once; None where there is nothing to read."""
+        if not chunk.start:
+            return None
+        records = history_records(self._spark, self._settings, chunk.start, chunk.end, ids)
+        return cached(parsed(records, self._settings), until)
+
+    def _fresh(self, rows: DataFrame, chunk: Chunk, until: ExitStack) -> tuple[DataFrame, int]:
+        """The rows without those whose key was there before, and how many these are."""
+        if not self._settings.dedup_keys:
+            return rows, 0
+        judged = marked(rows, self._settings)
+        earlier = earlier_rows(self._spark, self._settings, self._tables.rows, chunk.start)
+        if earlier is not None:
+            judged = marked_by(earlier, judged, self._settings)
+        return without_repeated(cached(judged, until))
+
+    def _look(self, handover: Handover) -> tuple[Topics, list[str]]:
+        """The topics of now, and the names of those that were made again, if that may be. Raises PipelineError."""
+        topics = topics_of(self._spark, self._settings)
+        try:
+            compare_ids(handover.topics, topics)
+        except TopicRecreated as error:
+            if self._settings.on_recreated_topic == "fail":
+                raise
+            return topics, error.topics
+        return topics, []
+
+    def _refuse_loss(self, chunk: Chunk, topics: Topics, gone: list[str]) -> None:
+        if self._settings.on_data_loss == "fail":
+            there = chunk.without_empty()
+            for offsets in (there.start, there.end):
+                compare_offsets({name: parts for name, parts in offsets.items() if name not in gone}, topics)
+
+    def _lost(self, handover: Handover, chunk: Chunk, gone: list[str]) -> int:
+        """Offsets of the chunk that nobody can have read, after it was read. Raises PipelineError."""
+        topics, gone_now = self._look(handover)
+        if gone_now != gone:
+            raise TopicRecreated(gone_now)
+        if self._settings.on_data_loss == "fail":  # Then what is there no more was read before.
+            return sum(chunk.only(name).offsets() for name in gone)
+        return chunk.offsets() - chunk.readable(topics, gone).offsets()
+
+    def _cause(self, error: Exception, handover: Handover, chunk: Chunk) -> PipelineError:
+        """Why a chunk failed. What Spark calls lost data, or an unknown topic, a look at the topics tells better."""
+        if isinstance(error, PipelineError):
+            return error
+        try:
+            self._refuse_loss(chunk, *self._look(handover))
+        except PipelineError as better:
+            return better
+        return as_pipeline_error(error, "the backfill failed")
+
+    def _show(self, row: LedgerRow, handover: Handover) -> None:
+        shadow_group.commit(self._settings, row.end_offsets)
+        seconds = (row.finished_at - row.started_at).total_seconds()
+        counts = (row.rows_in, row.good, row.dead, row.duplicates, row.late)
+        left = Chunk(row.end_offsets, handover.ends).offsets()
+        self._shown.batch(BatchDone(row.job, row.batch_id, *counts, seconds, row.lost, left))
+
+
+def _starts(settings: Settings, topics: Topics) -> Offsets:
+    """Where history begins: by starting-offsets, in numbers. Raises PipelineError."""
+    text = filled(settings.starting_offsets, topics)
+    said = offsets_of(text) if text.startswith("{") else {}
+    found: dict[str, dict[int, int]] = {}
+    for name, topic in topics.items():
+        for number, first in topic.starts.items():
+            offset = said.get(name, {}).get(number, EARLIEST)
+            found.setdefault(name, {})[number] = {EARLIEST: first, LATEST: topic.ends[number]}.get(offset, offset)
+            if offset > topic.ends[number]:
+                raise PipelineError(
+                    f"starting-offsets: {name}-{number} is to begin at {offset}, and ends at {topic.ends[number]}",
+                    "give an offset that it has",
+                )
+    return found
+
+
+def _told(offsets: Offsets) -> dict[str, int]:
+    return {f"{name}-{number}": offset for name, partitions in offsets.items() for number, offset in partitions.items()}
