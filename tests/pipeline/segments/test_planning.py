@@ -168,3 +168,13 @@ def test_records_of_many_shapes(tmp_path: Path) -> None:
         for row in rows
     ] == shapes
     assert offsets(rows) == list(range(len(shapes)))
+
+
+def test_values_that_look_like_the_lengths_of_records(tmp_path: Path) -> None:
+    """Lengths of 100 and 4004 both begin with C8, and so does every byte of the values."""
+    values = [b"\xc8" * size for size in [92] * 5 + [3996] + [92] * 40]
+    records = [record(0, b"k", value) for value in values]
+    assert {one[0] for one in records} == {0xC8}
+    payload = b"".join(records)
+    rows = rows_of(write_log(tmp_path, batch(0, [], payload=payload, count=len(values))), "t")
+    assert [row["value"] for row in rows] == values
