@@ -64,12 +64,21 @@ def until(condition: Any) -> None:
 
 
 def write(b: Peer, producer: Producer, topic: str, sequence: int, **more: Any) -> None:
-    """Notes what a batch of two records of the producer's transaction is answered with."""
+    """Notes what a batch of two records of the producer's transaction is answered with. It is sent again, as clients
+    do, as long as the broker could not ask the coordinator about it, which Kafka does over a connection of its own.
+    """
     options = {"is_transactional": True, "base_sequence": sequence, **producer._asdict()}
     transactional_id = more.pop("transactional_id", b.name("producer"))
     partition = more.pop("partition", 0)
     records = batch(b"a", b"b", **(options | more))
-    answer = b.produce(topic, records, partition=partition, transactional_id=transactional_id)
+    answer: Document = {}
+
+    def is_settled() -> bool:
+        nonlocal answer
+        answer = b.produce(topic, records, partition=partition, transactional_id=transactional_id)
+        return answer.get("ErrorCode", ErrorCode.NOT_ENOUGH_REPLICAS) != ErrorCode.NOT_ENOUGH_REPLICAS
+
+    until(is_settled)
     b.note("PRODUCE", answer)
 
 
