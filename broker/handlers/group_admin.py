@@ -26,6 +26,9 @@ from protocol.messages.group_admin import (
 ITEMS_PER_DELETION = 10
 """What deleting a group costs, in items of a step."""
 
+STATES = {state.value.lower(): state for state in GroupState}
+"""As a filter may name them, in whatever case."""
+
 _Described = DescribeGroupsResponse.DescribedGroup
 _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 
@@ -76,7 +79,8 @@ def _describe_member(member: Member, protocol: str | None) -> DescribeGroupsResp
 def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
     """All groups that this broker coordinates, or those in the states, and of the types, that are named."""
     coordinator = context.broker.group_coordinator
-    listed = coordinator.list_groups(request.states_filter)
+    states = yield from each_in_steps(request.states_filter, lambda name: STATES.get(name.lower()))
+    listed = coordinator.list_groups(states)
     if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
         listed = []
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE

@@ -169,5 +169,7 @@ def _answer(shape: Shape, index: int, error: ErrorCode = ErrorCode.NONE) -> Any:
 
 def partitions_asked(request: OffsetFetchRequest) -> Iterator[int]:
     """How many partitions a request names of each topic."""
-    for topics in (request.topics, *(group.topics for group in request.groups)):
-        yield from (len(topic.partition_indexes) for topic in topics or ())
+    yield from (len(topic.partition_indexes) for topic in request.topics or ())
+    for group in request.groups:
+        if group.topics:
+            yield from (len(topic.partition_indexes) for topic in group.topics)

@@ -171,18 +171,18 @@ class GroupCoordinator:
         """None for one that does not exist. Raises as `shard_of`."""
         return self.shard_of(group_id).group(group_id)
 
-    def list_groups(self, states: Collection[str] = ()) -> list[GroupOverview]:
-        """The groups in one of these states, in whatever case they are written; all of them where none is named.
+    def list_groups(self, states: Collection[GroupState | None] = ()) -> list[GroupOverview]:
+        """The groups in one of these states; all of them where none is named. None: one that no group is ever in.
 
         Raises COORDINATOR_NOT_AVAILABLE. What `is_loading` leaves out comes later.
         """
         if self.runtime.is_stopping:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        wanted = {state.lower() for state in states}
+        wanted = set(states)
         return [
             GroupOverview(group.group_id, group.protocol_type or "", group.state)
             for group in self._groups()
-            if not wanted or group.state.value.lower() in wanted
+            if not wanted or group.state in wanted
         ]
 
     @property
