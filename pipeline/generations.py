@@ -90,7 +90,12 @@ def _said(starting: str) -> Offsets | None:
 def fingerprint_of(settings: Settings, key_types: Mapping[str, str]) -> dict[str, Any]:
     """What a checkpoint is bound to: the same offsets and the same remembered keys."""
     topics = {"topics": sorted(settings.topics)} if settings.topics else {"topics-pattern": settings.topics_pattern}
-    return {"name": settings.name, **topics, "dedup-keys": dict(sorted(key_types.items()))}
+    return {
+        "name": settings.name,
+        **topics,
+        "dedup-keys": dict(sorted(key_types.items())),
+        "sink": settings.sink,
+    }
 
 
 class Generations:

@@ -24,6 +24,7 @@ from pipeline.settings import Settings
 
 PATIENCE_S = 60.0
 PAUSE_S = 0.5
+ATTEMPT_MS = 10_000
 NO_ID = "00000000-0000-0000-0000-000000000000"
 GONE = 3
 """UNKNOWN_TOPIC_OR_PARTITION."""
@@ -70,7 +71,7 @@ def look(
     until = now() + patience_s
     while True:
         try:
-            with admin_client(settings) as admin:
+            with admin_client(settings, ATTEMPT_MS if patience_s else 1000) as admin:
                 return _look(admin, settings, matches)
         except (KafkaError, OSError) as error:
             if now() >= until:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from pyspark.errors import PySparkException
@@ -27,7 +27,7 @@ from pipeline.places import Places
 from pipeline.progress import BatchDone, Progress, open_progress
 from pipeline.repetitions import Remembered
 from pipeline.session import open_session
-from pipeline.settings import Settings, flag
+from pipeline.settings import Settings
 from pipeline.sinks.delta import nothing
 from pipeline.sources import records_stream
 from pipeline.spark_errors import as_pipeline_error
@@ -166,17 +166,9 @@ class Ingest:
         """The stream up to the split into good and dead. Raises PipelineError."""
         try:
             records = parsed(records_stream(self._spark, self._settings, starting), self._settings)
-            self._refuse_unknown_columns(records)
             return deduplicated(counted(records), self._settings)
         except PySparkException as error:
             raise as_pipeline_error(error, "the settings do not fit together") from error
-
-    def _refuse_unknown_columns(self, records: DataFrame) -> None:
-        columns: Any = records.schema["data"].dataType
-        for name in ("dedup_keys", "window_by", "window_sums"):
-            unknown = [one for one in getattr(self._settings, name) if one not in columns.names]
-            if unknown:
-                raise PipelineError(f"{flag(name)}: the schema has no column {', '.join(unknown)}")
 
     def _look(self) -> Topics:
         return topics_of(self._spark, self._settings)
@@ -192,9 +184,12 @@ class Ingest:
 
     def _wait(self, query: StreamingQuery) -> None:
         """Until the query ends; or between two batches once it is told to stop. Raises what ended it."""
-        while not query.awaitTermination(POLL_S):
-            if self._stopping.is_set() and not query.status["isTriggerActive"]:
-                query.stop()
+        try:
+            while not query.awaitTermination(POLL_S):
+                if self._stopping.is_set() and not query.status["isTriggerActive"]:
+                    query.stop()
+        finally:
+            query.stop()
 
     def _show(self, committed: Committed) -> None:
         row = committed.row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
 from pipeline.jobs import ingest
@@ -34,11 +36,14 @@ def order(number: int, at: float, **more: object) -> bytes:
     return json.dumps({**fields, **more}).encode()
 
 
-def send(bootstrap: str, topic: str, values: Iterable[bytes | None], partitions: int = 2, **options: Any) -> None:
-    """Produces values, each to the next partition. `options`: the producer's."""
+def send(
+    bootstrap: str, topic: str, values: Iterable[bytes | None], partitions: int = 2, key_bytes: int = 0, **options: Any
+) -> None:
+    """Produces values, each to the next partition. `key_bytes`: the size of random keys. `options`: the producer's."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, **options)
     for number, value in enumerate(values):
-        producer.send(topic, value, key=str(number).encode(), partition=number % partitions)
+        key = os.urandom(key_bytes) if key_bytes else str(number).encode()
+        producer.send(topic, value, key=key, partition=number % partitions)
     producer.flush()
     producer.close()
 
@@ -68,7 +73,8 @@ def read_by_spark(spark: SparkSession, path: Path, columns: Sequence[str]) -> Da
     """A Delta table's files, as its log names them, read by Spark's own Parquet reader."""
     files = DeltaTable(path).file_uris()
     if not files:
-        return spark.createDataFrame([], ", ".join(f"{one} STRING" for one in columns))
+        whole = StructType.fromJson(json.loads(DeltaTable(path).schema().to_json()))
+        return spark.createDataFrame([], whole).select(*columns)
     read = spark.read.option("basePath", str(path)).option("mergeSchema", "true").parquet(*files)
     return read.select(*columns)
 
@@ -177,3 +183,10 @@ class IngestThread:
         assert not self._thread.is_alive()
         if self._failure is not None:
             raise self._failure
+
+    def __enter__(self) -> IngestThread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(120)

@@ -137,18 +137,18 @@ def test_a_broker_that_is_killed_during_a_run_is_waited_for_and_nothing_is_lost(
     settings = replace(settings_of(orders), bootstrap_server=broker.bootstrap, trigger="0 seconds")
     send(broker.bootstrap, topic, lively(400))
     ledger = Ledger(Places.of(settings).ledger)
-    job = IngestThread(settings)
+    wanted = len(lively(400)) + len(lively(200)) * 2
     try:
-        for round_number in range(2):
-            job.wait_for(lambda wanted=round_number + 1: len(ledger.rows()) > wanted)
-            broker.kill()
-            broker.close()
-            time.sleep(1)
-            broker = start_broker(data, own, port=port)
-            send(broker.bootstrap, topic, lively(200, 1000 * (round_number + 1)))
-        wanted = len(lively(400)) + len(lively(200)) * 2
-        job.wait_for(lambda: sum(row.rows_in for row in ledger.rows()) == wanted)
-        job.stop()
+        with IngestThread(settings) as job:
+            for round_number in range(2):
+                job.wait_for(lambda seen=round_number + 1: len(ledger.rows()) > seen)  # type: ignore[misc]
+                broker.kill()
+                broker.close()
+                time.sleep(1)
+                broker = start_broker(data, own, port=port)
+                send(broker.bootstrap, topic, lively(200, 1000 * (round_number + 1)))
+            job.wait_for(lambda: sum(row.rows_in for row in ledger.rows()) == wanted)
+            job.stop()
         check_tables(spark, settings)
     finally:
         broker.kill()

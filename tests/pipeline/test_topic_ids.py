@@ -120,12 +120,12 @@ def test_a_topic_that_is_created_again_under_a_running_ingest_is_noticed(
 ) -> None:
     settings = replace(orders, trigger="0 seconds", on_recreated_topic="continue")
     send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
-    job = IngestThread(settings)
-    job.wait_for(lambda: len(check_ledger(settings)) > 0)
-    create(broker, topic, delete=True)
-    send(broker.bootstrap, topic, [order(number, number) for number in range(200, 290)])
-    job.wait_for(lambda: sum(row.good for row in check_ledger(settings)) >= 110)
-    job.stop()
+    with IngestThread(settings) as job:
+        job.wait_for(lambda: len(check_ledger(settings)) > 0)
+        create(broker, topic, delete=True)
+        send(broker.bootstrap, topic, [order(number, number) for number in range(200, 290)])
+        job.wait_for(lambda: sum(row.good for row in check_ledger(settings)) >= 110)
+        job.stop()
     assert numbers_of(settings) == [*range(20), *range(200, 290)]
 
 

@@ -1,0 +1,54 @@
+"""A disk that is really full under the tables: a clear error, and nothing lost when there is room again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker.testing import BrokerThread
+from pipeline.errors import PipelineError
+from pipeline.jobs import ingest
+from pipeline.settings import Settings
+from tests.pipeline.lake import check_tables, order, send
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """16 MiB of tmpfs; only root can mount one."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a tmpfs")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(path)], check=False).returncode != 0:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.mark.parametrize("left", [3 * MEBIBYTE, 32 * 1024], ids=["while rows are written", "before anything is"])
+def test_a_full_disk_stops_the_ingest_and_room_lets_it_go_on(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, small_disk: Path, left: int
+) -> None:
+    settings = replace(orders, lake=str(small_disk / "lake"), dedup_keys=("id",), max_offsets_per_trigger=30)
+    send(broker.bootstrap, topic, [*(order(number, number) for number in range(20)), None])
+    assert ingest.run(settings) == 0
+    ballast = small_disk / "ballast"
+    disk = os.statvfs(small_disk)
+    ballast.write_bytes(bytes(disk.f_bavail * disk.f_frsize - left))
+    # Values of random bytes: no compression makes them fit.
+    large = [order(number, number, customer=os.urandom(100_000).hex()) for number in range(20, 44)]
+    send(broker.bootstrap, topic, large, max_request_size=2 * MEBIBYTE)
+    with pytest.raises(PipelineError, match="the disk is full") as caught:
+        ingest.run(settings)
+    assert "\n" not in str(caught.value)
+    ballast.unlink()
+    assert ingest.run(settings) == 0
+    check_tables(spark, settings)
