@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.testing import BrokerThread
+from pipeline.jars import find_jars
 from pipeline.session import open_session
 from pipeline.settings import Settings, make_settings
 
@@ -27,6 +28,16 @@ QUICK_SESSION = {
 def pytest_configure(config: pytest.Config) -> None:
     """PySpark, and kafka-python where no broker answers, leave their sockets to the garbage collector."""
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+    config.addinivalue_line("markers", "protobuf_jar(there): runs where Spark's Protobuf jar is, or is not, there")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is about the Protobuf jar and does not fit: not every registry has it."""
+    jars = find_jars(pyspark.__version__) or []
+    is_there = any(jar.name.startswith("spark-protobuf") for jar in jars)
+    unfit = [item for item in items if (mark := item.get_closest_marker("protobuf_jar")) and mark.args != (is_there,)]
+    config.hook.pytest_deselected(items=unfit)
+    items[:] = [item for item in items if item not in unfit]
 
 
 @pytest.fixture(scope="session")

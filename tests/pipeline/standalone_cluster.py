@@ -35,7 +35,8 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
         for number in range(workers):
             arguments = ["--host", "127.0.0.1", "--webui-port", f"{free_port()}", "--cores", "1", "--memory", "1g"]
             arguments += ["--work-dir", str(directory / f"worker-{number}"), url]
-            processes.append(_start("org.apache.spark.deploy.worker.Worker", arguments, directory / f"worker-{number}.log"))
+            log = directory / f"worker-{number}.log"
+            processes.append(_start("org.apache.spark.deploy.worker.Worker", arguments, log))
         _wait_for(master_log, "Registering worker", workers)
         yield url
     finally:

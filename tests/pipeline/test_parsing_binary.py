@@ -146,13 +146,12 @@ def descriptor_set() -> bytes:
 
 @pytest.fixture
 def protobuf(spark: SparkSession, tmp_path: Path) -> Settings:
-    if "spark-protobuf" not in str(spark.conf.get("spark.jars", "")):
-        pytest.skip("Spark's Protobuf jar is not there: put it into ODRADEK_SPARK_JARS beside the others")
     file = tmp_path / "order.desc"
     file.write_bytes(descriptor_set())
     return make_settings({"format": "protobuf", "schema": f"@{file}", "message_name": "shop.Order"})
 
 
+@pytest.mark.protobuf_jar(True)
 def test_protobuf_rows_have_proto3s_defaults_and_unsigned_numbers(spark: SparkSession, protobuf: Settings) -> None:
     full = (
         field(1, 0, varint(7))
@@ -169,6 +168,7 @@ def test_protobuf_rows_have_proto3s_defaults_and_unsigned_numbers(spark: SparkSe
     ]
 
 
+@pytest.mark.protobuf_jar(True)
 def test_what_is_no_protobuf_message_is_dead(spark: SparkSession, protobuf: Settings) -> None:
     values = [
         None,
@@ -184,15 +184,15 @@ def test_what_is_no_protobuf_message_is_dead(spark: SparkSession, protobuf: Sett
     assert rows[5].reason == "not_protobuf"
 
 
+@pytest.mark.protobuf_jar(True)
 def test_a_message_that_the_descriptors_lack_is_told(spark: SparkSession, protobuf: Settings) -> None:
     settings = make_settings({"format": "protobuf", "schema": protobuf.schema, "message_name": "shop.Nope"})
     with pytest.raises(PipelineError, match="Spark cannot read the Protobuf schema"):
         schema_of(settings)
 
 
+@pytest.mark.protobuf_jar(False)
 def test_without_its_jar_protobuf_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    if "spark-protobuf" in str(spark.conf.get("spark.jars", "")):
-        pytest.skip("the jar is there")
     (tmp_path / "order.desc").write_bytes(descriptor_set())
     settings = make_settings({"format": "protobuf", "schema": f"@{tmp_path}/order.desc", "message_name": "shop.Order"})
     with pytest.raises(PipelineError, match="Spark's Protobuf jar is not loaded"):
