@@ -1,8 +1,8 @@
-"""Runs ingest, and kills its own process group when a point of a batch is reached: the driver of the placed kills.
+"""Runs a job, and kills its own process group when a point of a batch is reached: the driver of the placed kills.
 
-    python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES]
+    python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES] [JOB]
 
-POINT is one that `pipeline.jobs.ingest.run` tells of ("rows: files written"); the kill comes when it has been reached
+POINT is one that the job's `run` tells of ("rows: files written"); the kill comes when it has been reached
 TIMES times. With POINT "-" nothing is killed.
 """
 
@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline.jobs import ingest
+from pipeline.jobs import backfill, ingest
 from pipeline.settings import make_settings
 
 
@@ -28,7 +28,8 @@ def main() -> int:
         if now == point and left == 0:
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
-    return ingest.run(settings, reached)
+    job = backfill if "backfill" in sys.argv[4:] else ingest
+    return job.run(settings, reached)
 
 
 if __name__ == "__main__":
