@@ -50,9 +50,11 @@ check: setup-spark
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m broker.docs --check
+	$(BIN)/python -m pipeline.docs --check
 
-docs: setup
+docs: setup-spark
 	$(BIN)/python -m broker.docs
+	$(BIN)/python -m pipeline.docs
 
 bench: setup
 	$(BIN)/python -m benchmarks
@@ -61,7 +63,7 @@ bench-pipeline: setup-spark
 	$(BIN)/python -m benchmarks --pipeline
 
 # The long loops in full: every cut of every vector, >= 20 kills and power cuts, 200,000 mutated frames.
-soak: setup
+soak: setup-spark
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -m soak
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest tests/protocol
 

@@ -64,7 +64,7 @@ class Settings:
 
     # How it is understood.
     format: str = setting("json", "what values hold", choices=("json", "avro", "protobuf", "raw"))
-    schema: str = setting("", "the rows: DDL ('id LONG, at TIMESTAMP') for JSON, JSON schema for Avro; or @FILE")
+    schema: str = setting("", "the rows: DDL ('id LONG, at TIMESTAMP') for JSON, an .avsc for Avro; itself, or @FILE")
     message_name: str = setting("", "Protobuf's message; `schema` is then @FILE of descriptors")
     required: tuple[str, ...] = setting((), "columns that may not be null", metavar="COLUMN")
     unknown_fields: str = setting(
@@ -72,8 +72,13 @@ class Settings:
         "JSON fields that the schema lacks: ignored, the row kept with its raw text, or the row rejected",
         choices=("ignore", "keep", "reject"),
     )
-    event_time: str = setting("", "the column that says when it happened (default: the record's timestamp)")
-    dedup_keys: tuple[str, ...] = setting((), "columns that name an event; empty: no de-duplication", metavar="COLUMN")
+    event_time: str = setting(
+        "",
+        "the column of the event time, TIMESTAMP or LONG of milliseconds (default: the record's timestamp)",
+    )
+    dedup_keys: tuple[str, ...] = setting(
+        (), "columns that name an event, and so are required; empty: no de-duplication", metavar="COLUMN"
+    )
     watermark_delay: str = setting("10 minutes", "how late an event may come and how long its keys are remembered")
     window: str = setting("", "the length of event-time windows: '1 minute'; empty: no windows")
     window_slide: str = setting("", "the step of sliding windows (default: tumbling)")
