@@ -99,7 +99,7 @@ def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = settings_of(orders)
-    send(broker.bootstrap, topic, lively(800))
+    send(broker.bootstrap, topic, lively(800 if SOAK else 350))
     for point, times in [*POINTS, *(MORE_POINTS if SOAK else [])]:
         finish(start(settings, tmp_path, point, str(times)), tmp_path, -signal.SIGKILL)
     assert ingest.run(settings) == 0
@@ -124,6 +124,26 @@ def test_random_kills_leave_the_tables_that_a_batch_computation_finds(
         finally:
             kill(process)
     assert ingest.run(settings) == 0
+    check_tables(spark, settings)
+
+
+@pytest.mark.timeout(400)
+def test_a_signal_ends_the_ingest_after_its_batch_with_status_0(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+) -> None:
+    settings = replace(orders, trigger="0 seconds", max_offsets_per_trigger=20)
+    send(broker.bootstrap, topic, lively(100))
+    process, ledger = start(settings, tmp_path, "-"), Ledger(Places.of(settings).ledger)
+    try:
+        while not ledger.rows():
+            assert process.poll() is None, (tmp_path / "ingest.log").read_text()[-5000:]
+            time.sleep(0.1)
+        process.terminate()
+        finish(process, tmp_path)
+        assert "Traceback" not in (tmp_path / "ingest.log").read_text()
+    finally:
+        kill(process)
+    assert ingest.run(replace(settings, trigger="available-now", max_offsets_per_trigger=0)) == 0
     check_tables(spark, settings)
 
 
