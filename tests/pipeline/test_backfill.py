@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -307,3 +308,20 @@ def test_a_torn_record_that_nothing_was_done_by_is_made_anew(
     handover.write_text(whole[:30])
     with pytest.raises(PipelineError, match="is damaged"):
         backfill.run(settings)
+
+
+def test_a_full_disk_is_told_and_the_chunk_is_repeated(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    settings = replace(orders, dedup_keys=("id",))
+    send(broker.bootstrap, topic, [b"{", *(order(number % 15, number % 15) for number in range(20))])
+
+    def full(point: str) -> None:
+        if point == "rows: files written":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(PipelineError, match=r"the backfill failed: the disk is full .* nothing is lost"):
+        backfill.run(settings, full)
+    assert rows_of(settings, "backfill") == []
+    assert backfill.run(settings) == 0
+    check_tables(spark, settings)
