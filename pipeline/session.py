@@ -55,9 +55,11 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     if not os.environ.get("ODRADEK_DEBUG"):
-        # What these log as errors, with the traces of Java, ends the job too, which tells it in a line.
+        # What these log as errors, with the traces of Java, ends the job too, which tells it in a line; and
+        # kafka-python logs each of its attempts at a connection.
         session.sparkContext.setLogLevel("FATAL")
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        for name in ("py4j", "kafka"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     return session
 
 

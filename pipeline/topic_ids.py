@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
@@ -21,6 +22,8 @@ from pipeline.errors import PipelineError
 from pipeline.kafka_admin import admin_client
 from pipeline.ledger import Offsets
 from pipeline.settings import Settings
+
+log = structlog.get_logger("pipeline.topic_ids")
 
 PATIENCE_S = 60.0
 PAUSE_S = 0.5
@@ -68,7 +71,7 @@ def look(
 ) -> dict[str, Topic]:
     """The topics of the settings that exist; `matches` is topics-pattern. Waits `patience_s` for brokers that do not
     answer. Raises PipelineError."""
-    until = now() + patience_s
+    until, told = now() + patience_s, False
     while True:
         try:
             with admin_client(settings, ATTEMPT_MS if patience_s else 1000) as admin:
@@ -79,6 +82,9 @@ def look(
                     f"{settings.bootstrap_server} does not tell of the topics: {type(error).__name__}: {error}",
                     "check bootstrap-server, and that the broker runs",
                 ) from error
+            if not told:
+                log.warning("the brokers do not answer; waiting", servers=settings.bootstrap_server, seconds=patience_s)
+                told = True
         sleep(PAUSE_S)
 
 
