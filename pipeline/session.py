@@ -58,7 +58,7 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         # What these log as errors, with the traces of Java, ends the job too, which tells it in a line; and
         # kafka-python logs each of its attempts at a connection.
         session.sparkContext.setLogLevel("FATAL")
-        for name in ("py4j", "kafka"):
+        for name in ("py4j", "kafka.net"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     return session
 
