@@ -10,7 +10,7 @@ TOPIC_SETTINGS = (
     Setting("cleanup.policy", LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"), takes_effect=True,
             synonyms=(Synonym("log.cleanup.policy"),),
             doc="What becomes of old records: `delete` drops segments by age and size, `compact` keeps each key's "
-                "newest record (the cleaning itself is yet to come); both may be given."),
+                "newest record; both may be given."),
     Setting("compression.gzip.level", INT, -1, MEDIUM, valid=UnlessMinusOne(Between(1, 9)), takes_effect=True,
             synonyms=(Synonym("compression.gzip.level"),),
             doc="How hard gzip works when the broker compresses batches itself; -1 is zlib's own choice."),
