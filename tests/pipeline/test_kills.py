@@ -28,7 +28,7 @@ from tests.pipeline.lake import IngestThread, check_tables, order, send
 from tests.spawned_broker import free_port, start_broker
 
 SOAK = os.environ.get("ODRADEK_SOAK") == "1"
-RANDOM_KILLS = 22 if SOAK else 3
+RANDOM_KILLS = 22 if SOAK else 2
 POINTS = [
     ("read", 1),  # Before the first batch is committed.
     ("rows: files written", 1),  # Inside the sink, and between the tables.
