@@ -29,7 +29,7 @@ Job = Callable[["SparkSession", Settings, Mapping[str, Any]], dict[str, Any]]
 
 def read_topic(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
     """Every record of the topics by the connector, into nothing."""
-    return _read_all(spark.read.format("kafka").options(**connector_options(settings)).load())
+    return _read_all(spark.read.format("kafka").options(**connector_options(spark, settings)).load())
 
 
 def read_segments(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
