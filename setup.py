@@ -57,6 +57,7 @@ COMPILED = (
     "broker/handlers/offsets.py",
     "broker/handlers/dispatcher.py",
     "broker/network/large_frame.py",
+    "broker/network/outbox.py",
     "broker/network/connection.py",
     "timer/task.py",
     "timer/task_list.py",
@@ -72,6 +73,7 @@ COMPILED = (
     "purgatory/delayed_produce.py",
     "purgatory/delayed_fetch.py",
     "purgatory/delayed_delete_records.py",
+    "pipeline/segments/record_starts.py",
 )
 
 # All of them are one library; the .so beside a module only finds its part of it.

@@ -30,6 +30,10 @@ GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's own, a million parked requests stop everyone for 200 ms at a time. The second generation is small: a
 request of a million items must not do so either."""
 ECHO_S = 1.0
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+MALLOC_OPTIONS = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20}
+"""glibc gives the memory of an answer that was sent back to the kernel, which fills the next one's with zeros first: of
+fetches of 16 MB that is half of all processor time. So up to 128 MB that were needed once are kept."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +87,7 @@ async def serve(config: BrokerConfig) -> None:
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
         _tell(f"ready {broker.bootstrap}")
+        _keep_freed_memory()
         await told_to_stop.wait()
     finally:
         await broker.stop()
@@ -92,6 +97,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m broker", description="A Kafka-compatible message broker.")
     add_arguments(parser)
     return run(parser.parse_args(argv))
+
+
+def _keep_freed_memory() -> None:
+    """Where malloc is glibc's, and the environment does not say otherwise."""
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in MALLOC_OPTIONS.items():
+            mallopt(option, value)
 
 
 async def _started_before(told_to_stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:

@@ -256,6 +256,7 @@ class Broker:
             clock=self.clock,
             dispatch=Dispatcher(self, self.api_table, self.complaints).dispatch,
             drain_completions=self.completions.drain,
+            run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(config),
             complaints=self.complaints,
         )

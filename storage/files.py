@@ -17,9 +17,12 @@ import shutil
 from collections.abc import Sequence
 from typing import Protocol
 
+from storage.file_slice import Descriptor, FileSlice
+
 Buffer = bytes | bytearray | memoryview
 
 _RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_HAS_SENDFILE = hasattr(os, "sendfile")
 _SMALL_READ = 1 << 20
 _WRITE_MAX = 0x7FFFF000  # the most that Linux writes in one call
 
@@ -56,8 +59,8 @@ class File(Protocol):
     def duplicate(self) -> "File":
         """The same open file under a handle of its own, which a thread may use and close while this one is closed."""
 
-    def fileno(self) -> int:
-        """The descriptor for sendfile; raises OSError where there is none."""
+    def slice(self, position: int, length: int) -> FileSlice | None:
+        """Bytes that are to be sent from the file, not read; None where this file cannot be sent."""
 
     def close(self) -> None: ...
 
@@ -116,11 +119,12 @@ class Files(Protocol):
 class OsFile:
     """A File on the operating system's disk."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_owner", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._owner: Descriptor | None = Descriptor(descriptor)
 
     def read(self, position: int, length: int) -> Buffer:
         data = os.pread(self._descriptor, length, position)
@@ -195,17 +199,17 @@ class OsFile:
     def duplicate(self) -> "OsFile":
         return OsFile(self.path, os.dup(self._descriptor))
 
-    def fileno(self) -> int:
-        return self._descriptor
+    def slice(self, position: int, length: int) -> FileSlice | None:
+        if not _HAS_SENDFILE or self._owner is None:
+            return None
+        return FileSlice(self.path, self._owner, position, length)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        """A handle that was handed out and dropped (a ColdRead that nobody ran) is closed all the same."""
-        self.close()
+        """The descriptor is closed with the last slice. (A handle that is dropped, as that of a ColdRead that nobody
+        ran, is closed all the same.)
+        """
+        self._descriptor = -1
+        self._owner = None
 
 
 class _OsLock:

@@ -217,14 +217,15 @@ class Log:
         upper: LogOffsetMetadata | None = None,
         min_one_message: bool = True,
         may_block: bool = True,
+        sendable: bool = False,
     ) -> FetchData:
         """Records from the batch that holds `offset`, below `upper` (the log's end if None), of one segment.
 
         At most `max_bytes`, but at least the first batch with `min_one_message`. With `may_block=False` a read that
-        would wait for the disk comes back with `cold` set (see log_read). Raises OFFSET_OUT_OF_RANGE and
-        KAFKA_STORAGE_ERROR.
+        would wait for the disk comes back with `cold` set; `sendable` records may be a FileSlice (see log_read). Raises
+        OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
         """
-        return log_read.read(self, offset, max_bytes, upper, min_one_message, may_block)
+        return log_read.read(self, offset, max_bytes, upper, min_one_message, may_block, sendable)
 
     def aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:
         """The aborted transactions among the records of a read."""

@@ -3,6 +3,8 @@
 A read never waits for the disk unless it may: with `may_block=False` a read that the page cache cannot answer
 comes back with `cold` set and no records. `cold.run()`, in a thread, brings the bytes into the cache; then the
 caller reads again (with `may_block=True`, should the cache have lost them meanwhile).
+
+A caller that can send files asks for `sendable` records: many of them stay in their file as a FileSlice, cold or not.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import structlog
 
 from protocol.errors import ErrorCode, ProtocolError
 from storage.batch_scan import WouldBlock, read_window
+from storage.file_slice import SLICE_BYTES, FileSlice
 from storage.files import Buffer, File
 from storage.log_offsets import LogOffsetMetadata
 from storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
@@ -49,16 +52,16 @@ class ColdRead:
 class FetchData:
     """What a read found.
 
-    `records` whole batches but for the last, which may be cut by `max_bytes` (b"" for none); `offset_metadata`
-    where the offset asked for lies; `first_batch_incomplete`: not even the first batch fitted; `cold`: see the
-    head of this file.
+    `records` whole batches but for the last, which may be cut by `max_bytes` (b"" for none), a FileSlice only if that
+    was asked for; `offset_metadata` where the offset asked for lies; `first_batch_incomplete`: not even the first batch
+    fitted; `cold`: see the head of this file.
     """
 
     __slots__ = ("cold", "first_batch_incomplete", "offset_metadata", "records")
 
     def __init__(
         self,
-        records: Buffer,
+        records: Buffer | FileSlice,
         offset_metadata: LogOffsetMetadata,
         first_batch_incomplete: bool = False,
         cold: ColdRead | None = None,
@@ -69,10 +72,8 @@ class FetchData:
         self.cold = cold
 
 
-class FetchSlice:
-    """Where the records of a read lie: `length` bytes at `position` of `segment.file`, for callers that send files
-    themselves.
-    """
+class FoundRecords:
+    """Where the records of a read lie: `length` bytes at `position` of `segment.file`."""
 
     __slots__ = ("first_batch_incomplete", "length", "offset_metadata", "position", "segment")
 
@@ -92,25 +93,39 @@ class FetchSlice:
 
 
 def read(
-    log: Log, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
+    log: Log,
+    offset: int,
+    max_bytes: int,
+    upper: LogOffsetMetadata | None,
+    min_one_message: bool,
+    may_block: bool,
+    sendable: bool,
 ) -> FetchData:
     """See Log.read."""
     try:
         found = find(log, offset, max_bytes, upper, min_one_message, may_block)
         if found.segment is None or found.length == 0:
             return FetchData(b"", found.offset_metadata, found.first_batch_incomplete)
-        records = read_window(found.segment.file, found.position, found.length, may_block)
+        records = _records(found.segment.file, found.position, found.length, may_block, sendable)
     except WouldBlock as cold:
-        length = max(cold.length, max_bytes)
+        length = max(cold.length, min(max_bytes, SLICE_BYTES) if sendable else max_bytes)
         return FetchData(b"", LogOffsetMetadata(offset), False, ColdRead(cold.file, cold.position, length))
     except OSError as error:
         raise _unreadable(log, error) from error
     return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
 
 
+def _records(file: File, position: int, length: int, may_block: bool, sendable: bool) -> Buffer | FileSlice:
+    if sendable and length >= SLICE_BYTES:
+        records = file.slice(position, length)
+        if records is not None:
+            return records
+    return read_window(file, position, length, may_block)
+
+
 def find(
     log: Log, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
-) -> FetchSlice:
+) -> FoundRecords:
     """Where the answer to a read lies. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
     if offset < log.log_start_offset or offset > log.log_end_offset:
         raise ProtocolError(
@@ -123,10 +138,10 @@ def find(
         upper = log.offset_metadata(upper.message_offset, may_block=may_block)
     if offset >= upper.message_offset:
         where = upper if offset == upper.message_offset else log.offset_metadata(offset, may_block=may_block)
-        return FetchSlice(None, 0, 0, where)
+        return FoundRecords(None, 0, 0, where)
     located = locate(log, offset, may_block)
     if located is None:
-        return FetchSlice(None, 0, 0, log.log_end_offset_metadata)
+        return FoundRecords(None, 0, 0, log.log_end_offset_metadata)
     segment, position, batch_size = located
     where = LogOffsetMetadata(offset, segment.base_offset, position)
     if segment.base_offset < upper.segment_base_offset:
@@ -140,7 +155,7 @@ def find(
     length = end - position
     if length > max_bytes:
         length = max_bytes
-    return FetchSlice(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
+    return FoundRecords(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
 
 
 def locate(log: Log, offset: int, may_block: bool = True) -> tuple[LogSegment, int, int] | None:

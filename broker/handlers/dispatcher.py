@@ -23,7 +23,7 @@ import structlog
 
 from broker.handlers.item_faults import item_faults
 from broker.handlers.long_requests import LongRequests
-from broker.handlers.parked_answer import ParkedAnswer, Part
+from broker.handlers.parked_answer import ParkedAnswer, Part, in_memory
 from broker.handlers.request_context import (
     CloseConnection,
     ConnectionInfo,
@@ -120,8 +120,9 @@ class Route:
 def _gather(parts: list[Part], made: list[Part]) -> None:
     """Moves the parts over, joined where they are small."""
     size = sum(map(len, parts))
-    if size <= JOIN_PART_BYTES * len(parts):
-        made.append(b"".join(parts))
+    buffers = in_memory(parts, size) if size <= JOIN_PART_BYTES * len(parts) else None
+    if buffers is not None:
+        made.append(b"".join(buffers))
     else:
         made += parts
     parts.clear()

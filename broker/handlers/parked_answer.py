@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from broker.handlers.request_context import CloseConnection, Holds, PendingResponse
+from storage.file_slice import SLICE_BYTES, FileSlice
 
-Part = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview
+Part = Buffer | FileSlice
 """A piece of an encoded answer."""
 
 
@@ -16,6 +19,13 @@ def size_of(parts: list[Part]) -> int:
     for part in parts:
         size += len(part)
     return size
+
+
+def in_memory(parts: list[Part], size: int) -> list[Buffer] | None:
+    """The same parts, of `size` bytes together; None if some lie in files."""
+    if size >= SLICE_BYTES and any(isinstance(part, FileSlice) for part in parts):
+        return None
+    return cast("list[Buffer]", parts)
 
 
 class ParkedAnswer:

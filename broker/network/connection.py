@@ -9,9 +9,9 @@ Fairness. What one read brought may be ten thousand requests. A connection that 
 others have their turn before it goes on.
 
 Answering. A request is handled when its last byte is there, also while earlier ones are parked. What is ready in order
-is collected in `_out` and written once per callback: joined when small, by reference when large. `_answers` holds what
-cannot go out yet, in order: (a) an encoded answer behind a parked one, (b) a parked request, (c) the end of the
-connection, which comes when everything before it has been answered.
+is collected in the outbox and written once per callback. `_answers` holds what cannot go out yet, in order: (a) an
+encoded answer behind a parked one, (b) a parked request, (c) the end of the connection, which comes when everything
+before it has been answered.
 
 Not reading. Each of the six reasons below stops reading and handling; what was read by then waits in `_kept`. The end
 of a stream cannot be seen while nothing is read: the socket server looks for it.
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, cast
 from broker.handlers.parked_answer import ParkedAnswer, Part, size_of
 from broker.handlers.request_context import CloseConnection, ConnectionInfo
 from broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
+from broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 
 if TYPE_CHECKING:
     from broker.network.endpoint import Endpoint
@@ -42,11 +43,6 @@ _LENGTH = struct.Struct(">i").unpack_from
 _API_KEY = struct.Struct(">h").unpack_from
 
 TURN_MS = 10
-JOIN_BYTES = 64 * 1024
-JOIN_PART_BYTES = 1024
-"""Parts that are smaller than this on average are joined, however many: the kernel is given a million at most."""
-WRITE_HIGH_BYTES = 1024 * 1024
-WRITE_LOW_BYTES = 256 * 1024
 NOT_LOOKED_AT = -1
 MIN_FRAME_BYTES = 8
 """API key, version and correlation id."""
@@ -70,8 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         "_kept",
         "_large",
         "_largest_frame",
-        "_out",
-        "_out_bytes",
+        "_outbox",
         "_resuming",
         "_server",
         "_unwritten_bytes",
@@ -83,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport
     info: ConnectionInfo
+    _outbox: Outbox
 
     def __init__(self, server: SocketServer, listener: Endpoint) -> None:
         self._server = server
@@ -96,8 +92,6 @@ class Connection(asyncio.BufferedProtocol):
         self._largest_frame = 0
         self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
-        self._out: list[Part] = []
-        self._out_bytes = 0
         self._blocked = 0
         self._dirty = False
         self._resuming = False
@@ -107,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        self._outbox = Outbox(self.transport, self._server.run_in_thread, self._files_ended)
         self._server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -143,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
         self._abandon_answers()
-        self._out.clear()
+        self._outbox.clear()
         self._kept = b""
         self._large = None
         self._server.lost(self)
@@ -153,9 +147,10 @@ class Connection(asyncio.BufferedProtocol):
         self._block(WRITING)
 
     def resume_writing(self) -> None:
-        self._server.not_read_by.pop(self, None)
-        self._unblock(WRITING)
-        self._advance()
+        if self._outbox.transport_has_written():
+            self._server.not_read_by.pop(self, None)
+            self._unblock(WRITING)
+            self._advance()
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -217,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             self._bound_what_is_in_flight()
         else:
             self._send(answer)
-            if self._out_bytes >= WRITE_HIGH_BYTES:
+            if self._outbox.size >= WRITE_HIGH_BYTES:
                 self.flush()
         if self.info.throttle_ms:
             self._throttle()
@@ -274,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 closing = cast(CloseConnection, answer)
             gone += 1
-            if self._out_bytes >= WRITE_HIGH_BYTES:
+            if self._outbox.size >= WRITE_HIGH_BYTES:
                 self.flush()
         if gone:
             del answers[:gone]
@@ -287,27 +282,30 @@ class Connection(asyncio.BufferedProtocol):
             self.end()
 
     def _send(self, parts: list[Part]) -> None:
-        self._out += parts
-        self._out_bytes += size_of(parts)
+        self._outbox.add(parts)
         if not self._dirty:
             self._dirty = True
             self._server.to_be_flushed(self)
 
     def flush(self) -> None:
-        """Writes what is ready, in one call."""
+        """Writes what is ready."""
         self._dirty = False
-        parts, size = self._out, self._out_bytes
-        if not parts or self._ended:
+        outbox = self._outbox
+        if not outbox.size or self._ended:
             return
-        self._out = []
-        self._out_bytes = 0
-        self._server.counters.bytes_out += size
-        if len(parts) == 1:
-            self.transport.write(parts[0])
-        elif size <= JOIN_BYTES or size <= JOIN_PART_BYTES * len(parts):
-            self.transport.write(b"".join(parts))
+        self._server.counters.bytes_out += outbox.size
+        if not outbox.write():
+            self.pause_writing()
+
+    def _files_ended(self, error: BaseException | None) -> None:
+        if error is not None:
+            if not isinstance(error, ConnectionError):
+                self._server.complain("an answer could not be sent from its file", self.info, error=str(error))
+            self.cut_off()
+        elif self._ended:
+            self.transport.close()
         else:
-            self.transport.writelines(parts)
+            self.resume_writing()
 
     # --- not reading --------------------------------------------------------------------------------------------
 
@@ -355,7 +353,8 @@ class Connection(asyncio.BufferedProtocol):
         self.flush()
         self._ended = True
         self._server.closing(self)
-        self.transport.close()
+        if not self._outbox.is_sending_files:
+            self.transport.close()
 
     def end_when_answered(self) -> None:
         """Takes no more requests; ends when those that are parked have been answered."""
@@ -389,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
     def active_ms(self, now_ms: int) -> int:
         """When it last did anything. Whoever waits for us, or takes what we write, is not idle."""
         if self._blocked & WRITING:
-            unwritten_bytes = self.transport.get_write_buffer_size()
+            unwritten_bytes = self._outbox.unwritten_bytes()
             if unwritten_bytes != self._unwritten_bytes:
                 self._unwritten_bytes = unwritten_bytes
                 self.last_active_ms = now_ms

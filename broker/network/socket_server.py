@@ -24,6 +24,7 @@ from broker.network.complaints import Complaints
 from broker.network.connection import Connection, Dispatch
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoint import Endpoint
+from broker.network.file_sending import RunInThread
 from timer import Clock
 
 SCRATCH_BYTES = 256 * 1024
@@ -58,6 +59,7 @@ class SocketServer:
         clock: Clock,
         dispatch: Dispatch,
         drain_completions: Callable[[], object],
+        run_in_thread: RunInThread,
         limits: ConnectionLimits,
         complaints: Complaints,
     ) -> None:
@@ -66,6 +68,7 @@ class SocketServer:
         `limits` may be replaced while it runs; they hold for what comes next."""
         self.clock = clock
         self.dispatch = dispatch
+        self.run_in_thread = run_in_thread
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.counters: NetworkCounters = NetworkCounters()
         self.connections: dict[Connection, None] = {}
@@ -273,9 +276,12 @@ class SocketServer:
             self._expire_idle(now_ms)
 
     def _bound_what_is_not_read(self) -> None:
-        """Cuts off as many as it takes: who has taken nothing since the last look, then, at twice the limit, anyone."""
+        """Cuts off as many as it takes: who has taken nothing since the last look, then, at twice the limit, anyone.
+
+        Only of those who wait for memory: what lies in files may lie there."""
         limit = self.limits.max_unread_bytes_of_all
-        unread = {connection: connection.transport.get_write_buffer_size() for connection in self.not_read_by}
+        sizes = ((connection, connection.transport.get_write_buffer_size()) for connection in self.not_read_by)
+        unread = {connection: size for connection, size in sizes if size}
         idle = [connection for connection, size in unread.items() if size == self.not_read_by[connection]]
         self.not_read_by = unread
         total = sum(unread.values())

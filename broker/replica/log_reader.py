@@ -149,7 +149,14 @@ class LogReader:
             target.start = upper
         else:
             limit = min(remaining, target.max_bytes)
-            fetched = log.read(target.fetch_offset, limit, upper=upper, min_one_message=min_one, may_block=may_block)
+            fetched = log.read(
+                target.fetch_offset,
+                limit,
+                upper=upper,
+                min_one_message=min_one,
+                may_block=may_block,
+                sendable=True,
+            )
             target.start = fetched.offset_metadata
             if not fetched.first_batch_incomplete:
                 data.records = fetched.records

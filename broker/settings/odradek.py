@@ -18,7 +18,7 @@ ODRADEK_SETTINGS = (
             doc="Unanswered requests beyond which a connection is not read."),
     Setting("odradek.max.unread.bytes", LONG, 512 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
             takes_effect=True,
-            doc="Answers that no client takes, in bytes of all connections, beyond which those end that take nothing."),
+            doc="Memory of untaken answers, in bytes of all connections, beyond which those end that take nothing."),
     Setting("odradek.max.unread.bytes.per.connection", LONG, 256 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
             takes_effect=True,
             doc="Answers waiting for a client that does not read, in bytes, beyond which its connection ends."),

@@ -1,149 +1,36 @@
-"""The connection on real sockets, with a small dispatcher in place of the APIs.
-
-A frame is `>hhi` (what to do, 0, correlation id) and a payload. What to do: see `Echo`.
-"""
+"""The connection on real sockets, with a small dispatcher in place of the APIs (echo_server.py)."""
 
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
 
 import pytest
 import structlog.testing
 
+from broker.background import Background
 from broker.handlers.parked_answer import ParkedAnswer, Part
-from broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse
 from broker.listeners import Listener
-from broker.network.complaints import Complaints
 from broker.network.connection_limits import ConnectionLimits
-from broker.network.endpoint import Endpoint
-from broker.network.socket_server import BindError, SocketServer
-from timer import ManualClock, SystemClock
-
-ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH, PIECES = range(10)
-
-
-class Echo:
-    """Answers with the correlation id and payload; parks, closes or grows the answer as told."""
-
-    def __init__(self) -> None:
-        self.parked: list[PendingResponse] = []
-        self.abandoned = 0
-        self.handled: list[int] = []
-
-    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
-        todo, _, correlation_id = struct.unpack_from(">hhi", frame)
-        self.handled.append(correlation_id)
-        payload = frame[8:]
-        if todo == SILENT:
-            return None
-        if todo == CLOSE:
-            raise CloseConnection("told to", correlation_id=correlation_id)
-        if todo == BIG:
-            payload = bytes(int.from_bytes(payload, "big"))
-        if todo == LENGTH:
-            payload = str(len(payload)).encode()
-        if todo == PIECES:
-            count = int.from_bytes(payload, "big")
-            return [struct.pack(">ii", count + 4, correlation_id), *([b"."] * count)]
-        if todo == THROTTLE:
-            connection.throttle_ms = int.from_bytes(payload, "big")
-        if todo in (PARK, HOLD_ALL, HOLD_SAME):
-            holds = {PARK: Holds.NOTHING, HOLD_ALL: Holds.EVERYTHING, HOLD_SAME: Holds.SAME_API}[todo]
-            pending = PendingResponse(holds=holds)
-            pending.when_abandoned(self.count_abandoned)
-            self.parked.append(pending)
-            return ParkedAnswer(todo, pending, len(frame), lambda done: answer(correlation_id, done.result()))
-        return answer(correlation_id, payload)
-
-    def count_abandoned(self) -> None:
-        self.abandoned += 1
-
-
-def answer(correlation_id: int, payload: bytes) -> list[Part]:
-    return [struct.pack(">ii", len(payload) + 4, correlation_id), payload]
-
-
-def request(todo: int, correlation_id: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">ihhi", len(payload) + 8, todo, 0, correlation_id) + payload
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def answer(self) -> tuple[int, bytes]:
-        length, correlation_id = struct.unpack(">ii", await self.reader.readexactly(8))
-        return correlation_id, await self.reader.readexactly(length - 4)
-
-    async def is_closed(self) -> bool:
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionResetError:
-            return True
-
-    async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except ConnectionError:
-            pass
-
-
-class Bench:
-    """A server on a free port, its dispatcher and the clients it has had."""
-
-    def __init__(self, echo: Echo, server: SocketServer, endpoint: Endpoint) -> None:
-        self.echo = echo
-        self.server = server
-        self.endpoint = endpoint
-        self.clients: list[Client] = []
-
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.endpoint.port))
-        self.clients.append(client)
-        return client
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for what the server does on its own time."""
-        async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110 - what is waited for has no event to set
-                await asyncio.sleep(0.002)
-
-
-async def start(echo: Echo, limits: ConnectionLimits) -> Bench:
-    clock = SystemClock()
-    server = SocketServer(
-        clock=clock,
-        dispatch=echo.dispatch,
-        drain_completions=lambda: None,
-        limits=limits,
-        complaints=Complaints(clock),
-    )
-    [endpoint] = await server.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)])
-    await server.start()
-    return Bench(echo, server, endpoint)
-
-
-@pytest.fixture
-async def limits() -> ConnectionLimits:
-    return ConnectionLimits()
-
-
-@pytest.fixture
-async def bench(limits: ConnectionLimits) -> AsyncIterator[Bench]:
-    bench = await start(Echo(), limits)
-    yield bench
-    for pending in bench.echo.parked:
-        pending.abandon()
-    for client in bench.clients:
-        await client.close()
-    await bench.server.stop(100)
-    assert not bench.server.connections
+from broker.network.socket_server import BindError
+from tests.broker.echo_server import (
+    BIG,
+    CLOSE,
+    ECHO,
+    HOLD_ALL,
+    HOLD_SAME,
+    LENGTH,
+    PARK,
+    PIECES,
+    SILENT,
+    THROTTLE,
+    Bench,
+    Echo,
+    answer,
+    echo_server,
+    request,
+)
+from timer import ManualClock
 
 
 async def test_a_request_is_answered(bench: Bench) -> None:
@@ -542,28 +429,13 @@ async def test_stop_cuts_off_what_takes_too_long(bench: Bench) -> None:
 
 
 async def test_a_taken_port_is_named(bench: Bench) -> None:
-    clock = SystemClock()
-    second = SocketServer(
-        clock=clock,
-        dispatch=bench.echo.dispatch,
-        drain_completions=lambda: None,
-        limits=ConnectionLimits(),
-        complaints=Complaints(clock),
-    )
+    _, second = echo_server(ConnectionLimits(), Background())
     with pytest.raises(BindError, match=rf"port {bench.endpoint.port} is already in use"):
         await second.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port, None, 0)])
 
 
 async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() -> None:
-    clock = SystemClock()
-    echo = Echo()
-    server = SocketServer(
-        clock=clock,
-        dispatch=echo.dispatch,
-        drain_completions=lambda: None,
-        limits=ConnectionLimits(),
-        complaints=Complaints(clock),
-    )
+    echo, server = echo_server(ConnectionLimits(), Background())
     addresses = [
         Listener("A", "PLAINTEXT", "", 0, "", 0),
         Listener("B", "PLAINTEXT", "127.0.0.1", 0, "example.org", 1234),

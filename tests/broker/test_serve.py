@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import resource
 import signal
 import socket
@@ -361,3 +362,33 @@ def test_it_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
         assert process.stdout.readline().startswith("ready ")
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (most, most)
         process.terminate()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other mallocs keep memory in their own ways")
+def test_the_memory_of_large_answers_is_used_again(serve: type[Served]) -> None:
+    """Of those that are read: 10 MB, of 40 partitions, too little of each to be sent from the file."""
+    broker = serve("--port", "0", "--set", "num.partitions=40")
+    address = broker.ready()
+    producer = kafka.KafkaProducer(bootstrap_servers=address, batch_size=0)
+    for number in range(240):
+        producer.send("large", bytes(100_000), partition=number % 40)
+    producer.close()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=address, max_partition_fetch_bytes=250_000)
+    consumer.assign(partitions := [kafka.TopicPartition("large", number) for number in range(40)])
+
+    def page_faults_of_a_read() -> int:
+        before = page_faults(broker.process.pid)
+        consumer.seek_to_beginning(*partitions)
+        read = 0
+        while read < 240:
+            read += sum(map(len, consumer.poll(20_000).values()))
+        return page_faults(broker.process.pid) - before
+
+    counts = [page_faults_of_a_read() for _ in range(4)]
+    consumer.close()
+    assert counts[-1] < 24_000_000 / resource.getpagesize() / 4, counts
+
+
+def page_faults(pid: int) -> int:
+    """How often the process needed a page that it did not have."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])

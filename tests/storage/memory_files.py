@@ -81,8 +81,8 @@ class MemoryFile:
     def duplicate(self) -> "MemoryFile":
         return MemoryFile(self._disk, self.path, self.inode)
 
-    def fileno(self) -> int:
-        raise OSError(errno.EBADF, "a file in memory has no descriptor", self.path)
+    def slice(self, position: int, length: int) -> None:
+        """A file in memory cannot be sent."""
 
     def close(self) -> None:
         self._inode = None

@@ -1,0 +1,156 @@
+"""Parts of answers that lie in files, sent past the transport while it has nothing to write itself.
+
+A part is sent at a time, each time the socket takes more, so that others have their turn. What the page cache does not
+hold is sent by a thread. The socket has a descriptor of its own here, which stays the thread's when the connection is
+lost meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+from broker.handlers.parked_answer import Part, size_of
+from storage.file_slice import FileSlice
+
+RunInThread = Callable[[Callable[[], bool]], Awaitable[bool]]
+BUFFERS_AT_ONCE = 1000
+"""The kernel takes 1024."""
+TURN_BYTES = 1024 * 1024
+"""Then others have theirs."""
+_MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class FileSending:
+    __slots__ = (
+        "_abandoned",
+        "_ended",
+        "_loop",
+        "_parts",
+        "_run_in_thread",
+        "_sent",
+        "_socket",
+        "_transport",
+        "_working",
+        "unsent",
+    )
+
+    def __init__(
+        self,
+        parts: list[Part],
+        transport: asyncio.Transport,
+        run_in_thread: RunInThread,
+        ended: Callable[[BaseException | None], None],
+    ) -> None:
+        """Nobody else may write before `ended` is called, with what broke it; not if this is abandoned."""
+        self.unsent = size_of(parts)
+        """Bytes."""
+        self._parts = parts[::-1]
+        self._transport = transport
+        self._run_in_thread = run_in_thread
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._sent = 0
+        """How much of the last of `_parts` is gone."""
+        self._socket: socket.socket | None = None
+        self._working = False
+        """Whether a thread is at it."""
+        self._abandoned = False
+
+    def begin(self) -> None:
+        """If the transport has something to write it is first told to say when that is done (resume_writing); then this
+        is to be called again."""
+        if self._transport.get_write_buffer_size():
+            self._transport.set_write_buffer_limits(high=0, low=0)
+            return
+        try:
+            self._socket = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+        except OSError as error:
+            self._loop.call_soon(self._end, error)
+        else:
+            self._loop.add_writer(self._socket, self._turn)
+
+    def abandon(self) -> None:
+        """Sends no more; a thread that is at it is not waited for."""
+        self._abandoned = True
+        if not self._working:
+            self._close()
+
+    def _turn(self) -> None:
+        """Sends what the socket takes now."""
+        enough = self.unsent - TURN_BYTES
+        is_taken = True
+        try:
+            while is_taken and self._parts and self.unsent > enough:
+                part = self._parts[-1]
+                if isinstance(part, FileSlice) and not part.is_cached(self._sent, TURN_BYTES):
+                    self._send_in_thread()
+                    return
+                is_taken = self._send()
+        except BlockingIOError:
+            return
+        except (OSError, EOFError) as error:
+            self._end(error)
+            return
+        if not self._parts:
+            self._end(None)
+
+    def _send_in_thread(self) -> None:
+        self._loop.remove_writer(self._connected())
+        self._working = True
+        asyncio.ensure_future(self._run_in_thread(self._send)).add_done_callback(self._sent_in_thread)
+
+    def _sent_in_thread(self, done: asyncio.Future[bool]) -> None:
+        self._working = False
+        error = None if done.cancelled() else done.exception()
+        if self._abandoned or done.cancelled():
+            self._close()
+        elif error is not None and not isinstance(error, BlockingIOError):
+            self._end(error)
+        else:
+            self._loop.add_writer(self._connected(), self._turn)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self._abandoned:
+            self._close()
+            self._ended(error)
+
+    def _close(self) -> None:
+        self._parts.clear()
+        if self._socket is not None:
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+
+    def _connected(self) -> socket.socket:
+        assert self._socket is not None
+        return self._socket
+
+    # --- on the loop or in a thread -----------------------------------------------------------------------------
+
+    def _send(self) -> bool:
+        """Whether all that was offered was taken. Raises BlockingIOError, OSError, EOFError."""
+        part = self._parts[-1]
+        if isinstance(part, FileSlice):
+            offered = min(TURN_BYTES, len(part) - self._sent)
+            sent = part.send(self._connected().fileno(), self._sent, offered)
+        else:
+            offered, sent = self._send_buffers()
+        self.unsent -= sent
+        self._sent += sent
+        while self._parts and self._sent >= len(self._parts[-1]):
+            self._sent -= len(self._parts.pop())
+        return sent == offered
+
+    def _send_buffers(self) -> tuple[int, int]:
+        """Offers those before the next file, in the same segments as its beginning."""
+        buffers: list[memoryview] = []
+        more = 0
+        for part in reversed(self._parts):
+            if isinstance(part, FileSlice) or len(buffers) == BUFFERS_AT_ONCE:
+                more = _MORE
+                break
+            buffers.append(memoryview(part))
+        buffers[0] = buffers[0][self._sent :]
+        return sum(map(len, buffers)), self._connected().sendmsg(buffers, (), more)

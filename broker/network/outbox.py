@@ -1,0 +1,91 @@
+"""What a connection has answered, on its way to its client: joined when small, by reference when large, and past the
+transport if it lies in files (file_sending.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.handlers.parked_answer import Part, in_memory, size_of
+from broker.network.file_sending import FileSending, RunInThread
+
+JOIN_BYTES = 64 * 1024
+JOIN_PART_BYTES = 1024
+"""Parts that are smaller than this on average are joined, however many: the kernel is given a million at most."""
+WRITE_HIGH_BYTES = 1024 * 1024
+WRITE_LOW_BYTES = 256 * 1024
+
+
+class Outbox:
+    __slots__ = ("_files", "_files_ended", "_parts", "_run_in_thread", "_transport", "size")
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        run_in_thread: RunInThread,
+        files_ended: Callable[[BaseException | None], None],
+    ) -> None:
+        self.size = 0
+        """Bytes that are collected and not written."""
+        self._parts: list[Part] = []
+        self._transport = transport
+        self._run_in_thread = run_in_thread
+        self._files_ended = files_ended
+        self._files: FileSending | None = None
+        """On its way, or about to begin."""
+        self._limit_transport()
+
+    @property
+    def is_sending_files(self) -> bool:
+        return self._files is not None
+
+    def add(self, parts: list[Part]) -> None:
+        self._parts += parts
+        self.size += size_of(parts)
+
+    def write(self) -> bool:
+        """Writes what is collected, in one call. False where that takes longer: before `files_ended` has been called,
+        with what broke it, nothing else may be written."""
+        parts, size = self._parts, self.size
+        self._parts = []
+        self.size = 0
+        buffers = in_memory(parts, size)
+        if buffers is None:
+            self._files = FileSending(parts, self._transport, self._run_in_thread, self._ended)
+            self._files.begin()
+            return False
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        elif size <= JOIN_BYTES or size <= JOIN_PART_BYTES * len(buffers):
+            self._transport.write(b"".join(buffers))
+        else:
+            self._transport.writelines(buffers)
+        return True
+
+    def transport_has_written(self) -> bool:
+        """Whether that is all. Files that waited for it are sent now."""
+        if self._files is None:
+            return True
+        self._limit_transport()
+        self._files.begin()
+        return False
+
+    def clear(self) -> None:
+        """The connection is lost."""
+        self._parts.clear()
+        if self._files is not None:
+            self._files.abandon()
+            self._files = None
+
+    def unwritten_bytes(self) -> int:
+        """What was written and the client has not taken yet."""
+        size = self._transport.get_write_buffer_size()
+        return size if self._files is None else size + self._files.unsent
+
+    def _ended(self, error: BaseException | None) -> None:
+        self._files = None
+        self._files_ended(error)
+
+    def _limit_transport(self) -> None:
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)

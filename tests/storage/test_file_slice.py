@@ -1,0 +1,152 @@
+"""Slices of files: what a socket takes of them, and how long they last."""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.file_slice import SLICE_BYTES, FileSlice
+from storage.files import OsFiles
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import append, batch, open_small
+
+CONTENT = bytes(range(256)) * 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def sliced(path: Path, position: int, length: int) -> FileSlice:
+    """Its file is closed."""
+    file = OsFiles().open(str(path))
+    found = file.slice(position, length)
+    file.close()
+    assert found is not None
+    assert len(found) == length
+    return found
+
+
+def received(ends: tuple[socket.socket, socket.socket], part: FileSlice) -> bytes:
+    ours, theirs = ends
+    data = b""
+    while len(data) < len(part):
+        sent = part.send(ours.fileno(), len(data), len(part) - len(data))
+        while sent:
+            data += (chunk := theirs.recv(sent))
+            sent -= len(chunk)
+    return data
+
+
+def test_its_bytes_are_sent(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+    assert received(ends, sliced(path, 1000, 700_000)) == CONTENT[1000:701_000]
+
+
+@pytest.mark.parametrize("reason", [errno.EINVAL, errno.ENOSYS])
+def test_they_are_read_where_the_file_system_knows_no_sendfile(
+    path: Path, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def refused(*_: int) -> int:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(os, "sendfile", refused)
+    assert received(ends, sliced(path, 1000, 700_000)) == CONTENT[1000:701_000]
+
+
+def test_a_socket_that_takes_nothing_says_so(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+    part = sliced(path, 0, len(CONTENT))
+    taken = part.send(ends[0].fileno(), 0, len(part))
+    assert 0 < taken < len(part)
+    with pytest.raises(BlockingIOError):
+        part.send(ends[0].fileno(), taken, len(part) - taken)
+
+
+def test_a_socket_that_is_gone_raises(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+    ends[1].close()
+    with pytest.raises(ConnectionError):
+        sliced(path, 0, 100).send(ends[0].fileno(), 0, 100)
+
+
+def test_a_file_that_was_cut_short_raises(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+    part = sliced(path, 1000, 500)
+    os.truncate(path, 1200)
+    assert part.send(ends[0].fileno(), 0, 500) == 200
+    with pytest.raises(EOFError, match="ends before byte 1200"):
+        part.send(ends[0].fileno(), 200, 300)
+
+
+def test_the_descriptor_lives_as_long_as_the_last_slice(path: Path) -> None:
+    def is_open() -> bool:
+        return any(Path(f"/proc/self/fd/{name}").resolve() == path for name in os.listdir("/proc/self/fd"))
+
+    file = OsFiles().open(str(path))
+    first, second = file.slice(0, 10), file.slice(10, 10)
+    file.close()
+    assert file.slice(0, 10) is None
+    del first
+    assert is_open()
+    del second
+    assert not is_open()
+
+
+def test_what_the_cache_does_not_hold_is_told(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+        try:
+            os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+        except OSError:
+            pytest.skip("this file system cannot tell what is cached")
+        part = sliced(path, 1000, 700_000)
+        assert part.is_cached(0, 1 << 20)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert not part.is_cached(0, 1 << 20)
+    assert not part.is_cached(699_999, 1 << 20)
+
+
+def test_a_read_gives_a_slice_of_what_is_large_and_bytes_of_what_is_small(
+    tmp_path: Path, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    log = open_small(OsFiles(), str(tmp_path / "orders-0"))
+    for number in range(100):
+        append(log, batch(bytes([number]) * 5000))
+    stored = (tmp_path / "orders-0" / "00000000000000000000.log").read_bytes()
+    large = log.read(3, 1 << 20, sendable=True).records
+    assert isinstance(large, FileSlice)
+    start = stored.index(bytes([3]) * 5000) - stored.index(bytes(5000))
+    assert received(ends, large) == stored[start:]
+    assert len(log.read(3, SLICE_BYTES, sendable=True).records) == SLICE_BYTES
+    assert log.read(3, SLICE_BYTES - 1, sendable=True).records == stored[start : start + SLICE_BYTES - 1]
+    assert log.read(3, 1 << 20).records == stored[start:]
+    log.close()
+
+
+def test_a_file_that_cannot_be_sent_is_read() -> None:
+    log = open_small(ForgetfulFiles())
+    for number in range(100):
+        append(log, batch(bytes([number]) * 5000))
+    assert log.read(0, 1 << 20, sendable=True).records == log.read(0, 1 << 20).records
+
+
+def test_a_cold_read_of_what_is_sent_warms_no_more_than_the_first_slice_needs() -> None:
+    files = ForgetfulFiles()
+    log = open_small(files, segment_bytes=400_000)
+    for number in range(100):
+        append(log, batch(bytes([number]) * 5000))
+    files.cold.add(log.segments[0].path(".log"))
+    cold = log.read(40, 10 << 20, may_block=False, sendable=True).cold
+    assert cold is not None
+    assert cold.length == SLICE_BYTES
