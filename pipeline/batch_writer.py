@@ -21,6 +21,7 @@ from pipeline.batch_id import BatchId
 from pipeline.batch_metrics import BatchMetrics, batch_metrics
 from pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
 from pipeline.checkpoints import Checkpoint
+from pipeline.errors import Stopped
 from pipeline.ledger import Ledger, LedgerRow, Offsets
 from pipeline.repetitions import Remembered, without_repeated
 from pipeline.settings import Settings
@@ -29,10 +30,6 @@ from pipeline.sinks.staged_files import Written
 from pipeline.topic_ids import Topics, lost_below
 
 START_S = 60
-
-
-class Stopped(Exception):
-    """Somebody has asked the job to stop, so this batch does not begin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ state/       the keys that de-duplication remembers
 query.json   ours: of what query this is
 
 Only what is provably no part of any result is mended: the newest plan or commit that was torn while it was written. For
-anything else `Damaged` names the file. (Spark's classes: HDFSMetadataLog, OffsetSeqLog, CommitLog.)
+anything else `Damaged` names the file. What is to go is told first (`Mending`); who starts the query removes it.
+(Spark's classes: HDFSMetadataLog, OffsetSeqLog, CommitLog.)
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
+from pipeline.errors import ANEW, PipelineError
 from pipeline.ledger import Offsets, offsets_of
 
 VERSION = "v1"
@@ -31,7 +32,40 @@ class Damaged(PipelineError):
     """A file of the checkpoint cannot be read, and nothing can stand in for it."""
 
     def __init__(self, file: Path, why: str) -> None:
-        super().__init__(f"the checkpoint's file {file} is damaged: {why}")
+        super().__init__(f"the checkpoint's file {file} is damaged: {why}", f"put it back; or {ANEW}")
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A file or directory that may go, and the rest of a sentence that begins with its path."""
+
+    path: Path
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{self.why}"
+
+    def carry_out(self) -> None:
+        """Removes it; a file with its checksum."""
+        if self.path.is_dir():
+            shutil.rmtree(self.path)
+            return
+        self.path.unlink(missing_ok=True)
+        self.path.with_name(f".{self.path.name}.crc").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What goes before Spark takes the checkpoint, in this order, and the newest batches that are then left."""
+
+    removals: tuple[Removal, ...] = ()
+    last_planned: int | None = None
+    last_done: int | None = None
+
+    def carry_out(self) -> None:
+        """Removes it."""
+        for removal in self.removals:
+            removal.carry_out()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +76,7 @@ class Checkpoint:
 
     def last_planned(self) -> int | None:
         """The newest batch that has been planned."""
-        return max(_numbers(self.path / "offsets"), default=None)
+        return max(_numbers(self._plan_directory), default=None)
 
     def last_done(self) -> int | None:
         """The newest batch that Spark holds for done."""
@@ -50,7 +84,7 @@ class Checkpoint:
 
     def end_offsets(self, number: int) -> Offsets:
         """Up to where batch `number` reads. Raises Damaged."""
-        return _offsets(self.path / "offsets" / str(number), 2)
+        return _offsets(self._plan_directory / str(number), 2)
 
     def start_offsets(self, number: int) -> Offsets:
         """From where batch `number` reads; partitions that came up later begin at 0. Raises Damaged."""
@@ -59,6 +93,10 @@ class Checkpoint:
             topic: {partition: before.get(topic, {}).get(partition, 0) for partition in partitions}
             for topic, partitions in self.end_offsets(number).items()
         }
+
+    @property
+    def _plan_directory(self) -> Path:
+        return self.path / "offsets"
 
     @property
     def _beginning(self) -> Path:
@@ -76,82 +114,80 @@ class Checkpoint:
         """Removes all of it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def mend(self, written: int | None) -> list[str]:
-        """Removes what a kill has torn; sentences on what was removed. Raises Damaged.
+    def mending(self, written: int | None) -> Mending:
+        """What a kill has torn and is to go; nothing is changed yet. Raises Damaged.
 
         `written`: the newest batch of this checkpoint that any table has a part of."""
-        done: list[str] = []
-        self._mend_checksums(done)
-        self._mend_hidden(done)
-        self._mend_metadata(done)
-        self._mend_commits(done)
-        self._mend_plans(written, done)
-        self._mend_beginning(written, done)
-        return done
+        removals = [*self._lone_checksums(), *self._hidden_plans(), *self._torn_metadata()]
+        last_done, torn_commit = self._commits()
+        last_planned, torn_plan = self._plans(written, last_done)
+        removals += [*torn_commit, *torn_plan, *self._torn_beginning(written, last_done)]
+        if any(one.path == self._plan_directory for one in removals):
+            last_planned = None
+        return Mending(tuple(removals), last_planned, last_done)
 
-    def _mend_checksums(self, done: list[str]) -> None:
+    def _lone_checksums(self) -> Iterator[Removal]:
         """A checksum without its file: Spark refuses to write that file anew."""
-        for place in (self.path, self.path / "offsets", self.path / "commits", self._beginning.parent):
+        for place in (self.path, self._plan_directory, self.path / "commits", self._beginning.parent):
             for checksum in place.glob(".*.crc"):
                 if not checksum.with_name(checksum.name.removeprefix(".").removesuffix(".crc")).exists():
-                    checksum.unlink()
-                    done.append(f"removed {checksum}, whose file is gone")
+                    yield Removal(checksum, ", whose file is gone")
 
-    def _mend_hidden(self, done: list[str]) -> None:
+    def _hidden_plans(self) -> Iterator[Removal]:
         """offsets/ with nothing but the temporary file of a killed write: newer Sparks refuse such a directory."""
-        offsets = self.path / "offsets"
-        if offsets.is_dir() and not _numbers(offsets):
+        if self._plan_directory.is_dir() and not _numbers(self._plan_directory):
             if _numbers(self.path / "commits"):
-                raise Damaged(offsets, "it is empty, although batches were committed")
-            shutil.rmtree(offsets)
-            done.append(f"removed {offsets}, which held no plan")
+                raise Damaged(self._plan_directory, "it is empty, although batches were committed")
+            yield Removal(self._plan_directory, ", which holds no plan")
 
-    def _mend_metadata(self, done: list[str]) -> None:
+    def _torn_metadata(self) -> Iterator[Removal]:
         """The query's id is only shown to people; Spark makes another."""
         file = self.path / "metadata"
         try:
             if file.exists() and not isinstance(json.loads(file.read_text()).get("id"), str):
                 raise ValueError
         except (ValueError, AttributeError):
-            done.append(_removed(file, "torn; the query gets a new id"))
+            yield Removal(file, ": torn; the query gets a new id")
 
-    def _mend_commits(self, done: list[str]) -> None:
-        """Without its commit a batch is repeated, and finds itself written."""
+    def _commits(self) -> tuple[int | None, list[Removal]]:
+        """The newest whole commit. Without its commit a batch is repeated, and finds itself written."""
         newest = self.last_done()
-        if newest is not None and not _is_log(self.path / "commits" / str(newest)):
-            done.append(_removed(self.path / "commits" / str(newest), "torn; the batch is repeated"))
+        if newest is None or _is_log(self.path / "commits" / str(newest)):
+            return newest, []
+        older = [number for number in _numbers(self.path / "commits") if number < newest]
+        return max(older, default=None), [Removal(self.path / "commits" / str(newest), ": torn; the batch is repeated")]
 
-    def _mend_plans(self, written: int | None, done: list[str]) -> None:
-        """A plan that nothing was done by is made anew."""
-        newest = self.last_planned()
+    def _plans(self, written: int | None, last_done: int | None) -> tuple[int | None, list[Removal]]:
+        """The newest whole plan. One that nothing was done by is made anew."""
+        newest, torn = self.last_planned(), []
         if newest is None:
-            return
-        file = self.path / "offsets" / str(newest)
+            return None, []
         try:
             self.end_offsets(newest)
         except Damaged:
-            last_done = self.last_done()
             if max(-1 if last_done is None else last_done, -1 if written is None else written) >= newest:
                 raise
-            done.append(_removed(file, "torn before anything was done by it"))
+            torn = [Removal(self._plan_directory / str(newest), ": torn before anything was done by it")]
             newest -= 1
         if newest >= 1:
             self.end_offsets(newest - 1)
+        return max((number for number in _numbers(self._plan_directory) if number <= newest), default=None), torn
 
-    def _mend_beginning(self, written: int | None, done: list[str]) -> None:
+    def _torn_beginning(self, written: int | None, last_done: int | None) -> Iterator[Removal]:
         """Spark wants it to be whole for ever, and needs it until the first batch is done."""
         if not self._beginning.exists():
             return
         try:
             _offsets(self._beginning, 1)
         except Damaged:
-            if self.last_done() is not None:
-                done.append(_removed(self._beginning, "torn, and needed no more"))
+            if last_done is not None:
+                yield Removal(self._beginning, ": torn, and needed no more")
                 return
             if written is not None:
                 raise
-            done.append(_removed(self._beginning, "torn before the first batch was written"))
-            shutil.rmtree(self.path / "offsets", ignore_errors=True)
+            if _numbers(self._plan_directory):
+                yield Removal(self._plan_directory, ", a plan from a torn beginning that nothing was done by")
+            yield Removal(self._beginning, ": torn before the first batch was written")
 
 
 def read_object(file: Path) -> dict[str, Any] | None:
@@ -210,9 +246,3 @@ def _offsets(file: Path, line: int) -> Offsets:
         return offsets_of(lines[line])
     except (ValueError, AttributeError, TypeError) as error:
         raise Damaged(file, f"line {line + 1} holds no offsets") from error
-
-
-def _removed(file: Path, why: str) -> str:
-    file.unlink()
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    return f"removed {file}: {why}"

@@ -22,6 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from pipeline.delta_tables import open_table
 from pipeline.errors import PipelineError
 
 ATTEMPTS = 8
@@ -56,10 +57,10 @@ def compact_table(
 
     `closed_before`: partitions of an earlier day are written no more; None where no day is known to be over."""
     try:
-        files_before, bytes_before = _size(DeltaTable(path))
+        files_before, bytes_before = _size(open_table(path))
         _patiently(lambda: _optimize(path, target_size, closed_before), sleep)
         vacuumed = _patiently(lambda: _vacuum(path, retention), sleep)
-        table = DeltaTable(path)
+        table = open_table(path)
         files_after, bytes_after = _size(table)
     except (DeltaError, OSError) as error:
         problem = f"the table {path} could not be compacted: {error}"
@@ -84,7 +85,7 @@ def _size(table: DeltaTable) -> tuple[int, int]:
 
 def _optimize(path: Path, target_size: int, closed_before: datetime | None) -> int:
     """One commit for all that is to be done; none where nothing is. Returns the number of files that went."""
-    table = DeltaTable(path)
+    table = open_table(path)
     chosen = _filters(table, target_size, closed_before)
     if chosen is None:
         return 0
@@ -104,7 +105,9 @@ def _filters(
     An empty list means the whole table: it is not partitioned by days, so none of its partitions is ever closed."""
     partition_columns = table.metadata().partition_columns
     dates = {field.name for field in table.schema().fields if getattr(field.type, "type", "") == "date"}
-    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    # Not the statistics: a time in them may be beyond Python's, as the end of a window in the year 9999 is.
+    columns = ["size_bytes", *(f"partition.{name}" for name in partition_columns)]
+    files = pa.table(table.get_add_actions(flatten=True)).select(columns).to_pylist()
     small = Counter(
         tuple(file[f"partition.{name}"] for name in partition_columns)
         for file in files
@@ -130,7 +133,7 @@ def _vacuum(path: Path, retention: timedelta) -> int:
 
 def _remove(path: Path, hours: int, orphans: bool) -> int:
     """Commits only when there is something to remove: the log names removed files long after they are gone."""
-    table = DeltaTable(path)
+    table = open_table(path)
     how: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": orphans}
     there = [name for name in table.vacuum(dry_run=True, **how) if (path / name).exists()]
     if there:

@@ -6,6 +6,10 @@ ANEW = "move its tables and its state away to begin anew, or set another name"
 """The remedy where tables and state do not belong together."""
 
 
+class Stopped(Exception):
+    """Somebody has asked the job to stop, so what was to come does not begin."""
+
+
 class PipelineError(Exception):
     """One line: what is wrong, and what to do about it."""
 

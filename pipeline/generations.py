@@ -14,22 +14,22 @@ F  topics that were made again: an error, or by on-recreated-topic a new generat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.batch_id import BatchId
 from pipeline.batch_tables import BatchTables
-from pipeline.checkpoints import Checkpoint, Damaged, read_object, write_object
+from pipeline.checkpoints import Checkpoint, Damaged, Mending, read_object, write_object
 from pipeline.errors import ANEW, PipelineError
 from pipeline.handover import JOB as BACKFILL
 from pipeline.handover import Handover, backfill_batch, finished_handover
 from pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of, offsets_text
 from pipeline.places import Places
+from pipeline.segments.options import EARLIEST, LATEST
 from pipeline.settings import Settings
 from pipeline.topic_ids import Topics
 
 JOB = "ingest"
-EARLIEST = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,12 @@ def read_generation(places: Places, number: int, rows: list[LedgerRow]) -> Gener
         return None
     try:
         starting, lost, known = str(content["starting_offsets"]), int(content["lost"]), dict(content["topics"])
-        ends = offsets_of(content["seen_ends"])
-    except (KeyError, TypeError, ValueError) as error:
+        ends, said = offsets_of(content["seen_ends"]), _said(starting)
+    except KeyError as error:
         raise Damaged(places.generation(number), f"it lacks {error}") from error
-    done = rows[-1].end_offsets if rows and rows[-1].generation == number else _said(starting)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Damaged(places.generation(number), f"{type(error).__name__}: {error}") from error
+    done = rows[-1].end_offsets if rows and rows[-1].generation == number else said
     return Generation(number, starting, lost, known, ends, done)
 
 
@@ -87,6 +89,18 @@ def _said(starting: str) -> Offsets | None:
     }
 
 
+def first_offsets(starting: str | Offsets, topics: Topics) -> dict[str, dict[int, int]]:
+    """Where each partition begins, in numbers: by offsets or what `filled` returns; what is unsaid at the earliest."""
+    if isinstance(starting, str):
+        starting = offsets_of(starting) if starting.startswith("{") else {}
+    found: dict[str, dict[int, int]] = {}
+    for name, topic in topics.items():
+        for number, first in topic.starts.items():
+            offset = starting.get(name, {}).get(number, EARLIEST)
+            found.setdefault(name, {})[number] = {EARLIEST: first, LATEST: topic.ends[number]}.get(offset, offset)
+    return found
+
+
 def fingerprint_of(settings: Settings, key_types: Mapping[str, str]) -> dict[str, Any]:
     """What a checkpoint is bound to: the same offsets and the same remembered keys."""
     topics = {"topics": sorted(settings.topics)} if settings.topics else {"topics-pattern": settings.topics_pattern}
@@ -96,6 +110,18 @@ def fingerprint_of(settings: Settings, key_types: Mapping[str, str]) -> dict[str
         "dedup-keys": dict(sorted(key_types.items())),
         "sink": settings.sink,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How an ingest is to begin: decided, and nothing changed yet.
+
+    `mending`: what goes of the generation's checkpoint. `anew`: all of it goes. `notes`: what else was decided."""
+
+    generation: Generation
+    mending: Mending = field(default_factory=Mending)
+    anew: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Generations:
@@ -113,9 +139,18 @@ class Generations:
         """What was mended or decided; for the user to see."""
 
     def current(self) -> Generation:
-        """The generation to run, checked and mended, and saved unless it is new. Raises PipelineError."""
+        """The generation to run, its checkpoint mended. Raises PipelineError, with nothing changed."""
+        start = self.decide()
+        self.notes += [*start.notes, *(f"removed {one}" for one in start.mending.removals)]
+        start.mending.carry_out()
+        if start.anew:
+            self.checkpoint(start.generation.number).forget()
+        return start.generation
+
+    def decide(self) -> Start:
+        """Which generation is to run, and what is to be done before. Changes nothing. Raises PipelineError."""
         rows = self._ledger.rows(JOB)
-        number = max([1, *generations_on_disk(self._places), *(row.generation for row in rows)])
+        number = current_number(self._places, rows)
         generation = read_generation(self._places, number, rows)
         checkpoint = self.checkpoint(number)
         entered = [row for row in rows if row.generation == number]
@@ -128,12 +163,11 @@ class Generations:
                     f"{self._places.ledger} does not know",
                     ANEW,
                 )
-            return self._beginning(number)
+            return Start(self._beginning(number))
         try:
-            self._check(checkpoint, entered, number)
+            return Start(generation, self._checked(checkpoint, entered, number))
         except (Damaged, _Lost) as error:
             return self._after_loss(error, generation, entered)
-        return generation
 
     def checkpoint(self, number: int) -> Checkpoint:
         """The checkpoint of a generation."""
@@ -175,17 +209,19 @@ class Generations:
                 f"{error.problem}, and batch {written} is only in a part of the tables", ANEW
             ) from error
 
-    def _check(self, checkpoint: Checkpoint, entered: list[LedgerRow], number: int) -> None:
+    def _checked(self, checkpoint: Checkpoint, entered: list[LedgerRow], number: int) -> Mending:
+        """What is to be mended of a checkpoint that can go on. Raises Damaged, _Lost and other PipelineErrors."""
         query = checkpoint.query()
         if query is None:
             if checkpoint.last_planned() is not None:
                 raise PipelineError(f"{checkpoint.path} is a checkpoint, but not of this pipeline", ANEW)
             if entered:
                 raise _Lost(f"the checkpoint {checkpoint.path} is gone")
-            return
+            return Mending()
         self._compare_query(query, checkpoint)
-        self.notes += checkpoint.mend(self._written(number))
-        self._compare_tables(checkpoint, entered, number)
+        mending = checkpoint.mending(self._written(number))
+        self._compare_tables(checkpoint, mending, entered, number)
+        return mending
 
     def _beginning(self, number: int) -> Generation:
         """The first generation: from where a backfill has ended, or from the setting. Raises PipelineError."""
@@ -202,22 +238,21 @@ class Generations:
             return None
         return finished_handover(self._places, self._settings.name, self._tables, self._ledger, self._fingerprint)
 
-    def _after_loss(self, error: PipelineError, generation: Generation, entered: list[LedgerRow]) -> Generation:
+    def _after_loss(self, error: PipelineError, generation: Generation, entered: list[LedgerRow]) -> Start:
         """D: from the ledger's end, if that says all and nothing but offsets was remembered."""
         self._refuse_half_written(error, generation.number, entered)
         if not entered:
-            self.notes.append(f"{error.problem}; nothing was written by it yet, so it is made anew")
-            self.checkpoint(generation.number).forget()
-            return generation
+            note = f"{error.problem}; nothing was written by it yet, so it is made anew"
+            return Start(generation, anew=True, notes=(note,))
         if self._settings.dedup_keys and self._settings.on_data_loss == "fail":
             raise PipelineError(
                 f"{error.problem}, and with it the keys that were remembered",
                 "put the checkpoint back, or set on-data-loss to continue, which goes on from the ledger's last "
                 "offsets and takes repetitions of earlier events for new ones",
             ) from error
-        self.notes.append(f"{error.problem}; a new one begins at the ledger's last offsets")
         done = entered[-1].end_offsets
-        return replace(generation, number=generation.number + 1, starting=offsets_text(done), lost=0, done=done)
+        after = replace(generation, number=generation.number + 1, starting=offsets_text(done), lost=0, done=done)
+        return Start(after, notes=(f"{error.problem}; a new one begins at the ledger's last offsets",))
 
     def _compare_query(self, saved: Mapping[str, Any], checkpoint: Checkpoint) -> None:
         if saved == self._fingerprint:
@@ -226,9 +261,9 @@ class Generations:
         differences = ", ".join(f"{one} was {saved.get(one)!r} and is {self._fingerprint.get(one)!r}" for one in names)
         raise PipelineError(f"the checkpoint {checkpoint.path} is of another query: {differences}", ANEW)
 
-    def _compare_tables(self, checkpoint: Checkpoint, rows: list[LedgerRow], number: int) -> None:
+    def _compare_tables(self, checkpoint: Checkpoint, mended: Mending, rows: list[LedgerRow], number: int) -> None:
         entered = max((row.batch_id for row in rows), default=-1)
-        done, planned = checkpoint.last_done(), checkpoint.last_planned()
+        done, planned = mended.last_done, mended.last_planned
         if done is not None and done > entered:  # C
             raise PipelineError(
                 f"the checkpoint {checkpoint.path} has committed batch {done}, but the ledger {self._places.ledger} "
@@ -259,6 +294,11 @@ def generations_on_disk(places: Places) -> list[int]:
     names = [one.stem.removeprefix("generation-") for one in places.state.glob("generation-*.json")]
     names += [one.name.removeprefix("checkpoint-") for one in places.state.glob("checkpoint-*")]
     return [int(name) for name in names if name.isascii() and name.isdigit()]
+
+
+def current_number(places: Places, rows: list[LedgerRow]) -> int:
+    """The generation that was run last; 1 before there is any. `rows`: the ledger of the ingest."""
+    return max([1, *generations_on_disk(places), *(row.generation for row in rows)])
 
 
 def compare_tables(tables: BatchTables, entered: list[LedgerRow], batch: BatchId) -> None:

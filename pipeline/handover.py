@@ -93,6 +93,18 @@ class DamagedHandover(PipelineError):
         super().__init__(f"{places.handover}, which says where the backfill ends, {why}", f"put it back; or {ANEW}")
 
 
+class UnfinishedBackfill(PipelineError):
+    """An ingest is to begin where a backfill ends, and that has `left` to read."""
+
+    def __init__(self, handover: Handover, done: int) -> None:
+        self.handover = handover
+        self.left = Chunk(handover.border(done), handover.ends).without_empty()
+        super().__init__(
+            f"the backfill is at {handover.offsets - self.left.offsets()} of {handover.offsets} offsets",
+            "run `odradek pipeline backfill` to its end, then ingest",
+        )
+
+
 def read_handover(places: Places) -> Handover | None:
     """What was written down, if anything was. Raises DamagedHandover."""
     try:
@@ -131,17 +143,21 @@ def finished_handover(
     places: Places, name: str, tables: BatchTables, ledger: Ledger, fingerprint: Mapping[str, Any]
 ) -> Handover | None:
     """Where an ingest that is new begins, if there was a backfill. Raises PipelineError unless that is at its end."""
-    handover = read_handover(places)
+    begun = backfill_has_begun(name, tables, ledger)
+    try:
+        handover = read_handover(places)
+    except DamagedHandover as error:
+        if begun:
+            raise
+        raise PipelineError(
+            error.problem, "remove it, or run `odradek pipeline backfill`, which makes it anew"
+        ) from error
     if handover is None:
-        if backfill_has_begun(name, tables, ledger):
+        if begun:
             raise DamagedHandover(places, "is gone")
         return None
     handover.compare(fingerprint, places)
     done = handover.done(ledger.rows(JOB), places)
     if done < handover.chunks:
-        at = Chunk(handover.starts, handover.border(done)).offsets()
-        raise PipelineError(
-            f"the backfill is at {at} of {handover.offsets} offsets",
-            "run `odradek pipeline backfill` to its end, then ingest",
-        )
+        raise UnfinishedBackfill(handover, done)
     return handover

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
+
 from pipeline.errors import PipelineError
 from pipeline.ledger import Offsets, offsets_text
 from pipeline.segments.log_directory import find_partitions
 from pipeline.segments.options import EARLIEST, parse_options
+from pipeline.segments.source import SegmentSource
 from pipeline.settings import Settings
 from pipeline.sources import connector_options
 
@@ -30,6 +33,7 @@ def history_records(
     The columns are the connector's, with headers. Raises PipelineError."""
     if settings.backfill_from == "segments":
         options = _segment_options(settings, start, end, ids)
+        _register(spark)
         return spark.read.format("odradek").options(**options).load()
     options = connector_options(spark, settings)
     for name in ("subscribe", "subscribePattern"):  # These demand offsets of partitions that came later, too.
@@ -37,6 +41,15 @@ def history_records(
     options["assign"] = json.dumps({topic: sorted(partitions) for topic, partitions in start.items()})
     options |= {"startingOffsets": offsets_text(start), "endingOffsets": offsets_text(end)}
     return spark.read.format("kafka").options(**options).load()
+
+
+def _register(spark: SparkSession) -> None:
+    """For editable installs, in which PySpark does not find `pyspark_odradek` by its name."""
+    try:
+        spark.dataSource.register(SegmentSource)
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # It has found it.
+            raise
 
 
 def _segment_options(settings: Settings, start: Offsets, end: Offsets, ids: Mapping[str, str]) -> dict[str, str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import PipelineError
+from pipeline.ledger import Offsets
 from pipeline.settings import Settings
 from pipeline.topic_ids import Topics, look
 
@@ -12,10 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def topics_of(spark: SparkSession, settings: Settings) -> Topics:
-    """The topics that the settings name, as they are now. Raises PipelineError."""
+def topics_of(spark: SparkSession, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Topics:
+    """The topics that the settings name, as they are now. `sleep`: waits for brokers. Raises PipelineError."""
     compiled = spark._jvm.java.util.regex.Pattern.compile(settings.topics_pattern)  # type: ignore[union-attr]
-    return look(settings, lambda name: bool(compiled.matcher(name).matches()))
+    return look(settings, lambda name: bool(compiled.matcher(name).matches()), sleep=sleep)
 
 
 def refuse_missing(settings: Settings, topics: Topics) -> None:
@@ -25,6 +28,17 @@ def refuse_missing(settings: Settings, topics: Topics) -> None:
         raise PipelineError(f"there is no topic {', '.join(missing)}", "create it, or change topics")
     if not topics:
         raise PipelineError(f"no topic matches {settings.topics_pattern}", "change topics-pattern")
+
+
+def refuse_beyond(starts: Offsets, topics: Topics) -> None:
+    """Raises PipelineError where a partition is to be read from behind its end."""
+    for name, partitions in starts.items():
+        for number, offset in partitions.items():
+            if offset > (end := topics[name].ends[number]):
+                raise PipelineError(
+                    f"starting-offsets: {name}-{number} is to begin at {offset}, and ends at {end}",
+                    "give an offset that it has",
+                )
 
 
 def key_types(settings: Settings, parsed: DataFrame) -> dict[str, str]:

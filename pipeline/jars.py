@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
+from pipeline.cache import cache_directory
 from pipeline.errors import PipelineError
 
 POM = Path(__file__).with_name("pom.xml")
@@ -50,12 +51,6 @@ def _dependencies(pom: Path, profile: str = "") -> Iterator[tuple[str, str, str]
         yield group, artifact, version
 
 
-def cache_directory(environ: Mapping[str, str], spark_version: str) -> Path:
-    """Where fetched jars stay."""
-    root = environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "odradek" / f"spark-{spark_version}"
-
-
 def find_jars(spark_version: str, environ: Mapping[str, str] = os.environ, protobuf: bool = False) -> list[Path] | None:
     """The jars, fetched if need be; None when only Ivy can. `protobuf`: that one must be among them; else it is when it
     is there. Raises PipelineError."""
@@ -67,7 +62,7 @@ def find_jars(spark_version: str, environ: Mapping[str, str] = os.environ, proto
         )
     wanted = [*names, *(extra if protobuf else [])]
     own = environ.get("ODRADEK_SPARK_JARS")
-    directory = Path(own) if own else cache_directory(environ, spark_version)
+    directory = Path(own) if own else cache_directory(environ) / f"spark-{spark_version}"
     if _missing(directory, wanted) and not own:
         maven = shutil.which("mvn", path=environ.get("PATH"))
         if maven is None:

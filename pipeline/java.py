@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.cache import cache_directory
 from pipeline.errors import PipelineError
 
 SUPPORTED = (17, 21)
@@ -103,9 +104,3 @@ def through_script(java: Path, home: Path) -> Path:
         beside.chmod(0o755)
         os.replace(beside, script)
     return script
-
-
-def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the pipeline keeps what it has fetched or made."""
-    root = environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "odradek"

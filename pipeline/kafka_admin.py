@@ -6,16 +6,20 @@ Of `[kafka]`, whose names are those of the Java client, the part that says how t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
+from kafka.structs import TopicPartition
 
 from pipeline.errors import PipelineError
 from pipeline.settings import Settings
 
+PAUSES_S = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
 PEM_FILES = {
     "ssl.truststore.location": ("ssl_cafile",),
     "ssl.keystore.location": ("ssl_certfile", "ssl_keyfile"),
@@ -45,6 +49,29 @@ def admin_client(settings: Settings, patience_ms: int = 10_000) -> Iterator[Kafk
         # Where no broker answers there is no client to close, but its thread and its sockets stay.
         for each in networks:
             each.close()
+
+
+def committed_offsets(
+    admin: KafkaAdminClient,
+    group: str,
+    partitions: Sequence[TopicPartition] | None = None,
+    pauses_s: Sequence[float] = PAUSES_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[TopicPartition, int]:
+    """The group's offsets of the partitions, or of all. Raises KafkaError.
+
+    Asked again after each pause: a coordinator may be loading, and the first question of all makes its topic."""
+    wanted = None if partitions is None else list(partitions)
+    for pause in (*pauses_s, None):
+        try:
+            found = admin.list_group_offsets({group: wanted})[group]
+        except KafkaError as error:
+            if pause is None or not error.retriable:
+                raise
+            sleep(pause)
+        else:
+            return {partition: each.offset for partition, each in found.items()}
+    raise AssertionError("the last attempt returns or raises")
 
 
 def connection_options(options: Mapping[str, str]) -> dict[str, Any]:

@@ -7,8 +7,6 @@ records as lag too: their LAG is `lag + in_open_transactions`. Where nothing is 
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +14,11 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from pipeline.kafka_admin import admin_client
+from pipeline.kafka_admin import admin_client, committed_offsets
 from pipeline.ledger import LedgerRow, Offsets
 from pipeline.settings import Settings
+
+PAUSES_S = (0.1, 0.3, 0.6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +100,16 @@ def partition_lags(settings: Settings, processed: Offsets, patience_ms: int = 10
 
 
 def _committed(admin: KafkaAdminClient, group: str) -> Mapping[TopicPartition, int]:
-    """What the group shows; nothing if its coordinator, which may be loading, does not say so in a second."""
-    for pause in (0.1, 0.3, 0.6, None):
-        try:
-            found = admin.list_group_offsets({group: None})[group]
-        except KafkaError as error:
-            if pause is None or not error.retriable:
-                break
-            time.sleep(pause)
-        else:
-            return {partition: each.offset for partition, each in found.items()}
-    return {}
+    """What the group shows; nothing if its coordinator does not say so in a second."""
+    try:
+        return committed_offsets(admin, group, pauses_s=PAUSES_S)
+    except KafkaError:
+        return {}
 
 
 def _partitions_there(admin: KafkaAdminClient, settings: Settings, processed: Offsets) -> list[TopicPartition]:
     """What exists of the topics that the settings or the ledger name. Asking makes no topic."""
-    pattern = _pattern(settings.topics_pattern)
+    pattern = settings.pattern
     wanted = {*settings.topics, *processed}
     return [
         TopicPartition(topic["name"], partition["partition_index"])
@@ -123,14 +117,6 @@ def _partitions_there(admin: KafkaAdminClient, settings: Settings, processed: Of
         if topic["name"] in wanted or (pattern is not None and pattern.fullmatch(topic["name"]))
         for partition in topic["partitions"]
     ]
-
-
-def _pattern(java: str) -> re.Pattern[str] | None:
-    """A Java regular expression, where Python knows it too; else the topics of the ledger must do."""
-    try:
-        return re.compile(java) if java else None
-    except re.error:
-        return None
 
 
 def _offsets(

@@ -17,6 +17,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from pipeline.batch_id import BatchId
+from pipeline.delta_tables import BrokenTable, table_at
+from pipeline.segments.options import EARLIEST
 
 Offsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""
@@ -97,17 +99,20 @@ class Ledger:
         write_deltalake(str(self._path), content, mode="append", commit_properties=properties)
 
     def rows(self, job: str | None = None) -> list[LedgerRow]:
-        """The rows of one job, or of all, in the order of their batches."""
+        """The rows of one job, or of all, in the order of their batches. Raises PipelineError."""
         table = self._table()
         if table is None:
             return []
         columns = [one.name for one in fields(LedgerRow)]
-        found = [_row(values) for values in table.to_pyarrow_table(columns=columns).to_pylist()]
+        try:
+            found = [_row(values) for values in table.to_pyarrow_table(columns=columns).to_pylist()]
+        except (OSError, ValueError) as error:
+            raise BrokenTable(self._path, error) from error
         chosen = [row for row in found if job in (None, row.job)]
         return sorted(chosen, key=lambda row: (row.job, row.generation, row.batch_id))
 
     def _table(self) -> DeltaTable | None:
-        return DeltaTable(self._path) if DeltaTable.is_deltatable(str(self._path)) else None
+        return table_at(self._path)
 
 
 def _row(values: Mapping[str, Any]) -> LedgerRow:
@@ -125,12 +130,19 @@ def offsets_text(offsets: Offsets) -> str:
     return json.dumps(content, sort_keys=True)
 
 
+def by_partition(offsets: Offsets) -> dict[str, int]:
+    """Offsets as logs tell them: {"topic-0": 12}."""
+    return {f"{name}-{number}": offset for name, partitions in offsets.items() for number, offset in partitions.items()}
+
+
 def offsets_of(text: str) -> dict[str, dict[int, int]]:
     """Offsets from their text. Raises ValueError."""
     content = json.loads(text)
     if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
         raise ValueError(f"no offsets: {text[:80]}")
-    return {
-        topic: {int(number): int(offset) for number, offset in partitions.items()}
-        for topic, partitions in content.items()
-    }
+    strange = [
+        at for partitions in content.values() for at in partitions.values() if type(at) is not int or at < EARLIEST
+    ]
+    if strange:
+        raise ValueError(f"{strange[0]!r} is no offset")
+    return {topic: {int(number): at for number, at in partitions.items()} for topic, partitions in content.items()}

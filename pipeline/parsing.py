@@ -91,7 +91,7 @@ def event_time(schema: StructType, settings: Settings) -> Column:
     """When it happened: a TIMESTAMP, a TIMESTAMP_NTZ in UTC, or a LONG of milliseconds since 1970; null outside the
     years 1 to 9999. Without the setting the record's own timestamp, unless that is Kafka's -1 for none."""
     if not settings.event_time:
-        return sf.when(sf.unix_millis("timestamp") >= 0, sf.col("timestamp"))
+        return sf.when(sf.unix_millis("timestamp").between(0, LATEST_MS), sf.col("timestamp"))
     column = sf.col("data")[settings.event_time]
     kind = schema[settings.event_time].dataType
     if isinstance(kind, LongType):
@@ -105,7 +105,9 @@ def event_time(schema: StructType, settings: Settings) -> Column:
 
 def _why_no_time(settings: Settings) -> Column:
     if not settings.event_time:
-        return sf.lit("the record has no timestamp")
+        return sf.when(
+            sf.unix_millis("timestamp") > LATEST_MS, "the record's timestamp is after the year 9999"
+        ).otherwise("the record has no timestamp")
     column = sf.col("data")[settings.event_time]
     told = sf.concat(
         sf.lit(f"{settings.event_time} is "), column.cast("string"), sf.lit(", not in the years 1 to 9999")

@@ -27,6 +27,7 @@ from deltalake import DeltaTable
 from kafka.errors import KafkaError
 from pyarrow import parquet
 
+from pipeline.delta_tables import table_at
 from pipeline.errors import PipelineError
 from pipeline.lag import PartitionLag, partition_lags, processed_offsets
 from pipeline.ledger import LedgerRow
@@ -91,14 +92,14 @@ def _iso(time: datetime | None) -> str | None:
 def _tables(places: Places) -> Iterable[tuple[str, Facts]]:
     tables = {"rows": places.rows, "dead_letters": places.dead_letters, "windows": places.windows}
     for name, path in {**tables, "batches": places.ledger}.items():
-        if DeltaTable.is_deltatable(str(path)):
-            yield name, _delta(path)
+        table = table_at(path)
+        if table is not None:
+            yield name, _delta(path, table)
         elif path.is_dir():
             yield name, _parquet(path)
 
 
-def _delta(path: Path) -> Facts:
-    table = DeltaTable(path)
+def _delta(path: Path, table: DeltaTable) -> Facts:
     files = pa.table(table.get_add_actions(flatten=True))
     counts = files.column("num_records").to_pylist()
     rows = None if None in counts else sum(counts)

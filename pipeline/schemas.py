@@ -8,6 +8,7 @@ Raw: no schema; the columns are key, value and headers.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -73,6 +74,8 @@ NAMING = (
 
 STORED = (*NUMBERS, *NAMING, BinaryType, StructType, ArrayType, MapType)
 """Types that both kinds of tables can hold."""
+
+_NOISE = re.compile(r" Please ensure that .*| SQLSTATE: \w+;?")
 
 
 def schema_text(settings: Settings) -> str:
@@ -261,7 +264,7 @@ def first_line(error: Exception) -> str:
     """Of Spark's many lines the one that tells what is wrong; with the next where it ends in a colon."""
     said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in str(said).splitlines() if line.strip()] or [type(error).__name__]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+    return _NOISE.sub("", " ".join(lines[: 2 if lines[0].endswith(":") else 1]))
 
 
 def _file(setting: str) -> bytes:

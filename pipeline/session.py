@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
@@ -35,6 +39,11 @@ DEFAULTS = {
 }
 """Settings of the session; those of `[spark]` go over them."""
 
+MASTERS = re.compile(r"local|local\[.+]|local-cluster\[.+]|yarn|(spark|k8s)://.+")
+"""With another the Java process of Spark ends before it can say why."""
+LOUD = ("py4j", "kafka.net", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Loggers of libraries that tell of errors, with traces, which are raised too and told in a line."""
+
 
 def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> SparkSession:
     """The session of a job, started unless the process has one. Raises PipelineError.
@@ -44,23 +53,36 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         import pyspark
     except ImportError as error:
         raise PipelineError("PySpark is not installed", "pip install 'odradek[spark]'") from error
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
         _prepare_environment()
-    builder = SparkSession.builder.appName(f"odradek-{settings.name}").master(settings.master)
+    if not MASTERS.fullmatch(settings.master):
+        raise PipelineError(f"master {settings.master!r} is none of Spark's", "give local[*], or spark://HOST:PORT")
+    conf = SparkConf().setAppName(f"odradek-{settings.name}").setMaster(settings.master)
     jars = _jars(pyspark.__version__, settings.format == "protobuf")
     options = {**DEFAULTS, **jars, **settings.spark, **(extra or {})}
-    for name, value in options.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    conf.setAll(list(options.items()))
+    with _handler_kept():
+        SparkContext.getOrCreate(conf)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
     if not os.environ.get("ODRADEK_DEBUG"):
-        # What these log as errors, with the traces of Java, ends the job too, which tells it in a line; and
-        # kafka-python logs each of its attempts at a connection.
         session.sparkContext.setLogLevel("FATAL")
-        for name in ("py4j", "kafka.net"):
+        for name in LOUD:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     return session
+
+
+@contextlib.contextmanager
+def _handler_kept() -> Iterator[None]:
+    """Takes away PySpark's handler of SIGINT, which breaks off whatever runs."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _prepare_environment() -> None:

@@ -17,9 +17,10 @@ A flag goes over the file, the file over the defaults. An unknown name and a val
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ from typing import Any
 from pipeline.errors import PipelineError
 
 
-def setting(default: Any, what: str, *, choices: tuple[str, ...] = (), metavar: str = "") -> Any:
+def setting(default: Any, what: str, *, choices: tuple[str, ...] = (), least: int = 0, metavar: str = "") -> Any:
     """A field of the table: its default, its sentence, and the values that it may have."""
-    metadata = {"help": what, "choices": choices, "metavar": metavar}
+    metadata = {"help": what, "choices": choices, "least": least, "metavar": metavar}
     return field(default=default, metadata=metadata)
 
 
@@ -88,13 +89,13 @@ class Settings:
     # Where it goes.
     sink: str = setting("delta", "the tables' format", choices=("delta", "parquet"))
     partition_by: tuple[str, ...] = setting((), "columns that the table is partitioned by", metavar="COLUMN")
-    files_per_batch: int = setting(1, "files a batch writes into each partition of the table", metavar="N")
+    files_per_batch: int = setting(1, "files a batch writes into each partition of the table", least=1, metavar="N")
     results_topic: str = setting("", "a topic that gets the good rows as JSON, exactly once", metavar="TOPIC")
     shadow_group: str = setting("", "the consumer group that shows the progress (default odradek-NAME)")
     job_version: str = setting("1", "written beside each dead letter")
 
     # What `compact` makes of it.
-    compact_target_size: int = setting(134_217_728, "compact makes files of about this size", metavar="BYTES")
+    compact_target_size: int = setting(134_217_728, "compact makes files of about this size", least=1, metavar="BYTES")
     compact_retention: str = setting("7 days", "how long files of old versions stay for their readers")
 
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +117,14 @@ class Settings:
     def group(self) -> str:
         """The shadow consumer group."""
         return self.shadow_group or f"odradek-{self.name}"
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """topics-pattern; None where there is none, or Python cannot read Java's expression."""
+        try:
+            return re.compile(self.topics_pattern) if self.topics_pattern else None
+        except re.error:
+            return None
 
 
 OPTION_TABLES = ("kafka", "spark")
@@ -144,12 +153,18 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in fields:
-            raise PipelineError(f"there is no setting {flag(name)!r}")
-        values[name] = _value(name, value, fields[name].default)
+            raise PipelineError(f"there is no setting {flag(name)!r}", _meant(name, fields))
+        values[name] = _value(name, value, fields[name])
     return Settings(**values)
 
 
-def _value(name: str, value: object, default: object) -> object:
+def _meant(name: str, names: Iterable[str]) -> str:
+    alike = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {flag(alike[0])}?" if alike else "`odradek pipeline ingest --help` lists them"
+
+
+def _value(name: str, value: object, field: dataclasses.Field[Any]) -> object:
+    default = field.default
     if name in OPTION_TABLES:
         if not isinstance(value, Mapping):
             raise PipelineError(f"{name} must be a table of options")
@@ -161,8 +176,9 @@ def _value(name: str, value: object, default: object) -> object:
             return tuple(value)
         raise PipelineError(f"{flag(name)} must be a list of texts")
     if isinstance(default, int):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PipelineError(f"{flag(name)} must be a number from 0 up, not {value!r}")
+        least = field.metadata["least"]
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise PipelineError(f"{flag(name)} must be a number from {least} up, not {value!r}")
         return value
     if not isinstance(value, str):
         raise PipelineError(f"{flag(name)} must be a text, not {value!r}")

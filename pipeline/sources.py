@@ -78,16 +78,26 @@ def _topics(spark: SparkSession, settings: Settings) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
             raise PipelineError(f"topic {name!r} is no name of a topic", "for several, give topics-pattern")
     if settings.topics:
+        _refuse_own_results(settings, settings.results_topic in settings.topics)
         return {"subscribe": ",".join(settings.topics)}
     if not settings.topics_pattern:
         raise PipelineError("no topics are given", "set topics or topics-pattern")
     jvm: Any = spark._jvm
     try:
-        jvm.java.util.regex.Pattern.compile(settings.topics_pattern)
+        pattern = jvm.java.util.regex.Pattern.compile(settings.topics_pattern)
     except PySparkException as error:
         said = first_line(error)
         raise PipelineError(f"topics-pattern {settings.topics_pattern!r} is no regular expression: {said}") from error
+    _refuse_own_results(settings, pattern.matcher(settings.results_topic).matches())
     return {"subscribePattern": settings.topics_pattern}
+
+
+def _refuse_own_results(settings: Settings, are_read: bool) -> None:
+    if settings.results_topic and are_read:
+        raise PipelineError(
+            f"results-topic {settings.results_topic} is one of the topics that are read: its results would come again",
+            "name another topic for the results",
+        )
 
 
 def _check_offsets(what: str, text: str) -> None:

@@ -13,10 +13,15 @@ NO_ROOM = "No space left on device"
 SIGNS = {
     "CANNOT_LOAD_STATE_STORE": "the keys that the checkpoint remembers (its directory state/) cannot be read",
     "STATE_STORE_KEY_SCHEMA": "the keys that the checkpoint remembers (its directory state/) are of other types",
+    "JAVA_GATEWAY_EXITED": "Spark's Java did not start, see the lines above",
+    "long overflow": "a time is beyond what Spark can hold, most likely the timestamp of a record",
+    "Mkdirs failed to create": "a value of partition-by is longer than a directory's name may be, or the lake is not "
+    "to be written to",
 }
 """Conditions of Spark's that need more words than it has."""
 AGAIN = "make room and start again; nothing is lost"
 _NOISE = re.compile(r"^(?:Job aborted due to stage failure: .*?: |(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
+_TRACE = "Traceback (most recent call last):"
 
 
 def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
@@ -46,6 +51,8 @@ def _texts(error: BaseException) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    """The first line, without the names of classes before it and the state after it."""
-    first = text.strip().splitlines()[0] if text.strip() else ""
-    return _NOISE.sub("", first).split(" SQLSTATE: ")[0].strip()
+    """The first line, without the names of classes before it and the state after it; of a trace of Python the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if _TRACE in text:
+        lines = [line for line in lines if _NOISE.match(line) and _TRACE not in line][-1:] or lines
+    return _NOISE.sub("", lines[0]).split(" SQLSTATE: ")[0].strip() if lines else ""

@@ -115,8 +115,9 @@ def _produce(bootstrap: str, records: Iterator[Record]) -> int:
 
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type="lz4")
     count = 0
-    for count, record in enumerate(records, 1):  # noqa: B007 - counted for the caller
+    for record in records:
         producer.send(TOPIC, record.value, key=record.key)
+        count += 1
     producer.close()
     return count
 

@@ -8,6 +8,7 @@ De-duplication keeps one row of each key over all of history: the first chunk's,
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -15,7 +16,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from pyspark.errors import PySparkException
 
 from pipeline import shadow_group
 from pipeline.accounting import Counts
@@ -24,9 +24,9 @@ from pipeline.batch_metrics import BatchMetrics
 from pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
 from pipeline.batch_writer import ledger_row
 from pipeline.chunks import Chunk
-from pipeline.errors import ANEW, PipelineError
+from pipeline.errors import ANEW, PipelineError, Stopped
 from pipeline.generations import JOB as INGEST
-from pipeline.generations import compare_tables, filled, fingerprint_of, generations_on_disk
+from pipeline.generations import compare_tables, filled, fingerprint_of, first_offsets, generations_on_disk
 from pipeline.handover import (
     JOB,
     DamagedHandover,
@@ -36,14 +36,13 @@ from pipeline.handover import (
     read_handover,
 )
 from pipeline.history import history_records
-from pipeline.inputs import key_types, refuse_missing, topics_of
-from pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of
-from pipeline.one_job import alone, signals
+from pipeline.inputs import key_types, refuse_beyond, refuse_missing, topics_of
+from pipeline.ledger import Ledger, LedgerRow, Offsets, by_partition
+from pipeline.one_job import one_job, pause, signals
 from pipeline.parsing import parsed
 from pipeline.places import Places
-from pipeline.progress import BatchDone, Progress, open_progress
+from pipeline.progress import BatchDone, Progress
 from pipeline.repetitions import earlier_rows, marked, marked_by, without_repeated
-from pipeline.session import open_session
 from pipeline.settings import Settings
 from pipeline.sinks.delta import nothing
 from pipeline.sinks.staged_files import Written
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OFFSETS_PER_CHUNK = 1_000_000
-EARLIEST, LATEST = -2, -1
 
 log = structlog.get_logger("pipeline.backfill")
 
@@ -65,13 +63,9 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
 
     The running chunk is then the last. `reached` is told of each point of a chunk that is passed, for tests that kill
     there. Raises PipelineError."""
-    places, stopping = Places.of(settings), stopping or threading.Event()
-    try:
-        with open_progress() as shown, alone(places.state / "ingest.lock"), signals(stopping.set):
-            shown.waiting("starting Spark")
-            Backfill(settings, places, open_session(settings), shown, reached, stopping).run()
-    except (OSError, PySparkException) as error:
-        raise as_pipeline_error(error, "the backfill failed") from error
+    stopping = stopping or threading.Event()
+    with signals(stopping.set), one_job("backfill", settings) as (spark, shown), contextlib.suppress(Stopped):
+        Backfill(settings, Places.of(settings), spark, shown, reached, stopping).run()
     return 0
 
 
@@ -93,11 +87,12 @@ class Backfill:
         self._shown = shown
         self._reached = reached
         self._stopping = stopping
+        self._pause = pause(stopping)
         self._tables = BatchTables(settings, places, reached)
         self._ledger = Ledger(places.ledger)
 
     def run(self) -> None:
-        """Returns when all is read, or between two chunks when it is to stop. Raises PipelineError."""
+        """Returns when all is read, or between two chunks when it is to stop. Raises PipelineError and Stopped."""
         rows = parsed(records_batch(self._spark, self._settings, "earliest", "latest"), self._settings)
         fingerprint = {
             **fingerprint_of(self._settings, key_types(self._settings, rows)),
@@ -107,19 +102,19 @@ class Backfill:
         handover = self._recorded(fingerprint)
         done = 0 if handover is None else self._done(handover)
         if handover is not None and done == handover.chunks and self._ingest_has_begun():
-            log.info("was at its end before the ingest began", offsets=_told(handover.ends))
+            log.info("was at its end before the ingest began", offsets=by_partition(handover.ends))
             return
         self._refuse_begun_ingest()
         self._tables.prepare(rows, JOB)
         if handover is None:
             handover = self._record(fingerprint)
-        log.info("begins", chunk=done, chunks=handover.chunks, offsets=_told(handover.border(done)))
+        log.info("begins", chunk=done, chunks=handover.chunks, offsets=by_partition(handover.border(done)))
         for number in range(done, handover.chunks):
             if self._stopping.is_set():
                 return
             self._chunk(handover, number)
         shadow_group.commit(self._settings, handover.ends)
-        log.info("is at its end; the ingest begins there", offsets=_told(handover.ends))
+        log.info("is at its end; the ingest begins there", offsets=by_partition(handover.ends))
 
     def _recorded(self, fingerprint: Mapping[str, Any]) -> Handover | None:
         """The record, if there is a good one, checked. Raises PipelineError if there was one that is needed."""
@@ -164,7 +159,7 @@ class Backfill:
 
     def _record(self, fingerprint: Mapping[str, Any]) -> Handover:
         """Looks where history begins and ends, and writes it down."""
-        topics = topics_of(self._spark, self._settings)
+        topics = topics_of(self._spark, self._settings, self._pause)
         refuse_missing(self._settings, topics)
         starts = _starts(self._settings, topics)
         if self._settings.on_data_loss == "fail":
@@ -185,6 +180,8 @@ class Backfill:
             version, now = self._settings.job_version, datetime.now(UTC)
             row = ledger_row(batch, version, counts, metrics, written, chunk.start, chunk.end, started_at, now)
             self._ledger.append(batch, row)
+        except Stopped:
+            raise
         except Exception as error:
             raise self._cause(error, handover, chunk) from error
         self._reached("ledger: committed")
@@ -224,7 +221,7 @@ class Backfill:
 
     def _look(self, handover: Handover) -> tuple[Topics, list[str]]:
         """The topics of now, and the names of those that were made again, if that may be. Raises PipelineError."""
-        topics = topics_of(self._spark, self._settings)
+        topics = topics_of(self._spark, self._settings, self._pause)
         try:
             compare_ids(handover.topics, topics)
         except TopicRecreated as error:
@@ -268,20 +265,6 @@ class Backfill:
 
 def _starts(settings: Settings, topics: Topics) -> Offsets:
     """Where history begins: by starting-offsets, in numbers. Raises PipelineError."""
-    text = filled(settings.starting_offsets, topics)
-    said = offsets_of(text) if text.startswith("{") else {}
-    found: dict[str, dict[int, int]] = {}
-    for name, topic in topics.items():
-        for number, first in topic.starts.items():
-            offset = said.get(name, {}).get(number, EARLIEST)
-            found.setdefault(name, {})[number] = {EARLIEST: first, LATEST: topic.ends[number]}.get(offset, offset)
-            if offset > topic.ends[number]:
-                raise PipelineError(
-                    f"starting-offsets: {name}-{number} is to begin at {offset}, and ends at {topic.ends[number]}",
-                    "give an offset that it has",
-                )
+    found = first_offsets(filled(settings.starting_offsets, topics), topics)
+    refuse_beyond(found, topics)
     return found
-
-
-def _told(offsets: Offsets) -> dict[str, int]:
-    return {f"{name}-{number}": offset for name, partitions in offsets.items() for number, offset in partitions.items()}

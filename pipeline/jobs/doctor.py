@@ -1,45 +1,30 @@
 """Looks at everything that a job needs, and says of each what is there or what to do.
 
 A finding is ok, a warning (the job runs) or a problem (it does not). The exit status is 1 with a problem, else 0.
-Nothing is changed, and no Spark is started.
+Nothing is changed, and no Spark is started. What a missing package is needed for is left out, and the rest told.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from pipeline.errors import PipelineError
+from pipeline.findings import OK, PROBLEM, WARNING, Finding, problem
 from pipeline.jars import find_jars, jar_names
 from pipeline.java import find_java
 from pipeline.places import Places
 from pipeline.settings import Settings
 
-OK, WARNING, PROBLEM = "ok", "warning", "problem"
 PACKAGES = ("pyspark", "deltalake", "pyarrow", "kafka-python", "matplotlib")
+INSTALL = "pip install 'odradek[spark]'"
 PATIENCE_MS = 5000
 """How long the broker may take to answer."""
 LITTLE_SPACE = 1 << 30
 """Bytes free on the lake's disk below which a warning is due."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was looked at, how it is, and what to do if it is not well."""
-
-    subject: str
-    state: str
-    says: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        mark = {OK: "ok     ", WARNING: "warning", PROBLEM: "PROBLEM"}[self.state]
-        return f"{mark}  {self.subject}: {self.says}" + (f"\n         -> {self.remedy}" if self.remedy else "")
 
 
 def run(settings: Settings) -> int:
@@ -58,7 +43,11 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iter
     yield _attempt("Java", lambda: _java(environ))
     yield _attempt("jars", lambda: _jars(environ))
     yield _lake(Places.of(settings))
-    yield from _broker_and_topics(settings)
+    answers = False
+    for finding in _with_packages("broker", lambda: _broker_and_topics(settings)):
+        yield finding
+        answers = answers or (finding.subject, finding.state) == ("broker", OK)
+    yield from _with_packages("checkpoint", lambda: _state(settings, answers))
 
 
 def _attempt(subject: str, look: Callable[[], Finding]) -> Finding:
@@ -66,7 +55,15 @@ def _attempt(subject: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except PipelineError as error:
-        return Finding(subject, PROBLEM, error.problem, error.remedy)
+        return problem(subject, error)
+
+
+def _with_packages(subject: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What `look` finds; that a package is missing is a problem of `subject`."""
+    try:
+        yield from look()
+    except ModuleNotFoundError as error:
+        yield Finding(subject, PROBLEM, f"cannot be looked at without {str(error.name).split('.')[0]}", INSTALL)
 
 
 def _packages() -> Finding:
@@ -78,7 +75,7 @@ def _packages() -> Finding:
             missing.append(name)
     python = f"Python {sys.version.split()[0]} at {sys.executable}"
     if missing:
-        return Finding("packages", PROBLEM, f"{python} lacks {', '.join(missing)}", "pip install 'odradek[spark]'")
+        return Finding("packages", PROBLEM, f"{python} lacks {', '.join(missing)}", INSTALL)
     return Finding("packages", OK, f"{python}; {', '.join(found)}")
 
 
@@ -140,7 +137,19 @@ def _topics(settings: Settings, there: Mapping[str, int]) -> Iterator[Finding]:
             yield Finding(f"topic {name}", PROBLEM, "is not there", remedy)
         else:
             yield Finding(f"topic {name}", OK, f"{there[name]} partition(s)")
-    if settings.topics_pattern:
-        named = sorted(name for name in there if re.fullmatch(settings.topics_pattern, name))
-        says = f"{settings.topics_pattern!r} names {', '.join(named) or 'no topic yet'}"
-        yield Finding("topics", OK if named else WARNING, says)
+    if (pattern := settings.pattern) is not None:
+        named = sorted(name for name in there if pattern.fullmatch(name))
+        if named:
+            yield Finding("topics", OK, f"{settings.topics_pattern!r} names {', '.join(named)}")
+        else:
+            says = f"{settings.topics_pattern!r} names no topic yet"
+            yield Finding("topics", PROBLEM, says, "create one, or change topics-pattern")
+    elif settings.topics_pattern:
+        says = f"{settings.topics_pattern!r} is not for Python to read, so which topics it names is not told"
+        yield Finding("topics", WARNING, says, "see that it is a regular expression of Java's")
+
+
+def _state(settings: Settings, broker_answers: bool) -> Iterator[Finding]:
+    from pipeline.state_findings import state_findings
+
+    yield from state_findings(settings, broker_answers)

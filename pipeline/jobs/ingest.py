@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,18 +16,17 @@ from pipeline import shadow_group
 from pipeline.batch_id import BatchId
 from pipeline.batch_metrics import counted
 from pipeline.batch_tables import BatchTables
-from pipeline.batch_writer import BatchWriter, Committed, Stopped
-from pipeline.errors import PipelineError
-from pipeline.generations import JOB, Generation, Generations, filled, fingerprint_of
+from pipeline.batch_writer import BatchWriter, Committed
+from pipeline.errors import PipelineError, Stopped
+from pipeline.generations import JOB, Generation, Generations, filled, fingerprint_of, first_offsets
 from pipeline.handover import Handover
-from pipeline.inputs import key_types, refuse_missing, topics_of
-from pipeline.ledger import Ledger, Offsets, offsets_of
-from pipeline.one_job import alone, signals
+from pipeline.inputs import key_types, refuse_beyond, refuse_missing, topics_of
+from pipeline.ledger import Ledger, Offsets, by_partition
+from pipeline.one_job import one_job, pause, signals
 from pipeline.parsing import parsed
 from pipeline.places import Places
-from pipeline.progress import BatchDone, Progress, open_progress
+from pipeline.progress import BatchDone, Progress
 from pipeline.repetitions import Remembered
-from pipeline.session import open_session
 from pipeline.settings import Settings
 from pipeline.sinks.delta import nothing
 from pipeline.sources import records_stream
@@ -37,6 +37,7 @@ from pipeline.transforms import deduplicated
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 POLL_S = 1
 AVAILABLE_NOW = "available-now"
@@ -49,15 +50,9 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
 
     The running batch is then the last. `reached` is told of each point of a batch that is passed, for tests that kill
     there. Raises PipelineError."""
-    places, stopping = Places.of(settings), stopping or threading.Event()
-    try:
-        with open_progress() as shown, alone(places.state / "ingest.lock"):
-            shown.waiting("starting Spark")
-            job = Ingest(settings, places, open_session(settings), shown, reached, stopping)
-            with signals(stopping.set):
-                job.run()
-    except (OSError, PySparkException) as error:
-        raise as_pipeline_error(error, "the ingest failed") from error
+    stopping = stopping or threading.Event()
+    with signals(stopping.set), one_job("ingest", settings) as (spark, shown), contextlib.suppress(Stopped):
+        Ingest(settings, Places.of(settings), spark, shown, reached, stopping).run()
     return 0
 
 
@@ -81,9 +76,11 @@ class Ingest:
         self._tables = BatchTables(settings, places, reached)
         self._ledger = Ledger(places.ledger)
         self._stopping = stopping
+        self._pause = pause(stopping)
 
     def run(self) -> None:
-        """Returns when all is read, or between two batches when it is to stop. Raises PipelineError."""
+        """Returns when all is read, or between two batches when it is to stop. Raises PipelineError and Stopped."""
+        self._pause(0)
         rows = self._rows("earliest")
         fingerprint = fingerprint_of(self._settings, key_types(self._settings, rows))
         generations = Generations(self._settings, self._places, self._tables, self._ledger, fingerprint)
@@ -106,15 +103,17 @@ class Ingest:
         starting = filled(attempt.generation.starting, topics)
         attempt.generation = replace(attempt.generation, starting=starting)
         done = attempt.generation.done
-        if done is not None and self._settings.on_data_loss == "fail":
-            compare_offsets(done, topics)
+        if done is None:
+            refuse_beyond(first_offsets(starting, topics), topics)
+        if self._settings.on_data_loss == "fail":
+            compare_offsets(first_offsets(starting, topics) if done is None else done, topics)
         checkpoint = generations.begin(attempt.generation)
         attempt.save = lambda generation: generation.save(self._places)
         for note in generations.notes:
             log.warning(note)
         generations.notes.clear()
         number = attempt.generation.number
-        log.info("begins", generation=number, offsets=_beginnings(starting, done, topics))
+        log.info("begins", generation=number, offsets=by_partition(first_offsets(done or starting, topics)))
         if done:
             shadow_group.commit(self._settings, done)
         writer = BatchWriter(
@@ -171,16 +170,22 @@ class Ingest:
             raise as_pipeline_error(error, "the settings do not fit together") from error
 
     def _look(self) -> Topics:
-        return topics_of(self._spark, self._settings)
+        return topics_of(self._spark, self._settings, self._pause)
 
     def _start(self, rows: DataFrame, writer: BatchWriter, checkpoint: Path) -> StreamingQuery:
-        trigger = self._settings.trigger
         stream = rows.writeStream.queryName(self._settings.name).foreachBatch(writer)
-        stream = stream.option("checkpointLocation", str(checkpoint))
-        stream = (
-            stream.trigger(availableNow=True) if trigger == AVAILABLE_NOW else stream.trigger(processingTime=trigger)
-        )
-        return stream.start()
+        return self._triggered(stream.option("checkpointLocation", str(checkpoint))).start()
+
+    def _triggered(self, stream: DataStreamWriter) -> DataStreamWriter:
+        trigger = self._settings.trigger
+        if trigger == AVAILABLE_NOW:
+            return stream.trigger(availableNow=True)
+        try:
+            return stream.trigger(processingTime=trigger)
+        except PySparkException as error:
+            raise PipelineError(
+                f"trigger {trigger!r} is neither {AVAILABLE_NOW} nor a length of time", "give one like '10 seconds'"
+            ) from error
 
     def _wait(self, query: StreamingQuery) -> None:
         """Until the query ends; or between two batches once it is told to stop. Raises what ended it."""
@@ -227,17 +232,6 @@ class _Attempt:
         self.generation = self.generation.with_topics(topics)
         self.save(self.generation)
         return topics
-
-
-def _beginnings(starting: str, done: Offsets | None, topics: Topics) -> dict[str, int]:
-    """The first offset of each partition that will be read, by topic-partition."""
-    said = done or (offsets_of(starting) if starting.startswith("{") else {})
-    found = {}
-    for name, topic in topics.items():
-        for number, start in topic.starts.items():
-            offset = said.get(name, {}).get(number, start)
-            found[f"{name}-{number}"] = offset if offset >= 0 else start
-    return found
 
 
 def _between(done: Offsets, ends: Offsets) -> int:

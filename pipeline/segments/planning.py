@@ -133,15 +133,18 @@ def _divide(
 
 
 def _cuts(segment: Segment, start: int, end: int, limit: int, split_bytes: int) -> list[tuple[int, int]]:
-    """Offsets and positions at which the segment is cut, both ends included: about every `split_bytes`."""
-    if start == segment.base_offset and limit <= split_bytes:
+    """Offsets and positions at which the segment is cut, both ends included: about every `split_bytes`.
+
+    The last part may be half as large again: less than a half is not worth a task."""
+    least = split_bytes // 2
+    if start == segment.base_offset and limit <= split_bytes + least:
         return [(start, 0), (end, limit)]
     with segment.open() as file:
         cuts = [(start, position_before(segment, file, start) if start > segment.base_offset else 0)]
         entries = read_offset_index(segment)
         while True:
             at = int(np.searchsorted(entries[:, 1], cuts[-1][1] + split_bytes))
-            if at >= len(entries) or entries[at, 1] >= limit or (header := batch_at(file, entries[at])) is None:
+            if at >= len(entries) or entries[at, 1] > limit - least or (header := batch_at(file, entries[at])) is None:
                 break
             if header.base_offset >= end:
                 break

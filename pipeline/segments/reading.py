@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 4 << 20
-BLOCK_BYTES = 8 << 20
-BLOCK_ROWS = 1 << 16
+BLOCK_BYTES = 2 << 20
+BLOCK_ROWS = 1 << 14
 _TRIES = 10
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ A record: varint length, int8 attributes, varlong timestamp delta, varint offset
 varint value length, the value, varint count of headers, the headers (varint key length, key, varint value length,
 value). Lengths below 0 mean null. Varints are zigzag. (DefaultRecord, KIP-82)
 
-Where a record begins is known only from the one before it. So `_follow` goes from length to length, the only
+Where a record begins is known only from the one before it. So `follow` goes from length to length, the only
 Python that runs for each record; every field is then read from all records together, at an array of positions.
 """
 
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.segments.batches import LOG_APPEND_TIME, Header
+from pipeline.segments.record_starts import follow
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 _SMALLEST_RECORD = 7
-_ROW = 32
 _GREATEST_MS = (2**63 - 1) // 1000  # Spark counts microseconds
 _INT_BYTES, _LONG_BYTES = 5, 10
 
@@ -123,63 +123,12 @@ def _starts(data: bytes, batches: list[Batch]) -> list[int]:
         if count > (end - position) // _SMALLEST_RECORD:
             raise BadRecords(number, f"{end - position} bytes cannot hold {count} records")
         try:
-            position = _follow(data, position, count, starts)
+            position = follow(data, position, count, starts)
         except IndexError:
             position = -1
         if position != end:
             raise BadRecords(number, f"its {count} records do not fill it exactly")
     return starts
-
-
-def _follow(data: bytes, position: int, count: int, starts: list[int]) -> int:
-    """Adds where `count` records begin, each behind the one before; returns the end of the last.
-
-    A row of records of one size is taken at once: if the length is repeated at each step of that size, then there,
-    one after the other, do records begin."""
-    append = starts.append
-    last_size = 0
-    while count > 0:
-        append(position)
-        low = data[position]
-        if low < 128:
-            size = (low >> 1) + 1
-        elif (high := data[position + 1]) < 128:
-            size = ((low & 127 | high << 7) >> 1) + 2
-        else:
-            size = _size_of(data, position)
-        position += size
-        count -= 1
-        if size == last_size and count >= _ROW:
-            while count >= _ROW and _repeats(data, position, size):
-                starts.extend(range(position, position + _ROW * size, size))
-                position += _ROW * size
-                count -= _ROW
-            last_size = 0
-        else:
-            last_size = size
-    return position
-
-
-def _repeats(data: bytes, position: int, size: int) -> bool:
-    """Whether _ROW records of the size follow: all begin with the length of the one before."""
-    stop = position + _ROW * size
-    for at in range(5):
-        byte = data[position - size + at]
-        if data[position + at : stop : size] != byte.to_bytes() * _ROW:
-            return False
-        if byte < 128:
-            return True
-    return False
-
-
-def _size_of(data: bytes, position: int) -> int:
-    """The size of a record whose length takes three bytes or more."""
-    start, value, shift = position, 0, 0
-    while (byte := data[position]) > 127 and shift < 28:
-        value |= (byte & 127) << shift
-        shift += 7
-        position += 1
-    return position + 1 - start + ((value | byte << shift) >> 1)
 
 
 def portions(batch: Batch, most: int) -> Iterator[Batch]:
@@ -190,7 +139,7 @@ def portions(batch: Batch, most: int) -> Iterator[Batch]:
     records = bytes(batch.records) if count > most else b""
     while count > most:
         try:
-            end = _follow(records, position, most, [])
+            end = follow(records, position, most, [])
         except IndexError:
             end = len(records) + 1
         if end > len(records):

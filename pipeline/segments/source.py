@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 from pipeline.errors import PipelineError
 from pipeline.segments.options import Options, parse_options
 from pipeline.segments.ranges import SegmentRange
+from pipeline.segments.worker_imports import spare_archives
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ class SegmentSource(DataSource):
         return "odradek"
 
     def schema(self) -> StructType:
+        spare_archives()
         return _schema_of(parse_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -75,10 +77,12 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from pipeline.segments.planning import plan
 
+        spare_archives()
         return [SegmentPartition(one) for one in plan(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """`partition` is None where there is nothing to read."""
         from pipeline.segments.reading import read_range
 
+        spare_archives()
         return iter(()) if partition is None else read_range(partition.value, self._options)

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, types
 from pyspark.sql.types import StructType
 
 from pipeline.batch_id import BatchId
+from pipeline.delta_tables import open_table, table_at
 from pipeline.errors import PipelineError
 from pipeline.sinks.file_statistics import statistics_of
 from pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, partition_values, staged
@@ -60,9 +61,8 @@ class DeltaSink:
 
     def last_batch(self, batch: BatchId) -> int | None:
         """The number of the last batch of this job and generation that is in the table."""
-        if not DeltaTable.is_deltatable(str(self.path)):
-            return None
-        return DeltaTable(self.path).transaction_version(batch.app(self.name))
+        table = table_at(self.path)
+        return None if table is None else table.transaction_version(batch.app(self.name))
 
     def has(self, batch: BatchId) -> bool:
         """Whether this batch is in the table."""
@@ -70,20 +70,25 @@ class DeltaSink:
         return last is not None and last >= batch.number
 
     def files(self) -> list[str]:
-        """The data files of the newest version."""
-        return DeltaTable(self.path).file_uris() if DeltaTable.is_deltatable(str(self.path)) else []
+        """The data files of the newest version, as paths."""
+        table = table_at(self.path)
+        if table is None:
+            return []
+        # deltalake writes the table's own path with %20 for a space, and what is below it as it is.
+        below = len(table.metadata().partition_columns) + 1
+        return [str(self.path.joinpath(*uri.split("/")[-below:])) for uri in table.file_uris()]
 
     def prepare(self, schema: StructType, job: str) -> None:
         """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
         clear_staging(self.path, job)
         wanted = delta_schema(schema, self.path)
-        if not DeltaTable.is_deltatable(str(self.path)):
+        if table_at(self.path) is None:
             if self.path.is_dir() and any(not one.name.startswith("_") for one in self.path.iterdir()):
                 raise PipelineError(
                     f"{self.path} holds files that are no Delta table", "move them, or set lake or name"
                 )
             DeltaTable.create(str(self.path), wanted, mode="ignore", partition_by=list(self._layout.partition_by))
-        table = DeltaTable(self.path)
+        table = open_table(self.path)
         found = table.metadata().partition_columns
         if tuple(found) != self._layout.partition_by:
             raise PipelineError(
@@ -101,7 +106,7 @@ class DeltaSink:
             actions = [self._add(file) for file in self._moved(directory)]
         self._reached(f"{self.name}: files written")
         try:
-            table = DeltaTable(self.path)
+            table = open_table(self.path)
             table.create_write_transaction(
                 actions,  # type: ignore[arg-type]  # A list of one kind is a list of that kind or another.
                 "append",

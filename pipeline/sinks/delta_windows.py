@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
 from pipeline.batch_id import BatchId
+from pipeline.delta_tables import open_table
 from pipeline.sinks.delta import DeltaSink, commit_of, nothing
 from pipeline.sinks.staged_files import Written
 
@@ -58,7 +58,7 @@ class DeltaWindows(DeltaSink):
         measures = [name for name in content.column_names if name not in self._by]
         sums = {f"`{name}`": f"coalesce(t.`{name}` + s.`{name}`, t.`{name}`, s.`{name}`)" for name in measures}
         commit = commit_of(batch.app(self.name), batch.number)
-        merge = DeltaTable(self.path).merge(content, same, "s", "t", commit_properties=commit)
+        merge = open_table(self.path).merge(content, same, "s", "t", commit_properties=commit)
         done = merge.when_matched_update(sums).when_not_matched_insert_all().execute()
         self._reached("windows: committed")
         return Written(int(done["num_target_files_added"]), 0)

@@ -48,7 +48,7 @@ def _bounds(chunks: Iterable[Any]) -> tuple[Any, Any] | None:
         return None
     try:
         low, high = _json_value(min(one.min for one in filled)), _json_value(max(one.max for one in filled))
-    except TypeError:
+    except (TypeError, OverflowError):  # A time beyond Python's is the latter.
         return None
     return None if low is None or high is None else (low, _rounded_up(high, max(one.max for one in filled)))
 

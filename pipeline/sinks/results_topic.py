@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from pipeline.batch_id import BatchId
 from pipeline.errors import PipelineError
-from pipeline.kafka_admin import admin_client, connection_options
+from pipeline.kafka_admin import admin_client, committed_offsets, connection_options
 from pipeline.settings import Settings
 from pipeline.sinks.delta import nothing
 
@@ -38,8 +38,8 @@ class ResultsTopic:
         token = TopicPartition(self._topic, 0)
         group = batch.app("results")
         with admin_client(self._settings) as admin:
-            found = admin.list_group_offsets({group: [token]})[group].get(token)
-        return None if found is None or found.offset < 1 else found.offset - 1
+            found = committed_offsets(admin, group, [token]).get(token, 0)
+        return found - 1 if found >= 1 else None
 
     def write(self, rows: DataFrame, batch: BatchId) -> int:
         """Sends `rows` (columns key, value) unless this batch was sent; how many. Raises PipelineError."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.__main__ import COMMANDS, main
+from cli.__main__ import COMMANDS, describe, main
+from pipeline.topic_ids import TopicVanished
 from protocol.records import Record, build_batch
 
 
@@ -101,6 +102,10 @@ def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
     monkeypatch.setenv("ODRADEK_DEBUG", "1")
     with pytest.raises(KeyError):
         main(["topics", "list"])
+
+
+def test_every_kind_of_an_error_that_is_for_people_is_told_as_it_stands() -> None:
+    assert describe(TopicVanished("orders: gone", "create it")) == "orders: gone; create it"
 
 
 def test_serve_says_in_one_line_why_it_does_not_start() -> None:

@@ -17,8 +17,9 @@ from pipeline.settings import Settings, make_settings
 pyspark = pytest.importorskip("pyspark", reason="make setup-spark installs it")
 from pyspark.sql import SparkSession  # noqa: E402
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 QUICK_SESSION = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
 }

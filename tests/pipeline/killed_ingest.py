@@ -1,9 +1,9 @@
 """Runs a job, and kills its own process group when a point of a batch is reached: the driver of the placed kills.
 
-    python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES] [JOB]
+    python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES] [JOB] [standby]
 
 POINT is one that the job's `run` tells of ("rows: files written"); the kill comes when it has been reached
-TIMES times. With POINT "-" nothing is killed.
+TIMES times. With POINT "-" nothing is killed. With `standby` Spark is started at once, and the job when stdin ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from pipeline.jobs import backfill, ingest
+from pipeline.session import open_session
 from pipeline.settings import make_settings
 
 
@@ -28,6 +29,9 @@ def main() -> int:
         if now == point and left == 0:
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
+    if "standby" in sys.argv[4:]:
+        open_session(settings)
+        sys.stdin.read()
     job = backfill if "backfill" in sys.argv[4:] else ingest
     return job.run(settings, reached)
 

@@ -27,7 +27,7 @@ from pipeline.ledger import Ledger, LedgerRow
 from pipeline.places import Places
 from pipeline.settings import Settings
 from tests.pipeline.lake import check_tables, order, read_by_arrow, same_rows, send, send_transaction
-from tests.pipeline.test_kills import finish, lively, settings_of, start
+from tests.pipeline.test_kills import finish, lively, one_after_the_other, settings_of
 
 POINTS = [("rows: committed", 2)]  # Between two tables of the second chunk.
 ORDERS = 250  # Two chunks.
@@ -55,7 +55,7 @@ def every_kind(broker: BrokerThread, topic: str) -> None:
 class Producing:
     """Sends orders from the moment that a job has read its first chunk, at most so many."""
 
-    def __init__(self, broker: BrokerThread, topic: str, first: int, most: int = 300) -> None:
+    def __init__(self, broker: BrokerThread, topic: str, first: int, most: int = 100) -> None:
         self._broker, self._topic = broker, topic
         self._numbers = range(first, first + most)
         self._thread: threading.Thread | None = None
@@ -112,7 +112,7 @@ def test_history_and_what_comes_meanwhile_are_in_the_tables_once(
     assert len(history) == 2
     ends = record_of(settings)["end_offsets"][topic]
     assert stream[0].start_offsets == {topic: {int(number): offset for number, offset in ends.items()}}
-    assert sum(row.rows_in for row in stream) == 300 + 7
+    assert sum(row.rows_in for row in stream) == 100 + 7
     assert sum(row.duplicates for row in history) == 20
     assert sum(row.duplicates for row in stream) == 7
     check_tables(spark, settings)
@@ -196,10 +196,11 @@ def test_kills_leave_the_tables_that_a_batch_computation_finds(
 ) -> None:
     settings = settings_of(orders)
     send(broker.bootstrap, topic, lively(ORDERS))
-    for point, times in POINTS:
-        finish(start(settings, tmp_path, point, str(times), "backfill"), tmp_path, -signal.SIGKILL)
-        with pytest.raises(PipelineError, match=r"the backfill is at \d+ of \d+ offsets"):
-            ingest.run(settings)
+    with one_after_the_other(settings, tmp_path, POINTS, "backfill") as jobs:
+        for job in jobs:
+            finish(job, tmp_path, -signal.SIGKILL)
+            with pytest.raises(PipelineError, match=r"the backfill is at \d+ of \d+ offsets"):
+                ingest.run(settings)
     assert backfill.run(settings) == 0
     send(broker.bootstrap, topic, lively(60, ORDERS - 20))
     assert ingest.run(settings) == 0

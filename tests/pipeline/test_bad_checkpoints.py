@@ -11,37 +11,30 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker.testing import BrokerThread
-from pipeline.checkpoints import Checkpoint, Damaged
+from pipeline.checkpoints import Checkpoint, Damaged, Mending
 from pipeline.errors import PipelineError
 from pipeline.jobs import ingest
 from pipeline.places import Places
 from pipeline.settings import Settings
+from tests.pipeline.checkpoint_files import checkpoint, cut
 from tests.pipeline.lake import check_tables, order, send
 
-PLAN = 'v1\n{"batchWatermarkMs":0}\n{"orders":{"0":%d,"1":7}}'
-COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
-
-def checkpoint(path: Path, plans: int, commits: int) -> Checkpoint:
-    """As Spark writes one, but for state."""
-    files = {f"offsets/{number}": PLAN % (10 * (number + 1)) for number in range(plans)}
-    files |= {f"commits/{number}": COMMIT for number in range(commits)}
-    files |= {"metadata": '{"id":"5"}', "sources/0/0": '\0v1\n{"orders":{"0":3}}'}
-    for name, text in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(text)
-        (path / name).with_name(f".{Path(name).name}.crc").write_text("crc")
-    return Checkpoint(path)
-
-
-def cut(file: Path, part: float) -> None:
-    file.write_bytes(file.read_bytes()[: int(file.stat().st_size * part)])
+def mend(torn: Checkpoint, written: int | None) -> str:
+    """Removes what is to go, and not before it is told; what was told."""
+    before = sorted(torn.path.rglob("*"))
+    mending = torn.mending(written)
+    assert sorted(torn.path.rglob("*")) == before
+    mending.carry_out()
+    assert (torn.last_planned(), torn.last_done()) == (mending.last_planned, mending.last_done)
+    assert torn.mending(written) == Mending((), mending.last_planned, mending.last_done), "once is enough"
+    return "\n".join(str(removal) for removal in mending.removals)
 
 
 def test_offsets_are_those_of_the_plan_and_of_the_one_before(tmp_path: Path) -> None:
     whole = checkpoint(tmp_path, 2, 1)
     assert (whole.last_planned(), whole.last_done()) == (1, 0)
-    assert whole.mend(0) == []
+    assert whole.mending(0) == Mending((), 1, 0)
     assert whole.start_offsets(0) == {"orders": {0: 3, 1: 0}}, "a partition that came later begins at 0"
     assert whole.start_offsets(1) == whole.end_offsets(0) == {"orders": {0: 10, 1: 7}}
 
@@ -51,7 +44,7 @@ def test_offsets_are_those_of_the_plan_and_of_the_one_before(tmp_path: Path) -> 
 def test_the_newest_file_that_was_torn_goes_with_its_checksum(tmp_path: Path, name: str, part: float) -> None:
     torn = checkpoint(tmp_path, 2, 1)
     cut(tmp_path / name, part)
-    (said,) = torn.mend(0)
+    said = mend(torn, 0)
     assert name in said
     assert not (tmp_path / name).exists()
     assert not (tmp_path / name).with_name(f".{Path(name).name}.crc").exists()
@@ -69,14 +62,14 @@ def test_a_torn_file_that_is_needed_is_named_and_kept(
     torn = checkpoint(tmp_path, plans, commits)
     cut(tmp_path / name, part)
     with pytest.raises(Damaged, match=name):
-        torn.mend(written)
+        torn.mending(written)
     assert (tmp_path / name).exists()
 
 
 def test_a_first_batch_that_nobody_wrote_is_planned_anew_when_its_beginning_is_torn(tmp_path: Path) -> None:
     torn = checkpoint(tmp_path, 1, 0)
     cut(tmp_path / "sources/0/0", 0.5)
-    torn.mend(None)
+    mend(torn, None)
     assert torn.last_planned() is None
     assert not (tmp_path / "sources/0/0").exists()
 
@@ -84,7 +77,7 @@ def test_a_first_batch_that_nobody_wrote_is_planned_anew_when_its_beginning_is_t
 def test_plans_of_nothing_but_hidden_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets/.0.5c1d.tmp").write_text("v1")
-    Checkpoint(tmp_path).mend(None)
+    mend(Checkpoint(tmp_path), None)
     assert not (tmp_path / "offsets").exists()
 
 
@@ -92,13 +85,13 @@ def test_commits_without_a_plan_are_damage(tmp_path: Path) -> None:
     torn = checkpoint(tmp_path, 0, 1)
     (tmp_path / "offsets").mkdir()
     with pytest.raises(Damaged, match="offsets"):
-        torn.mend(0)
+        torn.mending(0)
 
 
 def test_a_checksum_whose_file_is_gone_is_removed(tmp_path: Path) -> None:
     torn = checkpoint(tmp_path, 2, 2)
     (tmp_path / "commits/1").unlink()
-    torn.mend(1)
+    mend(torn, 1)
     assert not (tmp_path / "commits/.1.crc").exists()
     assert (tmp_path / "commits/.0.crc").exists()
 
@@ -155,12 +148,11 @@ def test_what_can_be_mended_is_and_no_row_is_lost_or_doubled(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), watermark_delay="1 hour")
-    mishaps: list[Mishap] = [
-        lambda places: None, uncommitted, torn_commit, emptied("metadata"), emptied("sources/0/0")
-    ]  # fmt: skip
-    for first, mishap in enumerate(mishaps):
+    mishaps: list[list[Mishap]] = [[], [uncommitted, emptied("metadata")], [torn_commit, emptied("sources/0/0")]]
+    for first, together in enumerate(mishaps):
         send(broker.bootstrap, topic, [*(order(number, number) for number in range(20 * first, 20 * first + 30)), b"{"])
-        mishap(Places.of(settings))
+        for mishap in together:
+            mishap(Places.of(settings))
         assert ingest.run(settings) == 0
     check_tables(spark, settings)
 
@@ -205,10 +197,11 @@ def test_what_cannot_be_mended_is_refused_and_changes_nothing(
 def test_where_no_keys_are_remembered_a_lost_checkpoint_is_replaced_by_the_ledger(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
-    settings = replace(orders, max_offsets_per_trigger=20)
-    mishaps: list[Mishap] = [lambda places: None, lost_checkpoint, old_checkpoint, torn_plan]
-    for first, mishap in enumerate(mishaps):
+    mishaps: list[tuple[Mishap, int]] = [
+        (lambda places: None, 0), (lost_checkpoint, 20), (old_checkpoint, 0), (torn_plan, 0)
+    ]  # fmt: skip
+    for first, (mishap, offsets) in enumerate(mishaps):
         send(broker.bootstrap, topic, [*(order(number, number) for number in range(50 * first, 50 * first + 50)), b"{"])
-        mishap(Places.of(settings))
-        assert ingest.run(settings) == 0
-    assert check_tables(spark, settings)[-1].generation == len(mishaps)
+        mishap(Places.of(orders))
+        assert ingest.run(replace(orders, max_offsets_per_trigger=offsets)) == 0
+    assert check_tables(spark, orders)[-1].generation == len(mishaps)

@@ -16,7 +16,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyarrow import parquet
 
-from pipeline import compaction
+from pipeline import compaction, delta_tables
 from pipeline.compaction import compact_table, duration
 from pipeline.errors import PipelineError
 from pipeline.jobs import compact
@@ -205,7 +205,7 @@ def test_a_merge_that_comes_first_makes_it_try_again(tmp_path: Path, monkeypatch
                 merge(tmp_path)
             return super().optimize
 
-    monkeypatch.setattr(compaction, "DeltaTable", Overtaken)
+    monkeypatch.setattr(delta_tables, "DeltaTable", Overtaken)
     assert compacted(tmp_path, sleep=pauses.append).files_after == 1
     assert len(pauses) == 2
     assert counts(tmp_path) == {0: 1, 1: 3, 2: 1, 3: 1, 4: 1}
@@ -223,7 +223,7 @@ def test_it_gives_up_when_others_are_always_faster_and_the_table_stands(
             merge(tmp_path)
             return super().optimize
 
-    monkeypatch.setattr(compaction, "DeltaTable", Overtaken)
+    monkeypatch.setattr(delta_tables, "DeltaTable", Overtaken)
     with pytest.raises(PipelineError, match="could not be compacted"):
         compacted(tmp_path, sleep=lambda _: None)
     assert counts(tmp_path)[1] == 1 + compaction.ATTEMPTS
@@ -272,3 +272,10 @@ def test_durations_are_read_as_spark_reads_them(text: str, seconds: int) -> None
 def test_what_is_no_duration_is_told_with_its_setting(text: str) -> None:
     with pytest.raises(PipelineError, match=r"compact-retention is .*no duration"):
         duration(text, "compact-retention")
+
+
+def test_times_that_python_does_not_have_are_no_hindrance(tmp_path: Path) -> None:
+    years = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))  # the year 10000
+    for _ in range(2):
+        write_deltalake(tmp_path, pa.table({"window_end": years}), mode="append")
+    assert compact_table("windows", tmp_path, BIG, WEEK, None).files_after == 1

@@ -81,17 +81,28 @@ def test_statistics_hold_for_every_row(spark: SparkSession, tmp_path: Path) -> N
     assert table.num_rows == 1, "no reader skips the file by its statistics"
 
 
+def test_a_time_beyond_the_year_9999_has_no_statistics_and_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(tmp_path / "table", "rows")
+    written(sink, spark.sql("SELECT 1L AS id, timestamp_millis(253402300800000) AS at"))
+    (stats,) = pa.table(DeltaTable(sink.path).get_add_actions(flatten=True)).to_pylist()
+    assert (stats["num_records"], stats["max.id"], stats["null_count.at"]) == (1, 1, 0)
+    assert stats.get("max.at") is None
+    assert spark.read.parquet(*sink.files()).selectExpr("unix_millis(at) AS ms").first() == (253402300800000,)
+
+
 def test_partition_values_survive_what_directories_do_to_them(spark: SparkSession, tmp_path: Path) -> None:
-    sink = DeltaSink(tmp_path / "table", "rows", Layout(partition_by=("kind", "day")))
+    sink = DeltaSink(tmp_path / "my läke" / "table", "rows", Layout(partition_by=("kind", "day")))
     kinds = ["plain", "a b", "a/b", "a=b", "a%3Ab", "ü", "x:y", None, "null", "7"]
     content = [(number, kind, f"2024-01-0{number % 2 + 1}") for number, kind in enumerate(kinds * 2)]
     rows = spark.createDataFrame(content, "id LONG, kind STRING, day STRING").selectExpr(
         "id", "kind", "CAST(day AS DATE) AS day"
     )
     written(sink, rows)
-    assert len(DeltaTable(sink.path).file_uris()) == len({one[1:] for one in content}), "a file for each partition"
+    assert len(sink.files()) == len({one[1:] for one in content}), "a file for each partition"
+    assert all(Path(file).is_file() for file in sink.files())
     same_rows(read_by_arrow(sink.path, rows.columns), rows.toArrow().to_pylist())
-    assertDataFrameEqual(read_by_spark(spark, sink.path, ["id"]), rows.select("id"))
+    read = spark.read.option("basePath", str(sink.path)).parquet(*sink.files())
+    assertDataFrameEqual(read.select("id"), rows.select("id"))
 
 
 def test_files_of_a_partition_are_as_many_as_asked_for(spark: SparkSession, tmp_path: Path) -> None:
@@ -124,6 +135,8 @@ def test_a_directory_of_other_files_is_left_alone(spark: SparkSession, tmp_path:
     with pytest.raises(PipelineError, match="holds files that are no Delta table"):
         DeltaSink(tmp_path / "table", "rows").prepare(spark.range(1).schema, "ingest")
     assert [one.name for one in (tmp_path / "table").iterdir()] == ["mine.txt"]
+    with pytest.raises(PipelineError, match=r"mine\.txt is a file, where a table is to be"):
+        DeltaSink(tmp_path / "table/mine.txt", "rows").prepare(spark.range(1).schema, "ingest")
 
 
 def test_types_that_delta_has_not_are_a_clear_error(spark: SparkSession, tmp_path: Path) -> None:

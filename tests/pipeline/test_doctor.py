@@ -9,7 +9,8 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from broker.testing import BrokerThread
 from cli.__main__ import main
-from pipeline.jobs.doctor import OK, PROBLEM, WARNING, examine, run
+from pipeline.findings import OK, PROBLEM, WARNING
+from pipeline.jobs.doctor import examine, run
 from pipeline.settings import Settings
 
 
@@ -84,7 +85,7 @@ def test_a_pattern_says_which_topics_it_names(orders: Settings, existing_topic: 
     assert found["topics"][:2] == (PROBLEM, "none is named")
 
 
-def test_the_command_ends_with_1_when_something_is_wrong(tmp_path: Path) -> None:
+def test_the_command_ends_with_1_when_something_is_wrong(broker: BrokerThread, tmp_path: Path) -> None:
     arguments = [
         "pipeline",
         "doctor",
@@ -93,6 +94,6 @@ def test_the_command_ends_with_1_when_something_is_wrong(tmp_path: Path) -> None
         "--lake",
         str(tmp_path),
         "--bootstrap-server",
-        "127.0.0.1:1",
+        broker.bootstrap,
     ]
     assert main(arguments) == 1

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from dataclasses import replace
+from typing import Any
 
 import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
 from broker.testing import BrokerThread
-from pipeline.errors import PipelineError
-from pipeline.jobs import ingest
+from pipeline.errors import PipelineError, Stopped
+from pipeline.jobs import backfill, ingest
 from pipeline.ledger import Ledger
+from pipeline.one_job import pause
 from pipeline.places import Places
 from pipeline.settings import Settings
+from pipeline.topic_ids import look
 from tests.pipeline.lake import (
     IngestThread,
     check_ledger,
@@ -103,7 +108,15 @@ def test_it_begins_where_it_is_told_to(
     assert sorted(row["id"] for row in read_by_arrow(Places.of(settings).rows, ["id"])) == [0, 2, 4, 6, 7, 8, 9]
     assert ingest.run(settings) == 0
     assert f'"offsets": {{"{topic}-0": 5, "{topic}-1": 5}}' in capsys.readouterr().err
-    for wrong, problem in [("soon", "is neither earliest, latest nor offsets"), ('{"x": {"0": 1}}', "given for x-0")]:
+    for wrong, problem in [
+        ("soon", "is neither earliest, latest nor offsets"),
+        *(
+            (f'{{"{topic}": {{"0": {strange}}}}}', "is neither earliest, latest nor offsets")
+            for strange in ("1.5", '"5"', "true", "-3")
+        ),
+        ('{"x": {"0": 1}}', "given for x-0"),
+        (f'{{"{topic}": {{"0": 6}}}}', f"{topic}-0 is to begin at 6, and ends at 5; give an offset"),
+    ]:
         with pytest.raises(PipelineError, match=problem):
             ingest.run(replace(settings, name="other", starting_offsets=wrong))
 
@@ -124,11 +137,43 @@ def test_it_stops_between_batches_when_told_to_and_only_one_runs(
     check_tables(spark, settings)
 
 
+@pytest.mark.parametrize("job", [ingest, backfill])
+def test_a_signal_while_spark_starts_waits_for_it_and_then_ends_the_job_and_no_broker_is_waited_for(
+    job: Any, orders: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starts(_settings: Settings) -> SparkSession:
+        signal.raise_signal(signal.SIGINT)
+        return spark
+
+    monkeypatch.setattr("pipeline.one_job.open_session", starts)
+    monkeypatch.setattr("pipeline.topic_ids.ATTEMPT_MS", 500)
+    assert job.run(replace(orders, bootstrap_server="127.0.0.1:1")) == 0
+
+
+def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.topic_ids.ATTEMPT_MS", 500)
+    stopping = threading.Event()
+    sleep = pause(stopping)
+    sleep(0.01)
+    stopping.set()
+    with pytest.raises(Stopped):
+        look(Settings(bootstrap_server="127.0.0.1:1", topics=("t",)), bool, sleep=sleep)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("trigger", ["soon", "", "-5 seconds"])
+def test_a_trigger_that_is_no_time_is_told(broker: BrokerThread, orders: Settings, topic: str, trigger: str) -> None:
+    send(broker.bootstrap, topic, [order(1, 1)])
+    with pytest.raises(PipelineError, match=f"trigger '{trigger}' is neither available-now nor a length of time; give"):
+        ingest.run(replace(orders, trigger=trigger))
+
+
 def test_a_mistake_in_the_settings_is_one_clear_line(orders: Settings, spark: SparkSession) -> None:
     for change, problem in [
         ({"dedup_keys": ("nobody",)}, "dedup-keys names nobody"),
         ({"partition_by": ("nobody",)}, "partition-by names nobody"),
-        ({"dedup_keys": ("id",), "watermark_delay": "soon"}, "soon"),
+        ({"dedup_keys": ("id",), "watermark_delay": "soon"}, r"Unable to parse 'soon'\.; give one like"),
+        ({"master": "locally"}, r"master 'locally' is none of Spark's; give local\[\*\]"),
         ({"window": "1 minute", "window_sums": ("nobody",)}, "window-sums names nobody"),
     ]:
         with pytest.raises(PipelineError, match=problem) as caught:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cache import cache_directory
 from pipeline.errors import PipelineError
-from pipeline.jars import PROTOBUF, cache_directory, find_jars, jar_names, packages
+from pipeline.jars import PROTOBUF, find_jars, jar_names, packages
 
 VERSION = "4.0.0"
 
@@ -74,7 +75,7 @@ def test_protobufs_jar_is_taken_where_it_is_there(tmp_path: Path) -> None:
 def test_maven_fetches_what_an_older_cache_lacks_and_leaves_the_rest_to_who_reads_it(tmp_path: Path) -> None:
     new = jar_names()[-1]
     environ = maven(tmp_path, FETCHES + f'echo new > "$out/{new}"')
-    cache = cache_directory(environ, VERSION)
+    cache = cache_directory(environ) / f"spark-{VERSION}"
     put(cache, jar_names()[:-1])
     (cache / "another.jar").touch()
     assert find_jars(VERSION, environ) == [cache / name for name in jar_names()]

@@ -11,7 +11,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -28,14 +31,14 @@ from tests.pipeline.lake import IngestThread, check_tables, order, send
 from tests.spawned_broker import free_port, start_broker
 
 SOAK = os.environ.get("ODRADEK_SOAK") == "1"
-RANDOM_KILLS = 22 if SOAK else 2
+RANDOM_KILLS, BROKER_KILLS = (22, 3) if SOAK else (1, 1)
 POINTS = [
     ("read", 1),  # Before the first batch is committed.
     ("rows: files written", 1),  # Inside the sink, and between the tables.
-    ("rows: committed", 1),
     ("ledger: committed", 1),  # Between the sinks' commits and the checkpoint's.
 ]
 MORE_POINTS = [
+    ("rows: committed", 1),
     ("dead_letters: committed", 2),
     ("windows: files written", 1),
     ("windows: committed", 2),
@@ -50,7 +53,36 @@ def start(settings: Settings, directory: Path, *arguments: str) -> subprocess.Po
     file.write_text(json.dumps({**asdict(settings), "spark": QUICK_SESSION}))
     command = [sys.executable, "-m", "tests.pipeline.killed_ingest", str(file), *arguments]
     with (directory / "ingest.log").open("ab") as log:
-        return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
+        return subprocess.Popen(command, start_new_session=True, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+
+@contextmanager
+def one_after_the_other(
+    settings: Settings, directory: Path, points: Sequence[tuple[str, int]], *job: str
+) -> Iterator[Iterator[subprocess.Popen[bytes]]]:
+    """Jobs that kill themselves at the points: the next one starts Spark while one works, and works when it is dead."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def next_one() -> None:
+        if len(started) < len(points):
+            point, times = points[len(started)]
+            started.append(start(settings, directory, point, str(times), *job, "standby"))
+
+    def in_turn() -> Iterator[subprocess.Popen[bytes]]:
+        for number in range(len(points)):
+            next_one()
+            stdin = started[number].stdin
+            assert stdin is not None
+            stdin.close()
+            yield started[number]
+
+    next_one()
+    try:
+        yield in_turn()
+    finally:
+        for process in started:
+            if process.returncode is None:  # The number of one that has ended may be another's by now.
+                kill(process)
 
 
 def finish(process: subprocess.Popen[bytes], directory: Path, wanted: int = 0) -> None:
@@ -67,6 +99,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     except ProcessLookupError:
         pass
     process.wait(20)
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def lively(count: int, start: int = 0) -> list[bytes | None]:
@@ -99,9 +133,10 @@ def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = settings_of(orders)
-    send(broker.bootstrap, topic, lively(800 if SOAK else 350))
-    for point, times in [*POINTS, *(MORE_POINTS if SOAK else [])]:
-        finish(start(settings, tmp_path, point, str(times)), tmp_path, -signal.SIGKILL)
+    send(broker.bootstrap, topic, lively(1000 if SOAK else 250))
+    with one_after_the_other(settings, tmp_path, [*POINTS, *(MORE_POINTS if SOAK else [])]) as jobs:
+        for job in jobs:
+            finish(job, tmp_path, -signal.SIGKILL)
     assert ingest.run(settings) == 0
     check_tables(spark, settings)
 
@@ -127,26 +162,60 @@ def test_random_kills_leave_the_tables_that_a_batch_computation_finds(
     check_tables(spark, settings)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("where", ["here", "in a process of its own"] if SOAK else ["here"])
 def test_a_signal_ends_the_ingest_after_its_batch_with_status_0(
-    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, where: str
 ) -> None:
     settings = replace(orders, trigger="0 seconds", max_offsets_per_trigger=20)
     send(broker.bootstrap, topic, lively(100))
-    process, ledger = start(settings, tmp_path, "-"), Ledger(Places.of(settings).ledger)
-    try:
-        while not ledger.rows():
-            assert process.poll() is None, (tmp_path / "ingest.log").read_text()[-5000:]
-            time.sleep(0.1)
-        process.terminate()
-        finish(process, tmp_path)
-        assert "Traceback" not in (tmp_path / "ingest.log").read_text()
-    finally:
-        kill(process)
+    if where == "here":
+        end_the_ingest_here(settings)
+    else:
+        end_the_ingest_elsewhere(settings, tmp_path)
+    assert 0 < sum(row.rows_in for row in Ledger(Places.of(settings).ledger).rows()) < len(lively(100))
     assert ingest.run(replace(settings, trigger="available-now", max_offsets_per_trigger=0)) == 0
     check_tables(spark, settings)
 
 
+def end_the_ingest_here(settings: Settings) -> None:
+    """SIGTERM to this process, once there is a batch."""
+    ledger, over, unheard = Ledger(Places.of(settings).ledger), threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: unheard.set())
+
+    def end_it() -> None:
+        while not ledger.rows():
+            if over.wait(0.1):
+                return
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = threading.Thread(target=end_it)
+    ending.start()
+    try:
+        assert ingest.run(settings) == 0
+        assert not unheard.is_set()
+    finally:
+        over.set()
+        ending.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def end_the_ingest_elsewhere(settings: Settings, directory: Path) -> None:
+    """The same, of a process that does nothing else."""
+    process, ledger = start(settings, directory, "-"), Ledger(Places.of(settings).ledger)
+    try:
+        while not ledger.rows():
+            assert process.poll() is None, (directory / "ingest.log").read_text()[-5000:]
+            time.sleep(0.1)
+        process.terminate()
+        finish(process, directory)
+        assert "Traceback" not in (directory / "ingest.log").read_text()
+    finally:
+        kill(process)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_broker_that_is_killed_during_a_run_is_waited_for_and_nothing_is_lost(
     spark: SparkSession, orders: Settings, topic: str, tmp_path: Path
@@ -155,18 +224,18 @@ def test_a_broker_that_is_killed_during_a_run_is_waited_for_and_nothing_is_lost(
     own = {"num.partitions": "2", "log.retention.ms": "-1", "log.flush.interval.messages": "1"}
     broker = start_broker(data, own, port=port)
     settings = replace(settings_of(orders), bootstrap_server=broker.bootstrap, trigger="0 seconds")
-    send(broker.bootstrap, topic, lively(400))
+    send(broker.bootstrap, topic, lively(300))
     ledger = Ledger(Places.of(settings).ledger)
-    wanted = len(lively(400)) + len(lively(200)) * 2
+    wanted = len(lively(300)) + len(lively(100)) * BROKER_KILLS
     try:
         with IngestThread(settings) as job:
-            for round_number in range(2):
+            for round_number in range(BROKER_KILLS):
                 job.wait_for(lambda seen=round_number + 1: len(ledger.rows()) > seen)  # type: ignore[misc]
                 broker.kill()
                 broker.close()
                 time.sleep(1)
                 broker = start_broker(data, own, port=port)
-                send(broker.bootstrap, topic, lively(200, 1000 * (round_number + 1)))
+                send(broker.bootstrap, topic, lively(100, 1000 * (round_number + 1)))
             job.wait_for(lambda: sum(row.rows_in for row in ledger.rows()) == wanted)
             job.stop()
         check_tables(spark, settings)

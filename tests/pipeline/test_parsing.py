@@ -52,11 +52,16 @@ def test_the_event_time_is_the_records_own_without_a_setting(spark: SparkSession
     assert (good.event_time, bad.event_time) == (NOON, None)
 
 
-def test_a_record_of_an_old_format_without_a_timestamp_has_no_event_time(spark: SparkSession) -> None:
-    given = records(spark, [b"{}"]).withColumn("timestamp", sf.timestamp_millis(sf.lit(-1)))
-    row = parsed(given, make_settings({"schema": "id LONG"})).first()
-    assert row is not None
-    assert (row.reason, row.detail) == ("no_event_time", "the record has no timestamp")
+@pytest.mark.parametrize(
+    ("milliseconds", "detail"),
+    [(-1, "the record has no timestamp"), (253_402_300_800_000, "the record's timestamp is after the year 9999")],
+)
+def test_a_record_without_a_timestamp_or_with_one_beyond_all_years_has_no_event_time(
+    spark: SparkSession, milliseconds: int, detail: str
+) -> None:
+    given = records(spark, [b"{}"]).withColumn("timestamp", sf.timestamp_millis(sf.lit(milliseconds)))
+    row = parsed(given, make_settings({"schema": "id LONG"})).select("reason", "detail").first()
+    assert row == ("no_event_time", detail)
 
 
 def test_the_event_time_may_be_a_timestamp(spark: SparkSession) -> None:

@@ -3,46 +3,56 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, TopicPartition
 
 from broker.testing import BrokerThread
+from pipeline.batch_id import BatchId
 from pipeline.errors import PipelineError
 from pipeline.jobs import ingest
 from pipeline.settings import Settings
+from pipeline.sinks.results_topic import ResultsTopic
 from tests.pipeline.lake import check_ledger, order, send
 
 
 def read_committed(broker: BrokerThread, topic: str) -> list[tuple[bytes | None, dict[str, object]]]:
+    """All that is there: up to the ends of the partitions, markers of transactions included."""
     consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=broker.bootstrap,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        consumer_timeout_ms=3000,
+        bootstrap_servers=broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     )
-    found = [(record.key, json.loads(record.value)) for record in consumer]
+    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    consumer.assign(partitions)
+    found = []
+    ends = consumer.end_offsets(partitions)
+    assert sum(ends.values()) > 0
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        for records in consumer.poll(1000).values():
+            found += [(record.key, json.loads(record.value)) for record in records]
     consumer.close()
     return found
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("point", ["results: sent", "results: committed"])
-def test_results_are_there_once_although_the_batch_was_broken_off(
-    broker: BrokerThread, orders: Settings, topic: str, point: str
+def test_results_are_there_once_although_the_batch_was_broken_off_twice(
+    broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     results = f"{topic}-results"
     settings = replace(orders, results_topic=results)
     send(broker.bootstrap, topic, [*(order(number, number, customer=None) for number in range(30)), b"{"])
 
-    def reached(now: str) -> None:
-        if now == point:
-            raise PipelineError("broken off")
+    def at(point: str) -> Callable[[str], None]:
+        def reached(now: str) -> None:
+            if now == point:
+                raise PipelineError(f"broken off at {point}")
 
-    with pytest.raises(PipelineError, match="broken off"):
-        ingest.run(settings, reached)
+        return reached
+
+    for point in ("results: sent", "results: committed"):
+        with pytest.raises(PipelineError, match=f"broken off at {point}"):
+            ingest.run(settings, at(point))
     assert ingest.run(settings) == 0
     send(broker.bootstrap, topic, [order(30, 30)])
     assert ingest.run(settings) == 0
@@ -52,3 +62,10 @@ def test_results_are_there_once_although_the_batch_was_broken_off(
     assert key == b"7"
     assert row == {"id": 7, "customer": None, "amount": 1.75, "at": "2023-11-14T22:13:27.000Z"}
     check_ledger(settings)
+
+
+def test_the_first_batch_of_all_waits_for_the_coordinator(orders: Settings) -> None:
+    """The token's group is the first thing that a new broker is asked for of groups, and makes their topic."""
+    with BrokerThread() as fresh:
+        settings = replace(orders, bootstrap_server=fresh.bootstrap, results_topic="results")
+        assert ResultsTopic(settings).last_batch(BatchId("orders", "ingest", 1, 0)) is None

@@ -28,12 +28,13 @@ from pipeline.demo.shop import SCHEMA, orders
 from pipeline.jobs import ingest
 from pipeline.places import Places
 from pipeline.settings import Settings, make_settings
+from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION
 from tests.pipeline.standalone_cluster import standalone_cluster
 from tests.spawned_broker import free_port_beside_another
 
 CONTROL = shlex.split(os.environ.get("KAFKA_CONTROL", ""))
 ROOT = Path(__file__).resolve().parents[2]
-TOPIC, PARTITIONS, RECORDS = "shop", 4, 3000
+TOPIC, PARTITIONS, RECORDS = "shop", 4, 2000
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -70,7 +71,7 @@ def job(bootstrap: str, lake: Path) -> Settings:
             "event_time": "at",
             "dedup_keys": ["id"],
             "watermark_delay": "1 minute",
-            "max_offsets_per_trigger": 1000,
+            "max_offsets_per_trigger": 700,
             "window": "1 minute",
             "window_by": ["country"],
             "window_sums": ["quantity"],
@@ -118,7 +119,10 @@ def test_a_standalone_cluster_of_two_workers_makes_the_same_tables(ours: tuple[s
     file.write_text("\n".join(f"{name} = {toml(value)}" for name, value in plain.items()))
     with standalone_cluster(tmp_path) as master:
         command = [sys.executable, "-m", "cli", "pipeline", "ingest", "--settings", str(file), "--master", master]
-        command += ["--spark", "spark.executor.memory=512m", "--spark", "spark.sql.shuffle.partitions=2"]
+        for option in ("spark.executor.memory=512m", f"spark.executor.extraJavaOptions={QUICK_JAVA}"):
+            command += ["--spark", option]
+        for name, setting in QUICK_SESSION.items():
+            command += ["--spark", f"{name}={setting}"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240)
         assert done.returncode == 0, done.stderr[-3000:]
         executors = len(list(tmp_path.glob("worker-*/app-*/*")))

@@ -103,6 +103,8 @@ def test_the_connector_is_told_what_the_settings_say(spark: SparkSession) -> Non
         ),
         ({"topics": ["a"], "kafka": {"enable.auto.commit": "x"}}, "connector says: .*enable.auto.commit"),
         ({"topics": ["a,b"]}, "topic 'a,b' is no name of a topic"),
+        ({"topics": ["a", "b"], "results_topic": "b"}, "results-topic b is one of the topics that are read"),
+        ({"topics_pattern": "b.*", "results_topic": "bc"}, "results-topic bc is one of the topics that are read"),
         ({"topics_pattern": "*"}, r"topics-pattern '\*' is no regular expression"),
         (
             {"topics": ["a"], "starting_offsets": "yesterday"},

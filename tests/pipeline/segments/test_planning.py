@@ -108,6 +108,7 @@ def test_a_segment_is_a_task_and_a_large_one_several(log: Path) -> None:
     whole = rows_of(LOGS / "clean", "plain")
     ranges = planned(LOGS / "clean", "plain", split_bytes=1000)[0]
     assert len(ranges) > 2 * len(planned(LOGS / "clean", "plain")[0])
+    assert all(one.end_position - one.start_position >= 500 for one in ranges if one.start_position)
     assert rows_of(LOGS / "clean", "plain", split_bytes=1000) == whole
     for start in range(0, 150, 7):
         asked = f'{{"plain": {{"0": {start}, "1": {start}}}}}'

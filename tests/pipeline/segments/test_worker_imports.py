@@ -1,0 +1,47 @@
+"""Spark's archives are read once in a worker, and what they hold can still be imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zipfile
+import zipimport
+from pathlib import Path
+
+import pytest
+
+from pipeline.segments.worker_imports import spare_archives
+
+
+def archive(path: Path, module: str) -> str:
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(f"{module}.py", "answer = 42")
+    return str(path)
+
+
+def test_only_the_importers_of_sparks_own_archives_are_taken_out(tmp_path: Path) -> None:
+    importers: dict[str, zipimport.zipimporter | None] = {}
+    for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.0.0.jar", "mine.zip"):
+        path = archive(tmp_path / name, "some")
+        importers[path] = zipimport.zipimporter(path)
+    importers["/usr/lib/pyspark.zip"] = None
+    spare_archives(importers)
+    assert [path.rpartition("/")[2] for path in importers] == ["mine.zip", "pyspark.zip"]
+
+
+def test_they_are_not_read_again_and_still_importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = archive(tmp_path / "pyspark.zip", "kept_in_an_archive")
+    monkeypatch.syspath_prepend(path)
+    assert importlib.util.find_spec("kept_in_an_archive") is not None
+    assert path in sys.path_importer_cache
+    read: list[str] = []
+    read_directory = zipimport._read_directory  # type: ignore[attr-defined]
+    monkeypatch.setattr(zipimport, "_read_directory", lambda path: read.append(path) or read_directory(path))
+    importlib.invalidate_caches()
+    if sys.version_info < (3, 12):
+        assert path in read  # what costs so much
+    read.clear()
+    spare_archives()
+    importlib.invalidate_caches()
+    assert path not in read
+    assert importlib.import_module("kept_in_an_archive").answer == 42

@@ -1,0 +1,66 @@
+"""A table that somebody has damaged is told in one line, by everything that opens it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pipeline.batch_id import BatchId
+from pipeline.delta_tables import open_table, table_at
+from pipeline.errors import PipelineError
+from pipeline.jobs import report
+from pipeline.ledger import Ledger
+from pipeline.places import Places
+from pipeline.settings import make_settings
+from pipeline.sinks.delta import DeltaSink
+from pipeline.sinks.delta_windows import DeltaWindows
+from tests.pipeline.ledger_rows import batch, enter
+
+BATCH = BatchId("orders", "ingest", 1, 0)
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """A table whose log breaks off."""
+    write_deltalake(str(tmp_path / "t"), pa.table({"a": [1]}))
+    log = tmp_path / "t" / "_delta_log" / "00000000000000000000.json"
+    log.write_text(log.read_text()[:50])
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        table_at,
+        open_table,
+        lambda path: Ledger(path).rows(),
+        lambda path: Ledger(path).last_batch(BATCH),
+        lambda path: DeltaSink(path, "rows").last_batch(BATCH),
+        lambda path: DeltaSink(path, "rows").files(),
+        lambda path: DeltaWindows(path, ()).last_batch(BATCH),
+    ],
+)
+def test_a_torn_log_is_one_line_that_names_the_table(torn: Path, use: Callable[[Path], object]) -> None:
+    with pytest.raises(PipelineError) as caught:
+        use(torn)
+    assert caught.value.problem.startswith(f"the table {torn} cannot be read: ")
+    assert "\n" not in str(caught.value.problem)
+    assert "put it back as it was" in caught.value.remedy
+
+
+def test_no_table_is_none_and_an_error_where_there_must_be_one(tmp_path: Path) -> None:
+    assert table_at(tmp_path) is None
+    assert table_at(tmp_path / "none") is None
+    with pytest.raises(PipelineError, match="is no Delta table"):
+        open_table(tmp_path)
+
+
+def test_a_file_of_the_ledger_that_is_gone_is_told_by_the_report(tmp_path: Path) -> None:
+    settings = make_settings({"name": "orders", "lake": str(tmp_path), "bootstrap_server": "127.0.0.1:1"})
+    ledger = Places.of(settings).ledger
+    enter(settings, batch(0, {"orders": {0: 10}}))
+    next(ledger.glob("*.parquet")).unlink()
+    with pytest.raises(PipelineError, match=f"the table {ledger} cannot be read: .* not found"):
+        report.run(settings)

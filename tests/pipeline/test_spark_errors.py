@@ -1,0 +1,27 @@
+"""What Spark says, as one sentence for people."""
+
+import pytest
+
+from pipeline.spark_errors import as_pipeline_error
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Spark's Java did not start, see the lines above: "),
+        ("java.lang.ArithmeticException: long overflow", "a time is beyond what Spark can hold"),
+        (
+            "java.io.IOException: Mkdirs failed to create file:/lake/t/name=xxx",
+            "a value of partition-by is longer than",
+        ),
+        (
+            "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+            'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    raise PipelineError\n'
+            "pipeline.errors.PipelineError: 0.log is damaged at position 107; restore it\n",
+            "the ingest failed: 0.log is damaged at position 107; restore it",
+        ),
+        ("something else", "the ingest failed: something else"),
+    ],
+)
+def test_what_needs_more_words_than_spark_has_gets_them(said: str, told: str) -> None:
+    assert str(as_pipeline_error(RuntimeError(said), "the ingest failed")).startswith(told)
