@@ -17,6 +17,8 @@ COPY purgatory /source/purgatory
 COPY storage /source/storage
 COPY broker /source/broker
 COPY cli /source/cli
+COPY pipeline /source/pipeline
+COPY pyspark_odradek /source/pyspark_odradek
 RUN python3 -m venv /opt/odradek \
     && /opt/odradek/bin/pip install /source \
     && /opt/odradek/bin/python -m broker.build_info --require-compiled \

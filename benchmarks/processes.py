@@ -29,13 +29,13 @@ def children_of(pid: int) -> list[int]:
     return [int(path.name) for path in processes if _parent(path) == pid]
 
 
-def cpu_seconds_of_group(group: int) -> float:
-    """As `cpu_seconds_with_children`, of all processes of a process group."""
+def cpu_seconds_of_session(session: int) -> float:
+    """As `cpu_seconds_with_children`, of all processes of a session, in whatever process group."""
     total = 0.0
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             with contextlib.suppress(OSError, ProcessLookupError):
-                if os.getpgid(int(process.name)) == group:
+                if os.getsid(int(process.name)) == session:
                     total += cpu_seconds_with_children(int(process.name))
     return total
 

@@ -14,6 +14,7 @@ import random
 import sys
 import timeit
 from collections.abc import Callable
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -50,9 +51,7 @@ def measure() -> dict[str, float | str]:
     for codec in Compression:
         batch = build_batch(records, compression=codec)
         rows[f"{codec.name.lower()}, us per batch"] = microseconds(
-            lambda batch=batch: validate_for_append(
-                batch, offset=9, now_ms=NOW, partition_leader_epoch=0, api_version=9
-            )
+            partial(validate_for_append, batch, offset=9, now_ms=NOW, partition_leader_epoch=0, api_version=9)
         )
     return rows
 
