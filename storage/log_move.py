@@ -6,7 +6,9 @@ names, byte for byte, so that every offset lies where it lay. It goes in pieces 
 (A) the records of all segments, a slice at a time, the active one's too; a sealed segment's indexes when its records
     are there; then those segments are synced that the log itself has synced: what it has not, is flushed where it is
     then;
-(B) `settle`, when all but a slice has been copied: the small files beside the segments; the active one is synced;
+(B) `settle`, when all but a slice has been copied: what is new of the small files beside the segments, and as much of
+    the active one is synced as the log itself has flushed. Where nothing is, it waits for no disk, so that a log
+    that grows faster than a slow disk syncs is caught up with all the same;
 (C) `copy_rest`, on the loop: what was appended since (B), if that is little; else (A) goes on. It is not waited for the
     disk where the log itself has not been flushed so far.
 
@@ -24,7 +26,14 @@ from typing import TYPE_CHECKING
 
 from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, write_epochs
 from storage.files import Files
-from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from storage.log_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 from storage.log_names import offset_file_name as file_name
 
 if TYPE_CHECKING:
@@ -153,15 +162,20 @@ class LogMove:
 
     def _removal(self, stale: list[int]) -> MoveJob:
         generation = self.log.generation
+        snapshots = list(self._snapshots) if generation != self._generation else []
 
         def work() -> None:
             for base in stale:
                 for suffix in SEGMENT_SUFFIXES:
                     self._files.remove(self._target(base, suffix))
+            for offset in snapshots:
+                self._files.remove(self._target(offset, SNAPSHOT_SUFFIX))
 
         def note() -> None:
             for base in stale:
                 del self._copies[base]
+            self._snapshots.difference_update(snapshots)
+            self._settled_offset = -1
             self._generation = generation
 
         return MoveJob(work, note)
@@ -210,8 +224,7 @@ class LogMove:
             return None
 
         def work() -> None:
-            for copy in some:
-                self._sync_segment(copy.segment)
+            self._sync_segments([copy.segment for copy in some])
 
         def note() -> None:
             for copy in some:
@@ -226,9 +239,11 @@ class LogMove:
         """Nothing of the segment counts as flushed, and the log will flush it, wherever it is then."""
         return self.log.recovery_point <= segment.base_offset and segment in self.log.unsynced_segments
 
-    def _sync_segment(self, segment: LogSegment) -> None:
-        for suffix in SEGMENT_SUFFIXES:
-            self._files.sync_file(self._target(segment.base_offset, suffix))
+    def _sync_segments(self, segments: list[LogSegment]) -> None:
+        for segment in segments:
+            for suffix in SEGMENT_SUFFIXES:
+                self._files.sync_file(self._target(segment.base_offset, suffix))
+        self._files.sync_directory(self.folder)
 
     def _copy_indexes(self, segment: LogSegment) -> None:
         self._files.open(self._target(segment.base_offset, LOG_SUFFIX), create=True).close()
@@ -249,33 +264,49 @@ class LogMove:
     # ---- (B)
 
     def settle(self) -> MoveJob:
-        """To be asked for when `next_job` has nothing more."""
+        """To be asked for when `next_job` has nothing more; asked again, it does what has become necessary since.
+
+        One durable snapshot of the producers is enough: what came behind it is read from the batches again.
+        """
         log, files = self.log, self._files
+        is_first = self._epochs is None
         epochs = list(log.leader_epochs.entries)
-        is_whole = self._copied_of(log.active_segment) == log.active_segment.size
-        end_offset = log.log_end_offset if is_whole else log.active_segment.base_offset
+        has_new_epochs = epochs != self._epochs
         snapshots = [offset for offset in log.snapshots.offsets if offset not in self._snapshots]
-        paths = [(log.snapshots.path(offset), self._beside(log.snapshots.path(offset))) for offset in snapshots]
+        paths = [log.snapshots.path(offset) for offset in snapshots]
         metadata = f"{log.directory}/{PARTITION_METADATA}"
         active = self._target(log.active_segment.base_offset, LOG_SUFFIX)
+        owes_sync = self._owes_sync
+        is_whole = self._copied_of(log.active_segment) == log.active_segment.size
+        end_offset = log.log_end_offset if is_whole else log.active_segment.base_offset
 
         def work() -> None:
-            for source, target in paths:
-                if files.exists(source):
-                    self._copy_file(source, target)
-                    files.sync_file(target)
-            if files.exists(metadata):
+            for path in paths:
+                if files.exists(path):
+                    self._copy_file(path, self._beside(path))
+            if is_first and paths:
+                files.sync_file(self._beside(paths[-1]))
+            if is_first and files.exists(metadata):
                 files.replace_file(self._beside(metadata), files.read_file(metadata))
-            write_epochs(files, self._beside(LEADER_EPOCH), epochs)
-            files.sync_file(active)
-            files.sync_directory(self.folder)
+            if has_new_epochs:
+                write_epochs(files, self._beside(LEADER_EPOCH), epochs)
+            if owes_sync:
+                files.sync_file(active)
+            if is_first or owes_sync:
+                files.sync_directory(self.folder)
 
         def note() -> None:
             self._snapshots.update(snapshots)
             self._epochs = epochs
-            self._settled_offset = end_offset
+            if owes_sync:
+                self._settled_offset = end_offset
 
         return MoveJob(work, note)
+
+    @property
+    def _owes_sync(self) -> bool:
+        """Whether something of the active segment counts as flushed that the target's disk may not hold."""
+        return self.log.recovery_point > max(self._settled_offset, self.log.active_segment.base_offset)
 
     # ---- (C)
 
@@ -315,7 +346,7 @@ class LogMove:
         segment.write_indexes()
         self._copy_indexes(segment)
         if segment is not self.log.active_segment and not self._is_unflushed(segment):
-            self._sync_segment(segment)
+            self._sync_segments([segment])
 
     def _bring_up_to_date(self) -> None:
         log = self.log
@@ -324,7 +355,7 @@ class LogMove:
         for offset in log.snapshots.offsets:
             if offset not in self._snapshots:
                 self._copy_file(log.snapshots.path(offset), self._beside(log.snapshots.path(offset)))
-        if log.recovery_point > self._settled_offset:
+        if self._owes_sync:
             self._files.sync_file(self._target(log.active_segment.base_offset, LOG_SUFFIX))
             self._files.sync_directory(self.folder)
 

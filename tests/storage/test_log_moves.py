@@ -1,6 +1,7 @@
 """A log moves from one directory of log.dirs to another while it is used, and whatever happens meanwhile."""
 
 import errno
+import itertools
 import random
 import uuid
 from collections.abc import Callable, Iterator
@@ -128,6 +129,32 @@ def test_what_is_appended_while_the_log_moves_is_there_too() -> None:
     log = started(manager.files).logs[PARTITION]
     assert all_bytes(log) == copied
     assert log.producer_state.producers[1].last_sequence == 29
+
+
+@pytest.mark.parametrize("segment_bytes", [100_000_000, 1000], ids=["one segment", "many segments"])
+def test_a_log_that_grows_faster_than_the_disk_syncs_is_caught_up_with(
+    segment_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_move, "REST_BYTES", 1000)
+    files = ForgetfulFiles()
+    manager = started(files)
+    manager.moves.prefer(PARTITION, A)
+    log = manager.get_or_create(PARTITION, TOPIC_ID, LogConfig({"segment.bytes": segment_bytes, "retention.ms": -1}))
+    for number in range(5):
+        append(log, idempotent(number, b"v" * 60))
+    sequence = itertools.count(5)
+    move = manager.moves.begin(PARTITION, B)
+
+    def produce(path: str) -> None:
+        if path == move.folder or path.startswith(f"{move.folder}/"):
+            for number in itertools.islice(sequence, 50):
+                append(log, idempotent(number, b"w" * 60))
+
+    sync_file, sync_directory = files.sync_file, files.sync_directory
+    monkeypatch.setattr(files, "sync_file", lambda path: (produce(path), sync_file(path)))
+    monkeypatch.setattr(files, "sync_directory", lambda path: (produce(path), sync_directory(path)))
+    carry_out(manager, move)
+    assert manager.directory_of(log) == B
 
 
 def test_what_retention_deletes_while_the_log_moves_is_not_in_the_copy() -> None:
@@ -330,9 +357,13 @@ def moved_until(ends_at: int | None) -> tuple[FailingPower, bytes, int]:
     sequence = iter(range(12, 20))
 
     def produce() -> None:
+        nonlocal durable
         number = next(sequence, None)
         if number is not None:
             append(log, idempotent(number, b"w" * 50), epoch=2)
+            if number % 3 == 0:
+                log.flush()
+                durable = all_bytes(log)
 
     try:
         carry_out(manager, manager.moves.begin(PARTITION, B), produce)
