@@ -9,7 +9,8 @@ SLICE_BYTES = 256 * 1024
 """No slice is smaller: below it is cheaper to read the bytes than to take sendfile's detours."""
 _NOT_SENDABLE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What sendfile says of file systems that it cannot read from."""
-_RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+"""None where a read cannot be kept from waiting for the disk."""
 _READ_AHEAD_BYTES = 128 * 1024
 """What Linux reads ahead unless it is told otherwise."""
 
@@ -44,13 +45,13 @@ class FileSlice:
 
     def is_cached(self, start: int, length: int) -> bool:
         """Whether the page cache seems to hold so many bytes from `start` on: it is asked once per read-ahead."""
-        if _RWF_NOWAIT is None:
+        if RWF_NOWAIT is None:
             return False
         end = self.position + min(start + length, self.length)
         byte = bytearray(1)
         try:
             for position in (*range(self.position + start, end, _READ_AHEAD_BYTES), end - 1):
-                os.preadv(self._descriptor.number, (byte,), position, _RWF_NOWAIT)
+                os.preadv(self._descriptor.number, (byte,), position, RWF_NOWAIT)
         except OSError:
             return False  # BlockingIOError, or a file system that cannot tell
         return True

@@ -17,11 +17,10 @@ import shutil
 from collections.abc import Sequence
 from typing import Protocol
 
-from storage.file_slice import Descriptor, FileSlice
+from storage.file_slice import RWF_NOWAIT, Descriptor, FileSlice
 
 Buffer = bytes | bytearray | memoryview
 
-_RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _SMALL_READ = 1 << 20
 _WRITE_MAX = 0x7FFFF000  # the most that Linux writes in one call
@@ -141,11 +140,11 @@ class OsFile:
         return b"".join(parts)
 
     def read_cached(self, position: int, length: int) -> Buffer | None:
-        if _RWF_NOWAIT is None:
+        if RWF_NOWAIT is None:
             return self._read_if_small(position, length)
         data = bytearray(length)
         try:
-            received = os.preadv(self._descriptor, (data,), position, _RWF_NOWAIT)
+            received = os.preadv(self._descriptor, (data,), position, RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:

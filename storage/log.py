@@ -221,9 +221,8 @@ class Log:
     ) -> FetchData:
         """Records from the batch that holds `offset`, below `upper` (the log's end if None), of one segment.
 
-        At most `max_bytes`, but at least the first batch with `min_one_message`. With `may_block=False` a read that
-        would wait for the disk comes back with `cold` set; `sendable` records may be a FileSlice (see log_read). Raises
-        OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
+        At most `max_bytes`, but at least the first batch with `min_one_message`. `may_block=False`, `sendable`: see
+        log_read. Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
         """
         return log_read.read(self, offset, max_bytes, upper, min_one_message, may_block, sendable)
 

@@ -23,7 +23,7 @@ import structlog
 
 from broker.handlers.item_faults import item_faults
 from broker.handlers.long_requests import LongRequests
-from broker.handlers.parked_answer import ParkedAnswer, Part, in_memory
+from broker.handlers.parked_answer import JOIN_PART_BYTES, ParkedAnswer, Part, in_memory
 from broker.handlers.request_context import (
     CloseConnection,
     ConnectionInfo,
@@ -48,8 +48,6 @@ _PREFIX = struct.Struct(">ii").pack
 _FLEXIBLE_PREFIX = struct.Struct(">iib").pack
 
 LARGE_FRAME_BYTES = 64 * 1024
-JOIN_PART_BYTES = 1024
-"""Parts of a long answer that are smaller than this on average are joined."""
 
 log = structlog.get_logger("broker.handlers")
 

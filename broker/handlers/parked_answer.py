@@ -7,10 +7,12 @@ from typing import cast
 
 from broker.handlers.request_context import CloseConnection, Holds, PendingResponse
 from storage.file_slice import SLICE_BYTES, FileSlice
+from storage.files import Buffer
 
-Buffer = bytes | bytearray | memoryview
 Part = Buffer | FileSlice
 """A piece of an encoded answer."""
+JOIN_PART_BYTES = 1024
+"""Parts that are smaller than this on average are joined, however many: the kernel is given a million at most."""
 
 
 def size_of(parts: list[Part]) -> int:

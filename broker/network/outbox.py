@@ -7,12 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.handlers.parked_answer import Part, in_memory, size_of
+from broker.handlers.parked_answer import JOIN_PART_BYTES, Part, in_memory, size_of
 from broker.network.file_sending import FileSending, RunInThread
 
 JOIN_BYTES = 64 * 1024
-JOIN_PART_BYTES = 1024
-"""Parts that are smaller than this on average are joined, however many: the kernel is given a million at most."""
 WRITE_HIGH_BYTES = 1024 * 1024
 WRITE_LOW_BYTES = 256 * 1024
 

@@ -45,6 +45,16 @@ def stop_reading(client: Client) -> None:
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
 
 
+async def stalled(bench: Bench, *slices: tuple[int, int]) -> Client:
+    """A client that has asked for these and does not read; the server has noticed."""
+    before = len(bench.server.not_read_by)
+    client = await bench.connect()
+    stop_reading(client)
+    client.send(wanted(1, *slices))
+    await bench.until(lambda: len(bench.server.not_read_by) > before)
+    return client
+
+
 def read_on(client: Client) -> None:
     client.writer.transport.resume_reading()  # type: ignore[attr-defined]
 
@@ -123,10 +133,7 @@ async def test_a_parked_request_is_answered_from_a_file_too(bench: Bench, conten
 async def test_a_file_that_was_closed_and_removed_is_sent_to_its_end(
     bench: Bench, content: bytes, tmp_path: Path
 ) -> None:
-    client = await bench.connect()
-    stop_reading(client)
-    client.send(wanted(1, (0, SIZE)))
-    await bench.until(lambda: bool(bench.server.not_read_by))
+    client = await stalled(bench, (0, SIZE))
     assert bench.echo.file is not None
     bench.echo.file.close()
     (tmp_path / "file").unlink()
@@ -138,10 +145,7 @@ async def test_a_file_that_was_closed_and_removed_is_sent_to_its_end(
 async def test_a_file_that_was_cut_short_ends_the_connection_with_one_line(
     bench: Bench, content: bytes, tmp_path: Path
 ) -> None:
-    client = await bench.connect()
-    stop_reading(client)
-    client.send(wanted(1, (0, SIZE)))
-    await bench.until(lambda: bool(bench.server.not_read_by))
+    client = await stalled(bench, (0, SIZE))
     os.truncate(tmp_path / "file", 20_000_000)
     with structlog.testing.capture_logs() as logs:
         read_on(client)
@@ -156,10 +160,7 @@ async def test_a_file_that_was_cut_short_ends_the_connection_with_one_line(
 async def test_a_client_that_goes_amid_its_answer_leaves_nothing_behind(bench: Bench) -> None:
     before = open_files()
     for _ in range(5):
-        client = await bench.connect()
-        stop_reading(client)
-        client.send(wanted(1, (0, SIZE), (0, SIZE)))
-        await bench.until(lambda: bool(bench.server.not_read_by))
+        client = await stalled(bench, (0, SIZE), (0, SIZE))
         await client.close()
         await bench.until(lambda: bench.server.sweep() is None and not bench.server.connections)
     await bench.until(lambda: open_files() <= before)
@@ -181,11 +182,7 @@ async def test_a_client_that_does_not_read_is_not_read_either(bench: Bench, cont
 @pytest.mark.usefixtures("content")
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=1_000_000)])
 async def test_what_lies_in_files_may_lie_there_however_much_it_is(bench: Bench) -> None:
-    sloths = [await bench.connect() for _ in range(5)]
-    for sloth in sloths:
-        stop_reading(sloth)
-        sloth.send(wanted(1, (0, SIZE)))
-    await bench.until(lambda: len(bench.server.not_read_by) == 5)
+    sloths = [await stalled(bench, (0, SIZE)) for _ in range(5)]
     for _ in range(3):
         bench.server.sweep()
         await asyncio.sleep(0.01)
@@ -196,11 +193,10 @@ async def test_what_lies_in_files_may_lie_there_however_much_it_is(bench: Bench)
 
 
 @pytest.mark.usefixtures("content")
-@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=100)])
+@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=500)])
 async def test_a_client_that_never_reads_is_expired_and_one_that_reads_slowly_is_not(bench: Bench) -> None:
-    never, slowly = await bench.connect(), await bench.connect()
-    stop_reading(never)
-    never.send(wanted(1, (0, SIZE)))
+    await stalled(bench, (0, SIZE))
+    slowly = await bench.connect()
     slowly.send(wanted(2, (0, SIZE)))
     with structlog.testing.capture_logs() as logs:
         rest = 8 + SIZE + 4
@@ -225,10 +221,7 @@ async def test_a_closing_connection_that_does_not_read_is_cut_off(
     bench: Bench, stop: Callable[[Bench], asyncio.Future[None]]
 ) -> None:
     before = open_files()
-    client = await bench.connect()
-    stop_reading(client)
-    client.send(wanted(1, (0, SIZE)))
-    await bench.until(lambda: len(bench.server.blocked) == 1)
+    client = await stalled(bench, (0, SIZE))
     await stop(bench)
     assert not bench.server.connections
     own = str(client.writer.get_extra_info("socket").fileno())
@@ -243,10 +236,7 @@ def ended(bench: Bench) -> Callable[[], bool]:
 
 
 async def test_stop_waits_for_a_client_that_takes_its_answer(bench: Bench, content: bytes) -> None:
-    client = await bench.connect()
-    stop_reading(client)
-    client.send(wanted(1, (0, SIZE)))
-    await bench.until(lambda: len(bench.server.blocked) == 1)
+    client = await stalled(bench, (0, SIZE))
     stopping = asyncio.create_task(bench.server.stop(20_000))
     await asyncio.sleep(0.01)
     read_on(client)
