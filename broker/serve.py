@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def serve(config: BrokerConfig) -> None:
     """Starts a broker, says so on stdout, and stops it at the first signal. Raises StartError."""
-    from broker.server import Broker
+    from broker.server import Broker, log
 
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
@@ -89,8 +89,10 @@ async def serve(config: BrokerConfig) -> None:
         _tell(f"ready {broker.bootstrap}")
         _keep_freed_memory()
         await told_to_stop.wait()
+        log.info("broker stopping", broker_id=broker.broker_id)
     finally:
         await broker.stop()
+    log.info("broker stopped", broker_id=broker.broker_id)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

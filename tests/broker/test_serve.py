@@ -80,7 +80,11 @@ def test_it_says_where_it_is_ready_and_ends_in_good_order(
     assert (status, out) == (0, "")
     assert (tmp_path / "here" / ".kafka_cleanshutdown").exists()
     events = [json.loads(line)["event"] for line in err.splitlines()]
-    assert "broker started" in events
+    assert [event for event in events if event.startswith("broker ")] == [
+        "broker started",
+        "broker stopping",
+        "broker stopped",
+    ]
     assert "Traceback" not in err
 
 
