@@ -55,6 +55,7 @@ def test_it_serves_and_ends_within_ten_seconds_of_sigterm_to_its_process_group(
     assert word == "ready"
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks="all")
     assert producer.send("t", b"value").get(timeout=20).offset == 0
+    producer.close()
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)
     topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
     with RawClient(bootstrap, timeout=20) as waiting:
@@ -62,7 +63,6 @@ def test_it_serves_and_ends_within_ten_seconds_of_sigterm_to_its_process_group(
         os.killpg(make_run.pid, signal.SIGTERM)
         assert waiting.receive(), "what is parked is answered"
         out, err = make_run.communicate(timeout=10)
-    producer.close()
     assert out == ""
     assert "Traceback" not in err
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

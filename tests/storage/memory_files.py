@@ -1,9 +1,12 @@
 """Files that live in memory: a disk that forgets what was not synced, and one that is full after n bytes."""
 
 import errno
+import functools
 import os
 import random
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from storage.files import Buffer
 
@@ -98,6 +101,20 @@ class _Lock:
         self._held.discard(self._path)
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _alone(method: _Method) -> _Method:
+    """A disk is used by several threads."""
+
+    @functools.wraps(method)
+    def alone(self: "ForgetfulFiles", *args: Any, **kwargs: Any) -> Any:
+        with self._one_at_a_time:
+            return method(self, *args, **kwargs)
+
+    return cast(_Method, alone)
+
+
 class ForgetfulFiles:
     """`crash()` is the disk as it may be after a power cut: contents that were not synced, and names in
     directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
@@ -117,9 +134,11 @@ class ForgetfulFiles:
         self._locks: set[str] = set()
         self._pending: list[tuple[str, dict[str, _Inode | None], list[str]]] = []  # (directory, added, removed)
         self._renamed: list[tuple[str, str]] = []  # directories, whose new names are not durable yet
+        self._one_at_a_time = threading.RLock()  # of what changes names, or looks at all of them
 
     # ---- what a test does
 
+    @_alone
     def crash(self, source: random.Random | None = None) -> "ForgetfulFiles":
         after = ForgetfulFiles(self.room)
         for path, inode in self._surviving_names(source).items():
@@ -157,12 +176,14 @@ class ForgetfulFiles:
         assert inode is not None
         return inode.data
 
+    @_alone
     def _change(self, directory: str, added: dict[str, _Inode | None], removed: list[str]) -> None:
         for path in removed:
             self.names.pop(path, None)
         self.names.update(added)
         self._pending.append((directory, added, removed))
 
+    @_alone
     def make_durable(self) -> None:
         self._pending.clear()
         for inode in self.names.values():
@@ -229,6 +250,7 @@ class ForgetfulFiles:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.open(path).inode.modified_ms = modified_ms
 
+    @_alone
     def list_directory(self, path: str) -> list[str]:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -239,6 +261,7 @@ class ForgetfulFiles:
             self.make_directories(os.path.dirname(path))
             self._change(os.path.dirname(path), {path: None}, [])
 
+    @_alone
     def rename(self, source: str, target: str) -> None:
         if source not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -253,6 +276,7 @@ class ForgetfulFiles:
         if inode is not None:
             self.give_back(len(inode.data))
 
+    @_alone
     def remove_tree(self, path: str) -> None:
         for name in [name for name in self.names if name == path or name.startswith(path + "/")]:
             self.remove(name)
@@ -261,6 +285,7 @@ class ForgetfulFiles:
         if path in self.names:
             self.open(path).sync()
 
+    @_alone
     def sync_directory(self, path: str) -> None:
         def inside(name: str) -> bool:
             return name != "/" and os.path.dirname(name) == path
