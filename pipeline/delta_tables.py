@@ -19,7 +19,7 @@ class BrokenTable(PipelineError):
 
 
 def table_at(path: Path) -> DeltaTable | None:
-    """The newest version of the table; None where there is none. Raises BrokenTable."""
+    """The newest version of the table; None where there is none. Raises BrokenTable and PipelineError."""
     if path.is_file():
         raise PipelineError(f"{path} is a file, where a table is to be", "move it, or set lake or name")
     try:

@@ -79,6 +79,15 @@ def request(todo: int, correlation_id: int, payload: bytes = b"") -> bytes:
     return struct.pack(">ihhi", len(payload) + 8, todo, 0, correlation_id) + payload
 
 
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Whether or not the server has gone before."""
+    writer.close()
+    try:
+        await writer.wait_closed()
+    except ConnectionError:
+        pass
+
+
 class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -98,11 +107,7 @@ class Client:
             return True
 
     async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except ConnectionError:
-            pass
+        await close(self.writer)
 
 
 class Bench:

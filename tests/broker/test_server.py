@@ -27,6 +27,7 @@ from protocol.records import Record, build_batch
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from storage.files import DirectoryLock, OsFiles
+from tests.broker.echo_server import close
 from timer import ManualClock
 
 
@@ -59,11 +60,7 @@ class RawClient:
         return await self.answer(ApiKey(request.__schema__.api_key), version)
 
     async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except ConnectionError:
-            pass
+        await close(self.writer)
 
 
 def produce(topic: str, value: bytes = b"value", acks: int = -1) -> ProduceRequest:
