@@ -9,7 +9,8 @@ ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev python3-dev && rm -rf /var/lib/apt/lists/*
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY pyproject.toml setup.py README.md /source/
+COPY pyproject.toml setup.py compiled_modules.txt README.md LICENSE /source/
+COPY odradek /source/odradek
 COPY config /source/config
 COPY protocol /source/protocol
 COPY timer /source/timer
@@ -20,8 +21,8 @@ COPY cli /source/cli
 COPY pipeline /source/pipeline
 COPY pyspark_odradek /source/pyspark_odradek
 RUN python3 -m venv /opt/odradek \
-    && /opt/odradek/bin/pip install /source \
-    && /opt/odradek/bin/python -m broker.build_info --require-compiled \
+    && ODRADEK_BUILD=compiled /opt/odradek/bin/pip install /source[cli] \
+    && /opt/odradek/bin/python -m odradek.broker.build_info --require-compiled \
     && /opt/odradek/bin/pip uninstall --yes pip setuptools
 
 FROM ${BASE}

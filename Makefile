@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 # The modules that set-up compiles, and the tests that run them both ways.
-COMPILED := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
+COMPILED := $(shell grep -v '^#' compiled_modules.txt)
 TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
 	tests/broker/handlers tests/broker/coordinator tests/broker/test_build_info.py tests/broker/test_connection*.py
 
@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml setup.py $(COMPILED)
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(BIN)/python -m broker.build_info >&2
+	@$(BIN)/python -m odradek.broker.build_info >&2
 	@touch $@
 
 # PySpark and what the pipeline needs besides: 400 MB that a broker does without.
@@ -54,19 +54,19 @@ test-pipeline-second:
 
 # A broker, lively data, ingest, tables and report in ./pipeline-demo; under three minutes.
 pipeline-demo: setup-spark
-	$(BIN)/python -m pipeline.demo
+	$(BIN)/python -m odradek.pipeline.demo
 
 check: setup-spark
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m broker.docs --check
-	$(BIN)/python -m pipeline.docs --check
+	$(BIN)/python -m odradek.broker.docs --check
+	$(BIN)/python -m odradek.pipeline.docs --check
 
 docs: setup-spark
-	$(BIN)/python -m broker.docs
-	$(BIN)/python -m pipeline.docs
+	$(BIN)/python -m odradek.broker.docs
+	$(BIN)/python -m odradek.pipeline.docs
 
 bench: setup
 	$(BIN)/python -m benchmarks

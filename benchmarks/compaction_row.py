@@ -26,9 +26,9 @@ from benchmarks import wire
 from benchmarks.contestants import Contestant
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
 from benchmarks.processes import children_of, cpu_seconds_with_children
-from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from protocol.messages.produce import ProduceRequest
-from protocol.records import Record, build_batch
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.records import Record, build_batch
 
 MEGABYTE = 1024 * 1024
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4

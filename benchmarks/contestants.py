@@ -74,7 +74,15 @@ class Odradek(Contestant):
     _process: subprocess.Popen[bytes] | None = None
 
     def _launch(self) -> None:
-        command = [sys.executable, "-m", "broker", "--port", str(self.port), "--data-dir", str(self.directory / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "odradek.broker",
+            "--port",
+            str(self.port),
+            "--data-dir",
+            str(self.directory / "data"),
+        ]
         command += [part for setting in SAME_AS_KAFKAS for part in ("--set", setting)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "log").open("ab") as log:

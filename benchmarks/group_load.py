@@ -22,11 +22,11 @@ from typing import TypeVar
 
 from benchmarks import wire
 from benchmarks.parked import raise_open_files
-from protocol.compiler import decode, read
-from protocol.errors import ErrorCode
-from protocol.headers import ResponseHeader, response_header_version
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.groups import (
+from odradek.protocol.compiler import decode, read
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import ResponseHeader, response_header_version
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -35,8 +35,8 @@ from protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
-from protocol.schema import Message
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
+from odradek.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FIND = 5, 3, 3, 3, 7, 2

@@ -23,7 +23,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.java_tools import Unavailable
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
 from benchmarks.processes import cpu_seconds, cpu_seconds_of_session
-from pipeline.demo.shop import SCHEMA
+from odradek.pipeline.demo.shop import SCHEMA
 
 PARTITIONS = 4
 DEFAULTS = {

@@ -31,8 +31,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from purgatory import CompletionQueue, DelayedOperation, DelayedOperationPurgatory
-from timer import ExpirationReaper, SystemClock, SystemTimer
+from odradek.purgatory import CompletionQueue, DelayedOperation, DelayedOperationPurgatory
+from odradek.timer import ExpirationReaper, SystemClock, SystemTimer
 
 SAMPLES = 1 << 17
 QUARTILE_OF_NORMAL = 0.674490
@@ -160,7 +160,8 @@ def percentile(sorted_values: list[int], fraction: float) -> int | None:
 
 def is_compiled() -> bool:
     """Whether the wheel and the purgatory run compiled."""
-    return not any((sys.modules[name].__file__ or "").endswith(".py") for name in ("timer.task", "purgatory.purgatory"))
+    names = ("odradek.timer.task", "odradek.purgatory.purgatory")
+    return not any((sys.modules[name].__file__ or "").endswith(".py") for name in names)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, object]:

@@ -24,11 +24,11 @@ RECORDS = 163
 
 
 def use_source() -> None:
-    spec = spec_from_file_location("protocol.record_walk", SOURCE)
+    spec = spec_from_file_location("odradek.protocol.record_walk", SOURCE)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules["protocol.record_walk"] = module
+    sys.modules["odradek.protocol.record_walk"] = module
     spec.loader.exec_module(module)
 
 
@@ -39,8 +39,8 @@ def microseconds(run: Callable[[], object]) -> float:
 
 
 def measure() -> dict[str, float | str]:
-    from protocol import record_walk
-    from protocol.records import Compression, Record, build_batch, validate_for_append
+    from odradek.protocol import record_walk
+    from odradek.protocol.records import Compression, Record, build_batch, validate_for_append
 
     chance = random.Random(1)
     records = [Record(index, NOW + index, None, bytes(chance.choices(b"abcdefgh  ", k=90))) for index in range(RECORDS)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measurement import Reading, Result
-from broker.build_info import build_info
+from odradek.broker.build_info import build_info
 
 HEADINGS = ("", "unit", "odradek", "kafka", "ratio", "wanted", "CPU s", "CPU s", "us/op", "us/op", "")
 GROUPS = ("", "", "", "", "", "", "odradek", "kafka", "odradek", "kafka", "")

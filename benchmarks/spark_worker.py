@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.jobs import compact, ingest
-from pipeline.places import Places
-from pipeline.session import open_session
-from pipeline.settings import Settings, make_settings
-from pipeline.sources import connector_options
+from odradek.pipeline.jobs import compact, ingest
+from odradek.pipeline.places import Places
+from odradek.pipeline.session import open_session
+from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.sources import connector_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

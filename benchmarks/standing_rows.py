@@ -14,7 +14,7 @@ from benchmarks import wire
 from benchmarks.contestants import Contestant
 from benchmarks.measurement import LESS, Metric, Reading, Row
 from benchmarks.processes import cpu_seconds, resident_bytes
-from protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 
 MEGABYTE = 1024 * 1024
 SETTLE_S = 2

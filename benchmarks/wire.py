@@ -7,18 +7,18 @@ import struct
 import time
 from typing import TypeVar
 
-from protocol.compiler import decode, encode, read
-from protocol.errors import ErrorCode
-from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.topics import (
+from odradek.protocol.compiler import decode, encode, read
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from protocol.schema import Message
+from odradek.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 

@@ -1,8 +1,8 @@
-"""`python -m broker` is `odradek serve`."""
+"""`python -m odradek.broker` is `odradek serve`."""
 
 import sys
 
-from broker.serve import main
+from odradek.broker.serve import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,21 +15,21 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Any, TypeVar
 
-from broker.controller.state import NewPartitions, NewTopic
-from broker.network.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, NetworkError, NodeUnreachable
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.configs import (
+from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.network.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, NetworkError, NodeUnreachable
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from odradek.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

@@ -12,20 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker.admin_client import AdminClient, CoordinatorOf, by_leader, check
-from protocol.compiler import decode_versioned
-from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from protocol.messages.group_admin import (
+from odradek.broker.admin_client import AdminClient, CoordinatorOf, by_leader, check
+from odradek.protocol.compiler import decode_versioned
+from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from odradek.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsRequest,
 )
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 """Times that mean a log's ends."""

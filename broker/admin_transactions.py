@@ -13,15 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.admin_client import AdminClient, CoordinatorOf, by_leader, check
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse, InitProducerIdRequest
-from protocol.messages.transactions import (
+from odradek.broker.admin_client import AdminClient, CoordinatorOf, by_leader, check
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    InitProducerIdRequest,
+)
+from odradek.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 PARTITIONS_PER_REQUEST = 500
 

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from broker.steps import Turns
+from odradek.broker.steps import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")

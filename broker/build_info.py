@@ -1,4 +1,4 @@
-"""Which modules run compiled, and why the others do not: `python -m broker.build_info` says it in one line.
+"""Which modules run compiled, and why the others do not: `python -m odradek.broker.build_info` says it in one line.
 
 setup.py compiles a table of modules and leaves a note of what came of it; what counts is what the import system finds.
 """
@@ -63,7 +63,7 @@ def _is_extension(name: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m broker.build_info", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m odradek.broker.build_info", description=__doc__.partition("\n")[0])
     parser.add_argument("--require-compiled", action="store_true", help="exit with status 1 unless all of them are")
     arguments = parser.parse_args()
     info = build_info()

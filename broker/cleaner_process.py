@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from storage.cleaner import Progress
-from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
-from storage.cleaner_messages import GO, STOP, Message, decode
+from odradek.storage.cleaner import Progress
+from odradek.storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
+from odradek.storage.cleaner_messages import GO, STOP, Message, decode
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,7 +62,7 @@ class CleanerProcess:
             asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "storage.cleaner_worker",
+                "odradek.storage.cleaner_worker",
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,

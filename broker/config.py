@@ -22,11 +22,11 @@ from typing import Any
 
 import structlog
 
-from broker.listeners import Listener, read_listeners, with_port
-from broker.properties import parse_properties
-from broker.settings import BROKER, TOPIC, ConfigError, Setting, Value, parse_value
-from broker.settings.checks import check_broker_values, check_topic_values
-from storage.log_config import LogConfig
+from odradek.broker.listeners import Listener, read_listeners, with_port
+from odradek.broker.properties import parse_properties
+from odradek.broker.settings import BROKER, TOPIC, ConfigError, Setting, Value, parse_value
+from odradek.broker.settings.checks import check_broker_values, check_topic_values
+from odradek.storage.log_config import LogConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "load_config"]
 

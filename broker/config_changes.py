@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
-from broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
+from odradek.broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
 

@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
-from broker.settings import BROKER, TOPIC, Setting, UpdateMode, value_text
+from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
+from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, value_text
 
 
 class ConfigSource(IntEnum):

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from broker.cleaner_process import CleanerProcess
-from storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT
-from storage.cleaner import Progress, clean_steps
-from storage.cleaner_candidates import LogToClean
-from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
-from storage.cleaner_manager import Clean, CleanerManager
-from storage.cleaner_throttle import Throttle
-from storage.files import Files, OsFiles
+from odradek.broker.cleaner_process import CleanerProcess
+from odradek.storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT
+from odradek.storage.cleaner import Progress, clean_steps
+from odradek.storage.cleaner_candidates import LogToClean
+from odradek.storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
+from odradek.storage.cleaner_manager import Clean, CleanerManager
+from odradek.storage.cleaner_throttle import Throttle
+from odradek.storage.files import Files, OsFiles
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from broker.config import BrokerConfig
-    from storage.log_manager import LogManager
-    from timer import Clock
+    from odradek.broker.background import Background
+    from odradek.broker.config import BrokerConfig
+    from odradek.storage.log_manager import LogManager
+    from odradek.timer import Clock
 
 SMALL_BYTES = 1 << 20
 """A log whose segments to clean have no more is cleaned on the loop."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 ZERO_UUID = uuid.UUID(int=0)
 NO_LEADER = -1

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.registry import request_class, response_class
-from protocol.schema import Message
-from protocol.source_lines import ELEMENTS_PER_STEP
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.registry import request_class, response_class
+from odradek.protocol.schema import Message
+from odradek.protocol.source_lines import ELEMENTS_PER_STEP
 
 FINE_TIMES = 16
 """Times below this many ms have a bucket each; above, every doubling has this many."""

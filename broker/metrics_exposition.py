@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, GCCollector, Metric, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
-from broker.metrics import TIME_BUCKETS, bucket_time_ms
-from broker.metrics_families import COUNTER, FAMILIES, TOTAL, Family, Row
+from odradek.broker.metrics import TIME_BUCKETS, bucket_time_ms
+from odradek.broker.metrics_families import COUNTER, FAMILIES, TOTAL, Family, Row
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from odradek.broker.server import Broker
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SAMPLES_PER_CHUNK = 250

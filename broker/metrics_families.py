@@ -14,17 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.transaction.state import TransactionState
-from broker.metrics import error_name
-from broker.replica.topic_stats import TopicStats
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.transaction.state import TransactionState
+from odradek.broker.metrics import error_name
+from odradek.broker.replica.topic_stats import TopicStats
 
 if TYPE_CHECKING:
-    from broker.log_cleaner import LogCleaner
-    from broker.replica.partition import Partition
-    from broker.server import Broker
-    from purgatory import DelayedOperationPurgatory
-    from storage.log import Log
+    from odradek.broker.log_cleaner import LogCleaner
+    from odradek.broker.replica.partition import Partition
+    from odradek.broker.server import Broker
+    from odradek.purgatory import DelayedOperationPurgatory
+    from odradek.storage.log import Log
 
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 Row = tuple[Sequence[str], float]

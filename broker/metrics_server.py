@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.metrics_exposition import CONTENT_TYPE, Exposition
+from odradek.broker.metrics_exposition import CONTENT_TYPE, Exposition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from odradek.broker.server import Broker
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 64

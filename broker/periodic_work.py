@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.errors import ProtocolError
-from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from odradek.protocol.errors import ProtocolError
+from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from odradek.broker.server import Broker
 
 SWEEP_INTERVAL_MS = 500
 HOUSEKEEPING_INTERVAL_MS = 1000

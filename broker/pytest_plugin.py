@@ -4,7 +4,7 @@
         producer = KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)
 
 The broker has a free port on 127.0.0.1, a temporary data directory and a thread with an event loop of its own. Each
-test that asks for it gets a new one, which is gone afterwards. Asynchronous tests use `broker.testing` instead.
+test that asks for it gets a new one, which is gone afterwards. Asynchronous tests use `odradek.testing` instead.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from broker.testing import BrokerThread
+    from odradek.broker.testing import BrokerThread
 
 
 @pytest.fixture
 def odradek_broker() -> Iterator[BrokerThread]:
     """A broker in a thread of its own: `.bootstrap` is its HOST:PORT, `.data_dir` its directory."""
-    from broker.testing import BrokerThread
+    from odradek.broker.testing import BrokerThread
 
     with BrokerThread() as running:
         yield running

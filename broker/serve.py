@@ -20,11 +20,11 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-import broker.quick_imports  # noqa: F401 - before all others
-from broker.config import BrokerConfig, ConfigError, load_config
-from broker.start_error import StartError
-from broker.structured_logging import configure_logging
-from timer import SystemClock
+import odradek.broker.quick_imports  # noqa: F401 - before all others
+from odradek.broker.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.start_error import StartError
+from odradek.broker.structured_logging import configure_logging
+from odradek.timer import SystemClock
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's own, a million parked requests stop everyone for 200 ms at a time. The second generation is small: a
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def serve(config: BrokerConfig) -> None:
     """Starts a broker, says so on stdout, and stops it at the first signal. Raises StartError."""
-    from broker.server import Broker, log
+    from odradek.broker.server import Broker, log
 
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
@@ -96,7 +96,7 @@ async def serve(config: BrokerConfig) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m broker", description="A Kafka-compatible message broker.")
+    parser = argparse.ArgumentParser(prog="python -m odradek.broker", description="A Kafka-compatible message broker.")
     add_arguments(parser)
     return run(parser.parse_args(argv))
 

@@ -20,45 +20,45 @@ from uuid import UUID
 
 import structlog
 
-from broker.background import Background, run_all_in_threads
-from broker.config import BrokerConfig, ConfigError
-from broker.controller.controller import Controller
-from broker.controller.embedded_store import EmbeddedMetadataStore
-from broker.controller.metadata_store import MetadataStore, MetadataStoreError
-from broker.controller.start_up import ClusterIdMismatch
-from broker.coordinator.group.coordinator import GroupCoordinator
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.internal_topics import InternalTopics
-from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from broker.coordinator.shard import Shard
-from broker.coordinator.transaction.build import start_transaction_coordinator
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.producer_ids import ProducerIds
-from broker.handlers.api_table import client_api_table
-from broker.handlers.dispatcher import Dispatcher
-from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
-from broker.metrics import BrokerMetrics
-from broker.network.complaints import Complaints
-from broker.network.connection_limits import ConnectionLimits
-from broker.network.endpoint import Endpoint
-from broker.network.socket_server import BindError, SocketServer
-from broker.periodic_work import PeriodicWork
-from broker.replica.fetch_session_cache import FetchSessionCache
-from broker.replica.log_dir_moves import copy_rate
-from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from broker.start_error import StartError
-from protocol.topic_partition import TopicPartition
-from purgatory import CompletionQueue
-from storage.files import Files, OsFiles
-from storage.log_config import LogConfig
-from storage.log_directory import DirectoryLocked
-from storage.log_manager import LogManager
-from storage.meta_properties import MetaPropertiesError, generated_broker_id
-from timer import Clock, ExpirationReaper, SystemClock, SystemTimer
+from odradek.broker.background import Background, run_all_in_threads
+from odradek.broker.config import BrokerConfig, ConfigError
+from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
+from odradek.broker.controller.metadata_store import MetadataStore, MetadataStoreError
+from odradek.broker.controller.start_up import ClusterIdMismatch
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.internal_topics import InternalTopics
+from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.shard import Shard
+from odradek.broker.coordinator.transaction.build import start_transaction_coordinator
+from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
+from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.dispatcher import Dispatcher
+from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.broker.metrics import BrokerMetrics
+from odradek.broker.network.complaints import Complaints
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.endpoint import Endpoint
+from odradek.broker.network.socket_server import BindError, SocketServer
+from odradek.broker.periodic_work import PeriodicWork
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.log_dir_moves import copy_rate
+from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.broker.start_error import StartError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import CompletionQueue
+from odradek.storage.files import Files, OsFiles
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_directory import DirectoryLocked
+from odradek.storage.log_manager import LogManager
+from odradek.storage.meta_properties import MetaPropertiesError, generated_broker_id
+from odradek.timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
 if TYPE_CHECKING:
-    from broker.log_cleaner import LogCleaner
-    from broker.metrics_server import MetricsServer
+    from odradek.broker.log_cleaner import LogCleaner
+    from odradek.broker.metrics_server import MetricsServer
 
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for connections to take their last answers."""
@@ -186,7 +186,7 @@ class Broker:
         """First of all, so that a broker that recovers its logs can say so. On the first listener's interface."""
         port = self.config["odradek.metrics.port"]
         if port >= 0:
-            from broker.metrics_server import MetricsServer
+            from odradek.broker.metrics_server import MetricsServer
 
             self.metrics_server = MetricsServer(self, self.config.listeners[0].host, port)
             await self.metrics_server.start()
@@ -327,7 +327,7 @@ class Broker:
 
     def _start_log_cleaner(self) -> None:
         if self.config["log.cleaner.enable"]:
-            from broker.log_cleaner import LogCleaner
+            from odradek.broker.log_cleaner import LogCleaner
 
             self.log_cleaner = LogCleaner(self.log_manager, self.config, self.background, self.clock, self.files)
             self.log_cleaner.start()

@@ -26,10 +26,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.server import Broker
-from storage.files import Files
-from timer import Clock
+from odradek.broker.config import BrokerConfig
+from odradek.broker.server import Broker
+from odradek.storage.files import Files
+from odradek.timer import Clock
 
 T = TypeVar("T")
 

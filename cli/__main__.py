@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cli.errors import CommandError
+from odradek.cli.errors import CommandError
 
 COMMANDS = {
     "serve": "run a broker",
@@ -50,7 +50,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if name == command:
-            importlib.import_module(f"cli.{name.replace('-', '_')}").add_parser(subparsers)
+            importlib.import_module(f"odradek.cli.{name.replace('-', '_')}").add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=summary)
     return parser

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cli.errors import CommandError
-from cli.options import add_bootstrap_server, command, not_negative, positive, unescaped, with_admin
+from odradek.cli.errors import CommandError
+from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, unescaped, with_admin
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer

@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from storage.dump import NO_LIMIT, DumpOptions, dump_files
-from storage.dump_coordinators import offsets_texts, plain_texts, transaction_texts
-from storage.files import OsFiles
+from odradek.storage.dump import NO_LIMIT, DumpOptions, dump_files
+from odradek.storage.dump_coordinators import offsets_texts, plain_texts, transaction_texts
+from odradek.storage.files import OsFiles
 
 NAME = "dump-log"
 _EPILOG = """\

@@ -7,13 +7,13 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cli.errors import CommandError
-from cli.group_reset import ResetTo, add_reset_options, new_offsets, reset_of, scope_of
-from cli.options import add_bootstrap_server, command, delete_each, with_admin
+from odradek.cli.errors import CommandError
+from odradek.cli.group_reset import ResetTo, add_reset_options, new_offsets, reset_of, scope_of
+from odradek.cli.options import add_bootstrap_server, command, delete_each, with_admin
 
 if TYPE_CHECKING:
-    from broker.admin_groups import DescribedGroup, GroupAdmin
-    from protocol.topic_partition import TopicPartition
+    from odradek.broker.admin_groups import DescribedGroup, GroupAdmin
+    from odradek.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _with_groups(arguments: argparse.Namespace, work: Callable[[GroupAdmin], Awaitable[T]]) -> T:
-    from broker.admin_groups import GroupAdmin
+    from odradek.broker.admin_groups import GroupAdmin
 
     return with_admin(arguments, lambda admin: work(GroupAdmin(admin)))
 
@@ -121,7 +121,7 @@ async def _describe(admin: GroupAdmin, names: list[str]) -> list[dict[str, Any]]
 
 
 async def _describe_one(admin: GroupAdmin, name: str) -> dict[str, Any]:
-    from broker.admin_groups import LATEST
+    from odradek.broker.admin_groups import LATEST
 
     group = await admin.describe(name)
     if group.state == DEAD:
@@ -261,7 +261,7 @@ def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def delete(arguments: argparse.Namespace) -> None:
     """Deletes groups that have no members."""
-    from protocol.errors import ErrorCode
+    from odradek.protocol.errors import ErrorCode
 
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
     _with_groups(arguments, lambda admin: delete_each(arguments.groups, admin.delete, unknown, arguments.if_exists))

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from cli.errors import CommandError
+from odradek.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from broker.admin_client import AdminClient
-    from protocol.errors import ErrorCode
+    from odradek.broker.admin_client import AdminClient
+    from odradek.protocol.errors import ErrorCode
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
 
 def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs `work` with a client of the broker that the options name."""
-    from broker.admin_client import AdminClient
+    from odradek.broker.admin_client import AdminClient
 
     try:
         admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms)
@@ -55,7 +55,7 @@ async def delete_each(
     names: Iterable[str], delete: Callable[[str], Awaitable[None]], unknown: ErrorCode, if_exists: bool
 ) -> None:
     """Deletes one after the other and tells of each; with `if_exists` the error `unknown` ends nothing."""
-    from protocol.errors import ProtocolError
+    from odradek.protocol.errors import ProtocolError
 
     for name in names:
         try:

@@ -8,8 +8,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from cli.errors import CommandError
-from cli.options import assignments, command
+from odradek.cli.errors import CommandError
+from odradek.cli.options import assignments, command
 
 JOBS = {
     "ingest": "stream topics into tables",
@@ -40,7 +40,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """--settings, and a flag for each line of the settings table."""
-    from pipeline.settings import OPTION_TABLES, Settings, flag
+    from odradek.pipeline.settings import OPTION_TABLES, Settings, flag
 
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file; flags go over it")
     for one in dataclasses.fields(Settings):
@@ -57,7 +57,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs one job; its exit status."""
-    from pipeline.settings import OPTION_TABLES, Settings, make_settings, read_settings
+    from odradek.pipeline.settings import OPTION_TABLES, Settings, make_settings, read_settings
 
     given: dict[str, Any] = read_settings(arguments.settings) if arguments.settings else {}
     for one in dataclasses.fields(Settings):
@@ -67,4 +67,4 @@ def run(arguments: argparse.Namespace) -> int:
         elif value is not None:
             given[one.name] = value
     settings = make_settings(given)
-    return int(importlib.import_module(f"pipeline.jobs.{arguments.job}").run(settings) or 0)
+    return int(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}").run(settings) or 0)

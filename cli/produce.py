@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from cli.errors import CommandError
-from cli.options import add_bootstrap_server, assignments, command, not_negative, separator, with_admin
+from odradek.cli.errors import CommandError
+from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, separator, with_admin
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

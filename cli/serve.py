@@ -1,11 +1,11 @@
-"""`odradek serve`: a broker as a process of its own. All of it is `broker.serve`, as in `python -m broker`."""
+"""`odradek serve` and `python -m odradek.broker` are one program; `odradek.broker.serve` is all of it."""
 
 from __future__ import annotations
 
 import argparse
 
-from broker.serve import add_arguments, run
-from cli.options import command
+from odradek.broker.serve import add_arguments, run
+from odradek.cli.options import command
 
 DESCRIPTION = """Run a broker until it is told to stop (SIGTERM or Ctrl-C).
 

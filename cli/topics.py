@@ -6,11 +6,11 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from cli.errors import CommandError
-from cli.options import add_bootstrap_server, assignments, command, delete_each, positive, with_admin
+from odradek.cli.errors import CommandError
+from odradek.cli.options import add_bootstrap_server, assignments, command, delete_each, positive, with_admin
 
 if TYPE_CHECKING:
-    from broker.admin_client import AdminClient
+    from odradek.broker.admin_client import AdminClient
 
 EXAMPLES = """  odradek topics create orders --partitions 3 --config retention.ms=86400000
   odradek topics list
@@ -56,8 +56,8 @@ def _add_create(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def create(arguments: argparse.Namespace) -> None:
     """Creates a topic."""
-    from broker.controller.state import UNSET, NewTopic
-    from protocol.errors import ErrorCode, ProtocolError
+    from odradek.broker.controller.state import UNSET, NewTopic
+    from odradek.protocol.errors import ErrorCode, ProtocolError
 
     topic = NewTopic(
         arguments.topic,
@@ -123,8 +123,8 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 async def _describe(admin: AdminClient, names: list[str]) -> list[dict[str, Any]]:
-    from broker.admin_client import ResourceType
-    from broker.controller.kafka_uuid import uuid_text
+    from odradek.broker.admin_client import ResourceType
+    from odradek.broker.controller.kafka_uuid import uuid_text
 
     topics = [await admin.topic(name) for name in names] if names else await admin.topics()
     described = []
@@ -166,7 +166,7 @@ def _add_alter(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def alter(arguments: argparse.Namespace) -> None:
     """Raises a topic's number of partitions."""
-    from broker.controller.state import NewPartitions
+    from odradek.broker.controller.state import NewPartitions
 
     wish = NewPartitions(arguments.topic, arguments.partitions)
     with_admin(arguments, lambda admin: admin.create_partitions(wish))
@@ -183,7 +183,7 @@ def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def delete(arguments: argparse.Namespace) -> None:
     """Deletes topics."""
-    from protocol.errors import ErrorCode
+    from odradek.protocol.errors import ErrorCode
 
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with_admin(arguments, lambda admin: delete_each(arguments.topics, admin.delete_topic, unknown, arguments.if_exists))

@@ -8,11 +8,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cli.errors import CommandError
-from cli.options import add_bootstrap_server, command, not_negative, positive, with_admin
+from odradek.cli.errors import CommandError
+from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, with_admin
 
 if TYPE_CHECKING:
-    from broker.admin_transactions import DescribedTransaction, OpenTransaction, TransactionAdmin
+    from odradek.broker.admin_transactions import DescribedTransaction, OpenTransaction, TransactionAdmin
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _with_transactions(arguments: argparse.Namespace, work: Callable[[TransactionAdmin], Awaitable[T]]) -> T:
-    from broker.admin_transactions import TransactionAdmin
+    from odradek.broker.admin_transactions import TransactionAdmin
 
     return with_admin(arguments, lambda admin: work(TransactionAdmin(admin)))
 
@@ -165,7 +165,7 @@ def _abort_by_id(arguments: argparse.Namespace) -> None:
 
 
 def _abort_in_partition(arguments: argparse.Namespace) -> None:
-    from protocol.topic_partition import TopicPartition
+    from odradek.protocol.topic_partition import TopicPartition
 
     key = TopicPartition(arguments.topic, arguments.partition)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pipeline import transforms
-from pipeline.accounting import Counts
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.sinks.delta import DeltaSink, nothing
-from pipeline.sinks.delta_windows import DeltaWindows
-from pipeline.sinks.parquet import ParquetSink
-from pipeline.sinks.results_topic import ResultsTopic
-from pipeline.sinks.staged_files import Layout, Written
+from odradek.pipeline import transforms
+from odradek.pipeline.accounting import Counts
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.delta import DeltaSink, nothing
+from odradek.pipeline.sinks.delta_windows import DeltaWindows
+from odradek.pipeline.sinks.parquet import ParquetSink
+from odradek.pipeline.sinks.results_topic import ResultsTopic
+from odradek.pipeline.sinks.staged_files import Layout, Written
 
 
 class Table(Protocol):

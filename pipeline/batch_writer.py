@@ -16,18 +16,18 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.accounting import Counts
-from pipeline.batch_id import BatchId
-from pipeline.batch_metrics import BatchMetrics, batch_metrics
-from pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
-from pipeline.checkpoints import Checkpoint
-from pipeline.errors import Stopped
-from pipeline.ledger import Ledger, LedgerRow, Offsets
-from pipeline.repetitions import Remembered, without_repeated
-from pipeline.settings import Settings
-from pipeline.sinks.delta import nothing
-from pipeline.sinks.staged_files import Written
-from pipeline.topic_ids import Topics, lost_below
+from odradek.pipeline.accounting import Counts
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.batch_metrics import BatchMetrics, batch_metrics
+from odradek.pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
+from odradek.pipeline.checkpoints import Checkpoint
+from odradek.pipeline.errors import Stopped
+from odradek.pipeline.ledger import Ledger, LedgerRow, Offsets
+from odradek.pipeline.repetitions import Remembered, without_repeated
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sinks.staged_files import Written
+from odradek.pipeline.topic_ids import Topics, lost_below
 
 START_S = 60
 

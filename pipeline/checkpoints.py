@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import ANEW, PipelineError
-from pipeline.ledger import Offsets, offsets_of
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.ledger import Offsets, offsets_of
 
 VERSION = "v1"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.ledger import Offsets
-from pipeline.topic_ids import Topics
+from odradek.pipeline.ledger import Offsets
+from odradek.pipeline.topic_ids import Topics
 
 
 @dataclass(frozen=True, slots=True)

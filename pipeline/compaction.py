@@ -22,8 +22,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipeline.delta_tables import open_table
-from pipeline.errors import PipelineError
+from odradek.pipeline.delta_tables import open_table
+from odradek.pipeline.errors import PipelineError
 
 ATTEMPTS = 8
 PAUSE_S = 0.25

@@ -7,7 +7,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError
 
 
 class BrokenTable(PipelineError):

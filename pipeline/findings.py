@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 

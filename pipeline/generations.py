@@ -17,17 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline.batch_id import BatchId
-from pipeline.batch_tables import BatchTables
-from pipeline.checkpoints import Checkpoint, Damaged, Mending, read_object, write_object
-from pipeline.errors import ANEW, PipelineError
-from pipeline.handover import JOB as BACKFILL
-from pipeline.handover import Handover, backfill_batch, finished_handover
-from pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of, offsets_text
-from pipeline.places import Places
-from pipeline.segments.options import EARLIEST, LATEST
-from pipeline.settings import Settings
-from pipeline.topic_ids import Topics
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.batch_tables import BatchTables
+from odradek.pipeline.checkpoints import Checkpoint, Damaged, Mending, read_object, write_object
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.handover import JOB as BACKFILL
+from odradek.pipeline.handover import Handover, backfill_batch, finished_handover
+from odradek.pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of, offsets_text
+from odradek.pipeline.places import Places
+from odradek.pipeline.segments.options import EARLIEST, LATEST
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.topic_ids import Topics
 
 JOB = "ingest"
 

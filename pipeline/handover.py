@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.batch_id import BatchId
-from pipeline.batch_tables import BatchTables
-from pipeline.checkpoints import write_object
-from pipeline.chunks import Chunk
-from pipeline.errors import ANEW, PipelineError
-from pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of, offsets_text
-from pipeline.places import Places
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.batch_tables import BatchTables
+from odradek.pipeline.checkpoints import write_object
+from odradek.pipeline.chunks import Chunk
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.ledger import Ledger, LedgerRow, Offsets, offsets_of, offsets_text
+from odradek.pipeline.places import Places
 
 JOB = "backfill"
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from pipeline.errors import PipelineError
-from pipeline.ledger import Offsets, offsets_text
-from pipeline.segments.log_directory import find_partitions
-from pipeline.segments.options import EARLIEST, parse_options
-from pipeline.segments.source import SegmentSource
-from pipeline.settings import Settings
-from pipeline.sources import connector_options
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger import Offsets, offsets_text
+from odradek.pipeline.segments.log_directory import find_partitions
+from odradek.pipeline.segments.options import EARLIEST, parse_options
+from odradek.pipeline.segments.source import SegmentSource
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sources import connector_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

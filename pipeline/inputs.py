@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import PipelineError
-from pipeline.ledger import Offsets
-from pipeline.settings import Settings
-from pipeline.topic_ids import Topics, look
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger import Offsets
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.topic_ids import Topics, look
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from pipeline.cache import cache_directory
-from pipeline.errors import PipelineError
+from odradek.pipeline.cache import cache_directory
+from odradek.pipeline.errors import PipelineError
 
 POM = Path(__file__).with_name("pom.xml")
 PROTOBUF = "protobuf"

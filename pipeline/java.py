@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.cache import cache_directory
-from pipeline.errors import PipelineError
+from odradek.pipeline.cache import cache_directory
+from odradek.pipeline.errors import PipelineError
 
 SUPPORTED = (17, 21)
 LACKING = "--add-modules=jdk.incubator.vector"

@@ -16,8 +16,8 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.structs import TopicPartition
 
-from pipeline.errors import PipelineError
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import Settings
 
 PAUSES_S = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
 PEM_FILES = {

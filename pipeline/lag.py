@@ -14,9 +14,9 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from pipeline.kafka_admin import admin_client, committed_offsets
-from pipeline.ledger import LedgerRow, Offsets
-from pipeline.settings import Settings
+from odradek.pipeline.kafka_admin import admin_client, committed_offsets
+from odradek.pipeline.ledger import LedgerRow, Offsets
+from odradek.pipeline.settings import Settings
 
 PAUSES_S = (0.1, 0.3, 0.6)
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from pipeline.batch_id import BatchId
-from pipeline.delta_tables import BrokenTable, table_at
-from pipeline.segments.options import EARLIEST
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.delta_tables import BrokenTable, table_at
+from odradek.pipeline.segments.options import EARLIEST
 
 Offsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""

@@ -13,12 +13,12 @@ from typing import IO, TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from pipeline.errors import PipelineError, Stopped
-from pipeline.places import Places
-from pipeline.progress import Progress, open_progress
-from pipeline.session import open_session
-from pipeline.settings import Settings
-from pipeline.spark_errors import as_pipeline_error
+from odradek.pipeline.errors import PipelineError, Stopped
+from odradek.pipeline.places import Places
+from odradek.pipeline.progress import Progress, open_progress
+from odradek.pipeline.session import open_session
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.spark_errors import as_pipeline_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

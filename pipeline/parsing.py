@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructType, TimestampNTZType
 
-from pipeline.errors import PipelineError
-from pipeline.parsing_binary import avro_rows, protobuf_rows
-from pipeline.parsing_json import json_rows
-from pipeline.schemas import first_line, required_columns, schema_of
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parsing_binary import avro_rows, protobuf_rows
+from odradek.pipeline.parsing_json import json_rows
+from odradek.pipeline.schemas import first_line, required_columns, schema_of
+from odradek.pipeline.settings import Settings
 
 REASONS = {
     "tombstone": "the value is null",

@@ -12,9 +12,9 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.types import DataType, StringType, StructType
 
-from pipeline.parsing_flaws import any_of, flaws
-from pipeline.schemas import AVRO_END, PROTOBUF_OPTIONS, avro_frame, descriptors, schema_text
-from pipeline.settings import Settings
+from odradek.pipeline.parsing_flaws import any_of, flaws
+from odradek.pipeline.schemas import AVRO_END, PROTOBUF_OPTIONS, avro_frame, descriptors, schema_text
+from odradek.pipeline.settings import Settings
 
 
 def avro_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:

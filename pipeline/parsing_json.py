@@ -31,8 +31,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.parsing_flaws import any_of, flaws
-from pipeline.schemas import kind_name
+from odradek.pipeline.parsing_flaws import any_of, flaws
+from odradek.pipeline.schemas import kind_name
 
 OPTIONS = {
     "mode": "PERMISSIVE",

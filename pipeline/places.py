@@ -18,8 +18,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import PipelineError
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import Settings
 
 UNFIT = re.compile(r"[\x00-\x1f\\\[\]{}*?^|]|%[0-9A-Fa-f]{2}")
 """What Spark takes for a pattern of paths, or deltalake for something else, or does not take."""

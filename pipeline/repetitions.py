@@ -13,15 +13,15 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from pyspark.sql.window import Window
 
-from pipeline.ledger import Offsets
-from pipeline.schemas import schema_of
-from pipeline.settings import Settings
-from pipeline.transforms import PLACE, with_key
+from odradek.pipeline.ledger import Offsets
+from odradek.pipeline.schemas import schema_of
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.transforms import PLACE, with_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.batch_tables import Table
+    from odradek.pipeline.batch_tables import Table
 
 REPEATED = "_repeated"
 _KNOWN = "_known"

@@ -27,12 +27,12 @@ from deltalake import DeltaTable
 from kafka.errors import KafkaError
 from pyarrow import parquet
 
-from pipeline.delta_tables import table_at
-from pipeline.errors import PipelineError
-from pipeline.lag import PartitionLag, partition_lags, processed_offsets
-from pipeline.ledger import LedgerRow
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.pipeline.delta_tables import table_at
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.lag import PartitionLag, partition_lags, processed_offsets
+from odradek.pipeline.ledger import LedgerRow
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 
 MOST_BATCHES = 1000
 COUNTS = ("rows_in", "good", "dead", "duplicates", "late", "lost", "files_written", "bytes_written")

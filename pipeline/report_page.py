@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from pipeline.report_page_plots import plots, size_text
+from odradek.pipeline.report_page_plots import plots, size_text
 
 TEMPLATE = Path(__file__).with_name("report_page_template.html")
 MOST_BATCHES_LISTED = 25

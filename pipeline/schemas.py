@@ -39,8 +39,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.errors import PipelineError
-from pipeline.settings import Settings, flag
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import Settings, flag
 
 RAW = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 RESERVED = ("_topic", "_partition", "_offset", "_timestamp", "_raw")

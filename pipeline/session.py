@@ -12,10 +12,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.errors import PipelineError
-from pipeline.jars import find_jars, packages
-from pipeline.java import find_java
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jars import find_jars, packages
+from odradek.pipeline.java import find_java
+from odradek.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

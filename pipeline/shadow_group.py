@@ -14,9 +14,9 @@ import structlog
 from kafka.errors import KafkaError, NoError, UnknownMemberIdError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from pipeline.errors import PipelineError
-from pipeline.kafka_admin import admin_client
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.kafka_admin import admin_client
+from odradek.pipeline.settings import Settings
 
 log = structlog.get_logger("pipeline.shadow_group")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from pipeline.errors import PipelineError
-from pipeline.schemas import first_line
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.schemas import first_line
+from odradek.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

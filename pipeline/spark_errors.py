@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError
 
 NO_ROOM = "No space left on device"
 SIGNS = {

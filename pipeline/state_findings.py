@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 
-from pipeline.batch_tables import BatchTables
-from pipeline.checkpoints import Checkpoint
-from pipeline.chunks import Chunk
-from pipeline.delta_tables import BrokenTable
-from pipeline.errors import ANEW, PipelineError
-from pipeline.findings import OK, PROBLEM, WARNING, Finding, problem
-from pipeline.generations import (
+from odradek.pipeline.batch_tables import BatchTables
+from odradek.pipeline.checkpoints import Checkpoint
+from odradek.pipeline.chunks import Chunk
+from odradek.pipeline.delta_tables import BrokenTable
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.findings import OK, PROBLEM, WARNING, Finding, problem
+from odradek.pipeline.generations import (
     JOB,
     Generation,
     Generations,
@@ -28,14 +28,14 @@ from pipeline.generations import (
     first_offsets,
     read_generation,
 )
-from pipeline.handover import JOB as BACKFILL
-from pipeline.handover import UnfinishedBackfill, backfill_batch, read_handover
-from pipeline.inputs import refuse_beyond, refuse_missing
-from pipeline.ledger import Ledger, Offsets
-from pipeline.one_job import is_held
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets, look
+from odradek.pipeline.handover import JOB as BACKFILL
+from odradek.pipeline.handover import UnfinishedBackfill, backfill_batch, read_handover
+from odradek.pipeline.inputs import refuse_beyond, refuse_missing
+from odradek.pipeline.ledger import Ledger, Offsets
+from odradek.pipeline.one_job import is_held
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets, look
 
 UNKNOWN = "?"
 """The type of a dedup key that the state does not have."""

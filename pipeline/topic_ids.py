@@ -18,10 +18,10 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from pipeline.errors import PipelineError
-from pipeline.kafka_admin import admin_client
-from pipeline.ledger import Offsets
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.kafka_admin import admin_client
+from odradek.pipeline.ledger import Offsets
+from odradek.pipeline.settings import Settings
 
 log = structlog.get_logger("pipeline.topic_ids")
 

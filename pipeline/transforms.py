@@ -11,9 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructType
 from pyspark.sql.window import Window
 
-from pipeline.errors import PipelineError
-from pipeline.schemas import first_line, window_columns
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.schemas import first_line, window_columns
+from odradek.pipeline.settings import Settings
 
 PLACE = ("topic", "partition", "offset")
 """What names a record in Kafka."""

@@ -1,4 +1,4 @@
-"""`python -m protocol`: a wire inspector. What it reads and prints is told by `--help` and by `inspected_lines`."""
+"""`python -m odradek.protocol`: a wire inspector. `--help` and `inspected_lines` say what it reads and prints."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from protocol.errors import ProtocolError
-from protocol.inspected_lines import BadLine, api_key_of, batches_line, decode_line, encode_line
-from protocol.readable import readable_batches, readable_request, readable_response
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.inspected_lines import BadLine, api_key_of, batches_line, decode_line, encode_line
+from odradek.protocol.readable import readable_batches, readable_request, readable_response
 
 DESCRIPTION = "Looks at Kafka's wire format: turns bytes into JSON and JSON into bytes, or prints a frame for people."
 
@@ -37,9 +37,9 @@ the batches in all its records fields.
 
 Instead of files, or as a line of its own, one frame in hexadecimal is printed for people:
 
-  python -m protocol decode 000000160012000000000001000c6b61666b612d707974686f6e
-  python -m protocol decode --response --api-key ApiVersions --version 0 HEX
-  python -m protocol decode --records HEX      record batches; with --frame a frame and the batches in it
+  python -m odradek.protocol decode 000000160012000000000001000c6b61666b612d707974686f6e
+  python -m odradek.protocol decode --response --api-key ApiVersions --version 0 HEX
+  python -m odradek.protocol decode --records HEX      record batches; with --frame a frame and the batches in it
 """
 )
 ENCODE = (
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m protocol", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="python -m odradek.protocol", description=DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="decode|encode")
     formatter = argparse.RawDescriptionHelpFormatter
     decode = commands.add_parser(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from protocol.batch_header import (
+from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     CONTROL_MASK,
     CURRENT_MAGIC,
@@ -20,10 +20,10 @@ from protocol.batch_header import (
     CorruptBatch,
     TimestampType,
 )
-from protocol.compression import CompressionFailed, TooLarge, compress, decompress
-from protocol.control_records import ControlType, control_key, end_transaction_value
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.record import MalformedRecord, Record, read_all, record_bytes, wrap_int64
+from odradek.protocol.compression import CompressionFailed, TooLarge, compress, decompress
+from odradek.protocol.control_records import ControlType, control_key, end_transaction_value
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.record import MalformedRecord, Record, read_all, record_bytes, wrap_int64
 
 # What one batch may inflate to.
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024

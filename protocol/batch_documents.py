@@ -13,7 +13,7 @@ import base64
 import hashlib
 from typing import Any
 
-from protocol.records import (
+from odradek.protocol.records import (
     BatchHeader,
     ControlType,
     Record,

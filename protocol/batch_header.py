@@ -30,7 +30,7 @@ from enum import IntEnum
 
 from crc32c import crc32c
 
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 BATCH_OVERHEAD = 61
 LOG_OVERHEAD = 12

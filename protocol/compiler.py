@@ -21,8 +21,8 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from protocol.errors import MalformedMessage, UnsupportedMessageVersion
-from protocol.schema import Message, Reader, Writer
+from odradek.protocol.errors import MalformedMessage, UnsupportedMessageVersion
+from odradek.protocol.schema import Message, Reader, Writer
 
 M = TypeVar("M", bound=Message)
 
@@ -73,7 +73,7 @@ def reader_of(cls: type[Message], version: int) -> Reader:
     """The reader, compiled now if need be: takes data and position, returns the message and the position after it."""
     known = cls.__readers__.get(version)
     if known is None:
-        from protocol.reader_source import ReaderSource
+        from odradek.protocol.reader_source import ReaderSource
 
         check_version(cls, version)
         known = cls.__readers__[version] = _compile(cls, version, "reader", ReaderSource(cls, version))
@@ -84,7 +84,7 @@ def writer_of(cls: type[Message], version: int) -> Writer:
     """The writer, compiled now if need be: takes the message and a list to which it appends buffers."""
     known = cls.__writers__.get(version)
     if known is None:
-        from protocol.writer_source import WriterSource
+        from odradek.protocol.writer_source import WriterSource
 
         check_version(cls, version)
         known = cls.__writers__[version] = _compile(cls, version, "writer", WriterSource(cls, version))
@@ -93,7 +93,7 @@ def writer_of(cls: type[Message], version: int) -> Writer:
 
 def reader_in_steps(cls: type[Message], version: int) -> Callable[[bytes, int], Generator[None, None, tuple[Any, int]]]:
     """Compiled anew at every call; raises at the first step what `reader_of` raises."""
-    from protocol.reader_source import ReaderSource
+    from odradek.protocol.reader_source import ReaderSource
 
     check_version(cls, version)
     return _compile(cls, version, "reader", ReaderSource(cls, version, in_steps=True), " in steps")  # type: ignore[no-any-return]
@@ -101,7 +101,7 @@ def reader_in_steps(cls: type[Message], version: int) -> Callable[[bytes, int], 
 
 def writer_in_steps(cls: type[Message], version: int) -> Callable[[Any, list[Any]], Generator[None, None, None]]:
     """Compiled anew at every call. The caller may take away what has been appended whenever a step ends."""
-    from protocol.writer_source import WriterSource
+    from odradek.protocol.writer_source import WriterSource
 
     check_version(cls, version)
     return _compile(cls, version, "writer", WriterSource(cls, version, in_steps=True), " in steps")  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ import lz4.block
 import lz4.frame
 import zstandard
 
-from protocol.batch_header import Compression
+from odradek.protocol.batch_header import Compression
 
 # What one step of decompression may put out.
 CHUNK = 1 << 18

@@ -8,7 +8,7 @@ KIP-853.)
 import struct
 from enum import IntEnum
 
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 _KEY = struct.Struct(">hh")
 _END_TRANSACTION_VALUE = struct.Struct(">hi")

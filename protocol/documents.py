@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
-from protocol.compiler import check_version
-from protocol.schema import FIXED, Field, Message
+from odradek.protocol.compiler import check_version
+from odradek.protocol.schema import FIXED, Field, Message
 
 UNKNOWN_TAGS = "_unknownTaggedFields"
 _FLOAT_TEXTS = ("NaN", "Infinity", "-Infinity")

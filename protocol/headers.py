@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import cache
 from struct import Struct
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import read
-from protocol.errors import MalformedMessage
-from protocol.messages.headers import RequestHeader, ResponseHeader
-from protocol.messages.registry import request_class
-from protocol.schema import NEVER, NEWEST
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import read
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.headers import RequestHeader, ResponseHeader
+from odradek.protocol.messages.registry import request_class
+from odradek.protocol.schema import NEVER, NEWEST
 
 __all__ = [
     "RequestHeader",

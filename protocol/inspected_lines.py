@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.batch_documents import batches_to_documents
-from protocol.compiler import check_version, encode, encode_versioned, read, versioned_version
-from protocol.documents import from_document, to_document
-from protocol.framing import LENGTH_BYTES, frame, frame_length
-from protocol.headers import RequestHeader, ResponseHeader
-from protocol.messages.registry import API_KEYS, message_class, request_class, response_class
-from protocol.schema import Message
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.batch_documents import batches_to_documents
+from odradek.protocol.compiler import check_version, encode, encode_versioned, read, versioned_version
+from odradek.protocol.documents import from_document, to_document
+from odradek.protocol.framing import LENGTH_BYTES, frame, frame_length
+from odradek.protocol.headers import RequestHeader, ResponseHeader
+from odradek.protocol.messages.registry import API_KEYS, message_class, request_class, response_class
+from odradek.protocol.schema import Message
 
 Line = dict[str, Any]
 

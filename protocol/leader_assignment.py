@@ -5,8 +5,8 @@ With LogAppendTime, or where the client's maximum timestamp was wrong, the heade
 checksum with it. Only a topic with a codec of its own makes the leader compress the records again.
 """
 
-from protocol.batch_contents import read_records
-from protocol.batch_header import (
+from odradek.protocol.batch_contents import read_records
+from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -21,8 +21,8 @@ from protocol.batch_header import (
     Buffer,
     TimestampType,
 )
-from protocol.compression import compress
-from protocol.record import record_bytes, wrap_int64
+from odradek.protocol.compression import compress
+from odradek.protocol.record import record_bytes, wrap_int64
 
 # A header that is written anew keeps only the attributes that mean something, without the timestamp type.
 _KEPT_ATTRIBUTES = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK

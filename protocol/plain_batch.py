@@ -6,7 +6,7 @@ checksum and are written where the batch is placed in a log. Pure Python that al
 
 from collections.abc import Sequence
 
-from protocol.batch_header import (
+from odradek.protocol.batch_header import (
     CONTROL_MASK,
     CURRENT_MAGIC,
     NO_PARTITION_LEADER_EPOCH,
@@ -17,9 +17,9 @@ from protocol.batch_header import (
     TRANSACTIONAL_MASK,
     BatchHeader,
 )
-from protocol.control_records import ControlType, Marker, control_key, end_transaction_value
-from protocol.leader_assignment import ValidatedBatch
-from protocol.record import varint_bytes
+from odradek.protocol.control_records import ControlType, Marker, control_key, end_transaction_value
+from odradek.protocol.leader_assignment import ValidatedBatch
+from odradek.protocol.record import varint_bytes
 
 _SMALL = 4096
 _VARINTS: list[bytes] = [varint_bytes(value) for value in range(_SMALL)]

@@ -17,7 +17,7 @@ import re
 from functools import lru_cache
 from uuid import UUID, SafeUUID
 
-from protocol.errors import MalformedMessage
+from odradek.protocol.errors import MalformedMessage
 
 TEXT_ERRORS = "kafka-replace"
 LONGEST_STRING = 32767

@@ -10,20 +10,20 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.batch_documents import batches_to_documents
-from protocol.compiler import read
-from protocol.documents import UNKNOWN_TAGS, to_document
-from protocol.errors import MalformedMessage, ProtocolError
-from protocol.framing import LENGTH_BYTES
-from protocol.headers import (
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.batch_documents import batches_to_documents
+from odradek.protocol.compiler import read
+from odradek.protocol.documents import UNKNOWN_TAGS, to_document
+from odradek.protocol.errors import MalformedMessage, ProtocolError
+from odradek.protocol.framing import LENGTH_BYTES
+from odradek.protocol.headers import (
     ResponseHeader,
     read_request_header,
     request_header_version,
     response_header_version,
 )
-from protocol.messages.registry import API_KEYS, request_class, response_class
-from protocol.schema import Field, Message
+from odradek.protocol.messages.registry import API_KEYS, request_class, response_class
+from odradek.protocol.schema import Field, Message
 
 LONGEST_SHOWN = 64
 

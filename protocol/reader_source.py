@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import struct
 
-from protocol import primitives
-from protocol.errors import MalformedMessage
-from protocol.schema import FIXED, Field, Message
-from protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
+from odradek.protocol import primitives
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.schema import FIXED, Field, Message
+from odradek.protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
 
 
 def _cut_short(title: str, position: int, end: int) -> MalformedMessage:

@@ -7,9 +7,9 @@ ones at fault.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_walk import find_refused
+from odradek.protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.record_walk import find_refused
 
 MAX_INT64 = (1 << 63) - 1
 # How many records a response names; a batch may hold millions.

@@ -17,8 +17,8 @@ from enum import Enum
 
 from crc32c import crc32c
 
-from protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate
-from protocol.batch_header import (
+from odradek.protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate
+from odradek.protocol.batch_header import (
     ATTRIBUTES_POSITION,
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
@@ -35,10 +35,10 @@ from protocol.batch_header import (
     next_batch_size,
     read_batch_header,
 )
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.leader_assignment import ValidatedBatch, assign_in_place, compress_anew, renumber
-from protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
-from protocol.record_walk import (
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.leader_assignment import ValidatedBatch, assign_in_place, compress_anew, renumber
+from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
+from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
     BAD_HEADER_KEY,
     BAD_LENGTH,

@@ -6,8 +6,13 @@
 * `record_validation`, `leader_assignment`: what a leader does with a client's batch before it reaches the log
 """
 
-from protocol.batch_contents import MAX_DECOMPRESSED_BYTES, build_batch, build_end_transaction_marker, read_records
-from protocol.batch_header import (
+from odradek.protocol.batch_contents import (
+    MAX_DECOMPRESSED_BYTES,
+    build_batch,
+    build_end_transaction_marker,
+    read_records,
+)
+from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
@@ -29,17 +34,17 @@ from protocol.batch_header import (
     next_batch_size,
     read_batch_header,
 )
-from protocol.control_records import (
+from odradek.protocol.control_records import (
     ControlType,
     control_key,
     end_transaction_value,
     read_control_type,
     read_coordinator_epoch,
 )
-from protocol.leader_assignment import ValidatedBatch
-from protocol.record import Record
-from protocol.record_rules import InvalidRecord, UnfitRecords
-from protocol.record_validation import (
+from odradek.protocol.leader_assignment import ValidatedBatch
+from odradek.protocol.record import Record
+from odradek.protocol.record_rules import InvalidRecord, UnfitRecords
+from odradek.protocol.record_validation import (
     TARGET_COMPRESSIONS,
     AppendOrigin,
     has_transactional_batch,

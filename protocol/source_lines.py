@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.schema import Field, Message
+from odradek.protocol.schema import Field, Message
 
 ELEMENTS_PER_STEP = 2000
 """Of all arrays together: a millisecond or two."""
@@ -27,7 +27,7 @@ class SourceLines:
         self.in_steps = in_steps
         self.flexible = version in cls.__schema__.flexible
         self.title = f"{cls.__schema__.name} v{version}"
-        self.names: dict[str, Any] = {"__name__": "protocol.compiled"}
+        self.names: dict[str, Any] = {"__name__": "odradek.protocol.compiled"}
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.indentation = ""

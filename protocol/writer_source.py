@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import struct
 
-from protocol import primitives
-from protocol.errors import UnwritableMessage
-from protocol.schema import FIXED, Field, Message
-from protocol.source_lines import SourceLines
+from odradek.protocol import primitives
+from odradek.protocol.errors import UnwritableMessage
+from odradek.protocol.schema import FIXED, Field, Message
+from odradek.protocol.source_lines import SourceLines
 
 
 def _unwritable(title: str, error: Exception) -> UnwritableMessage:

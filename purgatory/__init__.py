@@ -1,12 +1,12 @@
 """Requests that cannot be answered yet, and what wakes them."""
 
-from purgatory.completion_queue import DEFAULT_BUDGET, CompletionQueue
-from purgatory.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus
-from purgatory.delayed_fetch import ANSWER_NOW, DelayedFetch
-from purgatory.delayed_operation import DelayedOperation
-from purgatory.delayed_produce import DelayedProduce, ProducePartitionStatus
-from purgatory.expirations import FetchExpirations, PartitionExpirations
-from purgatory.purgatory import DEFAULT_PURGE_INTERVAL, DelayedOperationPurgatory, WaitingOperation
+from odradek.purgatory.completion_queue import DEFAULT_BUDGET, CompletionQueue
+from odradek.purgatory.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus
+from odradek.purgatory.delayed_fetch import ANSWER_NOW, DelayedFetch
+from odradek.purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.purgatory.expirations import FetchExpirations, PartitionExpirations
+from odradek.purgatory.purgatory import DEFAULT_PURGE_INTERVAL, DelayedOperationPurgatory, WaitingOperation
 
 __all__ = [
     "ANSWER_NOW",

@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable
 import structlog
 from mypy_extensions import i64
 
-from purgatory.delayed_operation import DelayedOperation, OperationOwner, expire
+from odradek.purgatory.delayed_operation import DelayedOperation, OperationOwner, expire
 
 DEFAULT_BUDGET = 1000
 

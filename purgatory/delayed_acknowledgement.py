@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 
 from mypy_extensions import i64, mypyc_attr
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from purgatory.delayed_operation import DelayedOperation
-from purgatory.expirations import PartitionExpirations
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.expirations import PartitionExpirations
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from mypy_extensions import i64, mypyc_attr
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from purgatory.delayed_acknowledgement import DelayedAcknowledgement, PendingPartition
-from purgatory.expirations import PartitionExpirations
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory.delayed_acknowledgement import DelayedAcknowledgement, PendingPartition
+from odradek.purgatory.expirations import PartitionExpirations
 
 INVALID_LOW_WATERMARK = -1
 

@@ -17,8 +17,8 @@ from typing import Final, Generic, TypeVar
 
 from mypy_extensions import i64, mypyc_attr
 
-from purgatory.delayed_operation import DelayedOperation
-from purgatory.expirations import FetchExpirations
+from odradek.purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.expirations import FetchExpirations
 
 ANSWER_NOW: Final = -1
 

@@ -10,8 +10,8 @@ It completes when nothing more is expected of the member (`satisfy`); its time-o
 
 from collections.abc import Callable
 
-from purgatory.delayed_operation import DelayedOperation
-from timer.system_timer import SystemTimer
+from odradek.purgatory.delayed_operation import DelayedOperation
+from odradek.timer.system_timer import SystemTimer
 
 
 class DelayedHeartbeat(DelayedOperation):

@@ -11,7 +11,7 @@ Source: Kafka's DelayedJoin, InitialDelayedJoin (KIP-134).
 
 from collections.abc import Callable
 
-from purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.delayed_operation import DelayedOperation
 
 
 class DelayedJoin(DelayedOperation):

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 
 from mypy_extensions import i64, mypyc_attr
 
-from timer.task import TimerTask, unlink
+from odradek.timer.task import TimerTask, unlink
 
 
 class OperationOwner:

@@ -6,7 +6,7 @@ Source: Kafka's DelayedSync (KAFKA-10134).
 
 from collections.abc import Callable
 
-from purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.delayed_operation import DelayedOperation
 
 
 class DelayedSync(DelayedOperation):

@@ -4,7 +4,7 @@ Kafka: DelayedProduceMetrics (in all and by partition), DelayedFetchMetrics (fol
 DelayedDeleteRecordsMetrics (in all).
 """
 
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class PartitionExpirations:

@@ -26,11 +26,11 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import i64
 
-from purgatory.completion_queue import CompletionQueue, KeyedOperations, log_failure
-from purgatory.delayed_operation import DelayedOperation
-from purgatory.watchers import Watchers
-from timer.clock import Clock
-from timer.system_timer import SystemTimer
+from odradek.purgatory.completion_queue import CompletionQueue, KeyedOperations, log_failure
+from odradek.purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.watchers import Watchers
+from odradek.timer.clock import Clock
+from odradek.timer.system_timer import SystemTimer
 
 DEFAULT_PURGE_INTERVAL: Final = 1000
 ENTRIES_PER_DEAD: Final = 16

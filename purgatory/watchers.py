@@ -16,7 +16,7 @@ from collections.abc import Hashable
 
 from mypy_extensions import i64
 
-from purgatory.delayed_operation import DelayedOperation
+from odradek.purgatory.delayed_operation import DelayedOperation
 
 
 class Watchers:

@@ -1,5 +1,5 @@
 """`spark.read.format("odradek")`: found by PySpark by its name, without registering."""
 
-from pipeline.segments.source import SegmentSource as DefaultSource
+from odradek.pipeline.segments.source import SegmentSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.batch_header import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION, SMALLEST_BATCH_LENGTH
-from storage.files import Buffer, File
+from odradek.protocol.batch_header import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_POSITION, SMALLEST_BATCH_LENGTH
+from odradek.storage.files import Buffer, File
 
 # base offset, length, leader epoch, magic, (crc, attributes), last offset delta, (base timestamp), max timestamp
 _FIELDS = struct.Struct(">qiib6xi8xq")

@@ -8,8 +8,8 @@ import base64
 import uuid
 from collections.abc import Iterable, Mapping
 
-from protocol.topic_partition import TopicPartition
-from storage.files import Files
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import Files
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"

@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from struct import Struct
 
-from protocol.batch_header import BATCH_OVERHEAD, COMPRESSION_MASK, LOG_OVERHEAD, BatchHeader, read_batch_header
-from storage.cleaner_batches import BatchFilter, batch_body, checked_header, marker_type
-from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, SourceSegment, UncleanableLog
-from storage.cleaner_segment import CleanedSegment
-from storage.cleaner_transactions import CleanedTransactions
-from storage.cleaner_walk import MALFORMED, put_keys
-from storage.files import Buffer, File, Files
-from storage.index import MAX_RELATIVE_OFFSET
-from storage.log_names import LOG_SUFFIX, offset_file_name
+from odradek.protocol.batch_header import BATCH_OVERHEAD, COMPRESSION_MASK, LOG_OVERHEAD, BatchHeader, read_batch_header
+from odradek.storage.cleaner_batches import BatchFilter, batch_body, checked_header, marker_type
+from odradek.storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, SourceSegment, UncleanableLog
+from odradek.storage.cleaner_segment import CleanedSegment
+from odradek.storage.cleaner_transactions import CleanedTransactions
+from odradek.storage.cleaner_walk import MALFORMED, put_keys
+from odradek.storage.files import Buffer, File, Files
+from odradek.storage.index import MAX_RELATIVE_OFFSET
+from odradek.storage.log_names import LOG_SUFFIX, offset_file_name
 
 BYTES_OF_ENTRY = 144
 """What a key takes in the table besides its own bytes: measured on CPython 3.11, where it is 120 to 160."""

@@ -21,8 +21,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from protocol.batch_contents import inflate, read_records
-from protocol.batch_header import (
+from odradek.protocol.batch_contents import inflate, read_records
+from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     CHECKED_PART,
     COMPRESSION_MASK,
@@ -35,13 +35,13 @@ from protocol.batch_header import (
     BatchHeader,
     compute_crc,
 )
-from protocol.compression import compress
-from protocol.control_records import ControlType, read_control_type
-from protocol.errors import ProtocolError
-from protocol.record import wrap_int64
-from storage.cleaner_job import CleanJob, CleanStats, UncleanableLog
-from storage.cleaner_transactions import CleanedTransactions
-from storage.cleaner_walk import MALFORMED, move_timestamps, select_records
+from odradek.protocol.compression import compress
+from odradek.protocol.control_records import ControlType, read_control_type
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.record import wrap_int64
+from odradek.storage.cleaner_job import CleanJob, CleanStats, UncleanableLog
+from odradek.storage.cleaner_transactions import CleanedTransactions
+from odradek.storage.cleaner_walk import MALFORMED, move_timestamps, select_records
 
 _SANE_TIME: Final = 1 << 60
 _NOTHING_KNOWN: Final = -1

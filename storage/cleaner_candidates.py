@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import structlog
 
-from storage.cleaner_job import ActiveProducer, CleanJob, SourceSegment
-from storage.log import Log
-from storage.log_config import LONG_MAX
-from storage.segment import LogSegment
-from storage.transaction_index import AbortedTransaction
+from odradek.storage.cleaner_job import ActiveProducer, CleanJob, SourceSegment
+from odradek.storage.log import Log
+from odradek.storage.log_config import LONG_MAX
+from odradek.storage.segment import LogSegment
+from odradek.storage.transaction_index import AbortedTransaction
 
 _log = structlog.get_logger(__name__)
 

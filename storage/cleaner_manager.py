@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import structlog
 
-from protocol.topic_partition import TopicPartition
-from storage.cleaner_candidates import LogToClean, clean_job, log_to_clean
-from storage.cleaner_job import CleanedGroup, CleanJob
-from storage.cleaner_swap import discard_cleaned, replace_segments
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.segment import LogSegment
-from storage.transaction_index import CorruptTransactionIndex
-from timer.clock import Clock
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.cleaner_candidates import LogToClean, clean_job, log_to_clean
+from odradek.storage.cleaner_job import CleanedGroup, CleanJob
+from odradek.storage.cleaner_swap import discard_cleaned, replace_segments
+from odradek.storage.log import Log
+from odradek.storage.log_manager import LogManager
+from odradek.storage.segment import LogSegment
+from odradek.storage.transaction_index import CorruptTransactionIndex
+from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
 

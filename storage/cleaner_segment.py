@@ -5,9 +5,9 @@ Unlike a LogSegment it is nobody's yet, and may be thrown away at any time. `fin
 
 from __future__ import annotations
 
-from storage.files import Buffer, Files
-from storage.index import OffsetIndex, TimeIndex
-from storage.log_names import (
+from odradek.storage.files import Buffer, Files
+from odradek.storage.index import OffsetIndex, TimeIndex
+from odradek.storage.log_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -16,7 +16,7 @@ from storage.log_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
-from storage.transaction_index import TransactionIndex
+from odradek.storage.transaction_index import TransactionIndex
 
 
 class CleanedSegment:

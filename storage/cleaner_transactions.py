@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from protocol.batch_header import BatchHeader
-from protocol.control_records import ControlType
-from storage.transaction_index import AbortedTransaction
+from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.control_records import ControlType
+from odradek.storage.transaction_index import AbortedTransaction
 
 
 class _Aborted:

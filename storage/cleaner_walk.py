@@ -14,7 +14,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from protocol.record_walk import varint, varlong, varlong_size
+from odradek.protocol.record_walk import varint, varlong, varlong_size
 
 MALFORMED: Final = -1
 LONG_KEY: Final = 32

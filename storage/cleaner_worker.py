@@ -1,5 +1,5 @@
-"""The process that cleans: `python -m storage.cleaner_worker`. It is told what to clean and says what it has done, in
-lines of JSON over its standard input and output.
+"""The process that cleans: `python -m odradek.storage.cleaner_worker`. It reads what to clean and writes what it has
+done, in lines of JSON over its standard input and output.
 
     it is told                    it answers
     a CleanJob, an array          ["progress", bytes] and ["group", base offset, [replaced ...], changed], as often as
@@ -21,10 +21,10 @@ import signal
 import sys
 from collections.abc import Callable
 
-from storage.cleaner import clean_steps
-from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, UncleanableLog
-from storage.cleaner_messages import GO, STOP, Message, encode
-from storage.files import Files, OsFiles
+from odradek.storage.cleaner import clean_steps
+from odradek.storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, UncleanableLog
+from odradek.storage.cleaner_messages import GO, STOP, Message, encode
+from odradek.storage.files import Files, OsFiles
 
 NICENESS = 5
 PR_SET_PDEATHSIG = 1

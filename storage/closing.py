@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.errors import ProtocolError
-from storage import flushing, log_append
+from odradek.protocol.errors import ProtocolError
+from odradek.storage import flushing, log_append
 
 if TYPE_CHECKING:
-    from storage.flushing import FlushJob
-    from storage.log import Log
+    from odradek.storage.flushing import FlushJob
+    from odradek.storage.log import Log
 
 
 LOGS_AT_A_TIME = 64

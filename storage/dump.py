@@ -11,17 +11,24 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
-from protocol.batch_header import MAGIC_POSITION, BatchHeader, Compression, TimestampType, check_crc, read_batch_header
-from protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
-from protocol.errors import ProtocolError
-from protocol.records import Record, read_records
-from storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
-from storage.checkpoint import LEADER_EPOCH, CorruptCheckpoint, read_epochs, read_offsets
-from storage.dump_coordinators import RecordTexts, plain_texts
-from storage.dump_index import dump_offset_index, dump_time_index
-from storage.dump_problems import DumpProblems
-from storage.files import Files
-from storage.log_names import (
+from odradek.protocol.batch_header import (
+    MAGIC_POSITION,
+    BatchHeader,
+    Compression,
+    TimestampType,
+    check_crc,
+    read_batch_header,
+)
+from odradek.protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.records import Record, read_records
+from odradek.storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
+from odradek.storage.checkpoint import LEADER_EPOCH, CorruptCheckpoint, read_epochs, read_offsets
+from odradek.storage.dump_coordinators import RecordTexts, plain_texts
+from odradek.storage.dump_index import dump_offset_index, dump_time_index
+from odradek.storage.dump_problems import DumpProblems
+from odradek.storage.files import Files
+from odradek.storage.log_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -29,8 +36,8 @@ from storage.log_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_of_file,
 )
-from storage.producer_snapshot import CorruptSnapshot, read_snapshot
-from storage.transaction_index import CorruptTransactionIndex, TransactionIndex
+from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot
+from odradek.storage.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 _CODECS = {int(codec): codec.name.lower() for codec in Compression}
 _TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}

@@ -10,15 +10,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from protocol.compiler import decode, versioned_version
-from protocol.documents import to_document
-from protocol.errors import MalformedMessage
-from protocol.messages import consumer_group_records as consumers
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from protocol.records import Record
-from protocol.schema import Message
+from odradek.protocol.compiler import decode, versioned_version
+from odradek.protocol.documents import to_document
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages import consumer_group_records as consumers
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from odradek.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from odradek.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from odradek.protocol.records import Record
+from odradek.protocol.schema import Message
 
 # A record's texts for key and value; None where it has none.
 Texts = tuple[str | None, str | None]

@@ -3,14 +3,14 @@
 import os
 from typing import TextIO
 
-from protocol.batch_header import read_batch_header
-from protocol.errors import ProtocolError
-from protocol.records import read_records
-from storage.batch_scan import ScannedBatch, scan_batches
-from storage.dump_problems import DumpProblems
-from storage.files import File, Files
-from storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, offset_of_file
+from odradek.protocol.batch_header import read_batch_header
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.records import read_records
+from odradek.storage.batch_scan import ScannedBatch, scan_batches
+from odradek.storage.dump_problems import DumpProblems
+from odradek.storage.files import File, Files
+from odradek.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from odradek.storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, offset_of_file
 
 _NO_TIMESTAMP = -1
 

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Protocol
 
-from storage.file_slice import RWF_NOWAIT, Descriptor, FileSlice
+from odradek.storage.file_slice import RWF_NOWAIT, Descriptor, FileSlice
 
 Buffer = bytes | bytearray | memoryview
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.errors import ErrorCode, ProtocolError
-from storage.files import File
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.files import File
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
 

@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
-from storage.files import File, Files
+from odradek.storage.files import File, Files
 
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12

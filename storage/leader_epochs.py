@@ -4,9 +4,9 @@
 
 import structlog
 
-from storage.checkpoint import CorruptCheckpoint, read_epochs, write_epochs
-from storage.files import Files
-from storage.log_offsets import EpochEndOffset
+from odradek.storage.checkpoint import CorruptCheckpoint, read_epochs, write_epochs
+from odradek.storage.files import Files
+from odradek.storage.log_offsets import EpochEndOffset
 
 _log = structlog.get_logger(__name__)
 

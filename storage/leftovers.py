@@ -9,9 +9,16 @@ offset to its end. (Kafka's LogLoader.)
 
 import structlog
 
-from storage.batch_scan import scan_batches
-from storage.files import Files
-from storage.log_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_of_file
+from odradek.storage.batch_scan import scan_batches
+from odradek.storage.files import Files
+from odradek.storage.log_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    offset_of_file,
+)
 
 _log = structlog.get_logger(__name__)
 

@@ -17,28 +17,28 @@ from collections.abc import Iterator
 
 import structlog
 
-from protocol.plain_batch import PlainBatch
-from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
-from protocol.records import MAX_DECOMPRESSED_BYTES
-from protocol.topic_partition import TopicPartition
-from storage import flushing, log_append, log_read, log_search, retention
-from storage.checkpoint import LEADER_EPOCH
-from storage.closing import LogClosing
-from storage.files import Files
-from storage.flushing import FlushJob
-from storage.leader_epochs import LeaderEpochs
-from storage.log_append import LogAppendInfo
-from storage.log_config import LogConfig
-from storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
-from storage.log_read import FetchData
-from storage.log_segments import LogSegments
-from storage.producer_snapshots import ProducerSnapshots
-from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
-from storage.segment import LogSegment
-from storage.segment_cache import SegmentCache
-from storage.topic_identity import claim_folder
-from storage.transaction_index import AbortedTransaction
-from timer.clock import Clock
+from odradek.protocol.plain_batch import PlainBatch
+from odradek.protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
+from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage import flushing, log_append, log_read, log_search, retention
+from odradek.storage.checkpoint import LEADER_EPOCH
+from odradek.storage.closing import LogClosing
+from odradek.storage.files import Files
+from odradek.storage.flushing import FlushJob
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.log_append import LogAppendInfo
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
+from odradek.storage.log_read import FetchData
+from odradek.storage.log_segments import LogSegments
+from odradek.storage.producer_snapshots import ProducerSnapshots
+from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
+from odradek.storage.segment import LogSegment
+from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.topic_identity import claim_folder
+from odradek.storage.transaction_index import AbortedTransaction
+from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.batch_header import LOG_OVERHEAD, BatchHeader
-from protocol.control_records import ControlType, Marker, read_control_type, read_coordinator_epoch
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.leader_assignment import ValidatedBatch
-from protocol.plain_batch import PlainBatch
-from protocol.record_validation import AppendOrigin, check_size, validate_for_append
-from protocol.records import Buffer, read_records
-from storage.producer_state_entry import BatchMetadata
+from odradek.protocol.batch_header import LOG_OVERHEAD, BatchHeader
+from odradek.protocol.control_records import ControlType, Marker, read_control_type, read_coordinator_epoch
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.leader_assignment import ValidatedBatch
+from odradek.protocol.plain_batch import PlainBatch
+from odradek.protocol.record_validation import AppendOrigin, check_size, validate_for_append
+from odradek.protocol.records import Buffer, read_records
+from odradek.storage.producer_state_entry import BatchMetadata
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
 

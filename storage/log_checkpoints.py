@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.log_directory import LogDirectory
-    from storage.log_moves import LogMoves
+    from odradek.storage.log import Log
+    from odradek.storage.log_directory import LogDirectory
+    from odradek.storage.log_moves import LogMoves
 
 
 class LogCheckpoints:

@@ -8,7 +8,7 @@ that.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from protocol.batch_header import TimestampType
+from odradek.protocol.batch_header import TimestampType
 
 LONG_MAX = 2**63 - 1
 

@@ -5,8 +5,8 @@ from threading import Lock
 
 import structlog
 
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import (
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEAN_SHUTDOWN_CONTENT,
     CLEANER_OFFSET,
@@ -17,9 +17,9 @@ from storage.checkpoint import (
     read_offsets,
     write_offsets,
 )
-from storage.files import DirectoryLock, Files
-from storage.log_names import is_deleted_folder, parse_folder, parse_future_folder
-from storage.meta_properties import MetaProperties, read_meta_properties
+from odradek.storage.files import DirectoryLock, Files
+from odradek.storage.log_names import is_deleted_folder, parse_folder, parse_future_folder
+from odradek.storage.meta_properties import MetaProperties, read_meta_properties
 
 _log = structlog.get_logger(__name__)
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import MAX_DECOMPRESSED_BYTES
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import (
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -28,25 +28,25 @@ from storage.checkpoint import (
     CorruptCheckpoint,
     read_partition_metadata,
 )
-from storage.closing import RunAll, close_all, one_after_the_other
-from storage.files import Files
-from storage.flushing import FlushJob
-from storage.log import Log
-from storage.log_checkpoints import LogCheckpoints
-from storage.log_config import LONG_MAX, LogConfig
-from storage.log_directory import LogDirectory
-from storage.log_moves import LogMoves
-from storage.log_names import deleted_folder
-from storage.meta_properties import (
+from odradek.storage.closing import RunAll, close_all, one_after_the_other
+from odradek.storage.files import Files
+from odradek.storage.flushing import FlushJob
+from odradek.storage.log import Log
+from odradek.storage.log_checkpoints import LogCheckpoints
+from odradek.storage.log_config import LONG_MAX, LogConfig
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_moves import LogMoves
+from odradek.storage.log_names import deleted_folder
+from odradek.storage.meta_properties import (
     check_meta_properties,
     generated_broker_id,
     write_meta_properties,
 )
-from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
-from storage.recovery import Steps, open_log, open_log_steps
-from storage.removal import Removal, take_due
-from storage.segment_cache import SegmentCache
-from timer.clock import Clock
+from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS
+from odradek.storage.recovery import Steps, open_log, open_log_steps
+from odradek.storage.removal import Removal, take_due
+from odradek.storage.segment_cache import SegmentCache
+from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
 

@@ -24,9 +24,9 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, write_epochs
-from storage.files import Files
-from storage.log_names import (
+from odradek.storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, write_epochs
+from odradek.storage.files import Files
+from odradek.storage.log_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -34,11 +34,11 @@ from storage.log_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from storage.log_names import offset_file_name as file_name
+from odradek.storage.log_names import offset_file_name as file_name
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 SLICE_BYTES = 1 << 20
 REST_BYTES = 4 << 20

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.topic_partition import TopicPartition
-from storage.log_move import LogMove
-from storage.log_names import deleted_folder, future_folder, parse_future_folder
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log_move import LogMove
+from odradek.storage.log_names import deleted_folder, future_folder, parse_future_folder
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.log_directory import LogDirectory
-    from storage.log_manager import LogManager
+    from odradek.storage.log import Log
+    from odradek.storage.log_directory import LogDirectory
+    from odradek.storage.log_manager import LogManager
 
 _log = structlog.get_logger(__name__)
 

@@ -3,7 +3,7 @@
 import re
 import uuid
 
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.errors import ErrorCode, ProtocolError
-from storage.batch_scan import WouldBlock, read_window
-from storage.file_slice import SLICE_BYTES, FileSlice
-from storage.files import Buffer, File
-from storage.log_offsets import LogOffsetMetadata
-from storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.batch_scan import WouldBlock, read_window
+from odradek.storage.file_slice import SLICE_BYTES, FileSlice
+from odradek.storage.files import Buffer, File
+from odradek.storage.log_offsets import LogOffsetMetadata
+from odradek.storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
 _WARM_BYTES = 1 << 20

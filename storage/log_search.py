@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.batch_header import read_batch_header
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import Record, read_records
-from storage.batch_scan import ScannedBatch
-from storage.log_offsets import TimestampOffset
+from odradek.protocol.batch_header import read_batch_header
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import Record, read_records
+from odradek.storage.batch_scan import ScannedBatch
+from odradek.storage.log_offsets import TimestampOffset
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 

@@ -2,8 +2,8 @@
 
 from bisect import bisect_left, bisect_right
 
-from storage.segment import LogSegment
-from storage.segment_cache import SegmentCache
+from odradek.storage.segment import LogSegment
+from odradek.storage.segment_cache import SegmentCache
 
 
 class LogSegments(list[LogSegment]):

@@ -8,7 +8,7 @@ it is.
 import random
 from collections.abc import Mapping
 
-from storage.files import Files
+from odradek.storage.files import Files
 
 NAME = "meta.properties"
 _ID_KEYS = {"0": "broker.id", "1": "node.id"}

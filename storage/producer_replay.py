@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.batch_header import BatchHeader, read_batch_header
-from protocol.control_records import Marker
-from protocol.errors import ProtocolError
-from storage.batch_scan import CorruptSegment, StoredBatch, whole_batches
-from storage.log_append import read_marker
-from storage.producer_state import ProducerState
-from storage.transaction_index import AbortedTransaction
+from odradek.protocol.batch_header import BatchHeader, read_batch_header
+from odradek.protocol.control_records import Marker
+from odradek.protocol.errors import ProtocolError
+from odradek.storage.batch_scan import CorruptSegment, StoredBatch, whole_batches
+from odradek.storage.log_append import read_marker
+from odradek.storage.producer_state import ProducerState
+from odradek.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 
 def apply_stored(state: ProducerState, batch: StoredBatch, header: BatchHeader) -> AbortedTransaction | None:

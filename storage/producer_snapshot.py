@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from crc32c import crc32c
 
-from storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from odradek.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")

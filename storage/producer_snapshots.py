@@ -2,10 +2,10 @@
 
 import structlog
 
-from storage.files import Files
-from storage.log_names import SNAPSHOT_SUFFIX, offset_file_name, offset_of_file
-from storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
-from storage.producer_state import ProducerState
+from odradek.storage.files import Files
+from odradek.storage.log_names import SNAPSHOT_SUFFIX, offset_file_name, offset_of_file
+from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
+from odradek.storage.producer_state import ProducerState
 
 _log = structlog.get_logger(__name__)
 

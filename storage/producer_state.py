@@ -11,11 +11,11 @@ A transaction is *ongoing* from its first batch to its marker, then *unreplicate
 passed the marker. The first offset of either kind bounds what read_committed consumers see.
 """
 
-from protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
-from protocol.errors import ErrorCode, ProtocolError
-from storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
-from storage.refused_batches import RefusedBatches
-from storage.transaction_index import AbortedTransaction
+from odradek.protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from odradek.storage.refused_batches import RefusedBatches
+from odradek.storage.transaction_index import AbortedTransaction
 
 PRODUCER_ID_EXPIRATION_MS = 86400000
 

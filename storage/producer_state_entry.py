@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from odradek.protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 
 BATCHES_TO_RETAIN = 5
 NO_OFFSET = -1

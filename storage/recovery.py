@@ -18,25 +18,25 @@ from typing import Any, TypeVar, cast
 
 import structlog
 
-from protocol.batch_header import MAGIC_POSITION, check_crc, read_batch_header
-from protocol.records import MAX_DECOMPRESSED_BYTES
-from protocol.topic_partition import TopicPartition
-from storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
-from storage.checkpoint import LEADER_EPOCH
-from storage.files import Files
-from storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from storage.leftovers import clear_leftovers
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_of_file
-from storage.producer_replay import apply_stored, rebuild_producer_state, replay
-from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
-from storage.retention import delete_segment
-from storage.segment import LogSegment
-from storage.segment_cache import SegmentCache
-from storage.topic_identity import load_topic_id
-from storage.transaction_index import CorruptTransactionIndex
-from timer.clock import Clock
+from odradek.protocol.batch_header import MAGIC_POSITION, check_crc, read_batch_header
+from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
+from odradek.storage.checkpoint import LEADER_EPOCH
+from odradek.storage.files import Files
+from odradek.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from odradek.storage.leftovers import clear_leftovers
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_of_file
+from odradek.storage.producer_replay import apply_stored, rebuild_producer_state, replay
+from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
+from odradek.storage.retention import delete_segment
+from odradek.storage.segment import LogSegment
+from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.topic_identity import load_topic_id
+from odradek.storage.transaction_index import CorruptTransactionIndex
+from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
 _BATCHES_PER_STEP = 256

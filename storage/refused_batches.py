@@ -6,7 +6,7 @@ They are needed only until a batch of the producer is in the log: from then on i
 
 from typing import NamedTuple
 
-from protocol.batch_header import BatchHeader
+from odradek.protocol.batch_header import BatchHeader
 
 
 class RefusedBatch(NamedTuple):

@@ -2,7 +2,7 @@
 
 import structlog
 
-from storage.files import Files
+from odradek.storage.files import Files
 
 _log = structlog.get_logger(__name__)
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol.errors import ErrorCode, ProtocolError
-from storage import log_append
-from storage.log_names import DELETED_SUFFIX, SEGMENT_SUFFIXES
-from storage.producer_replay import rebuild_producer_state
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage import log_append
+from odradek.storage.log_names import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from odradek.storage.producer_replay import rebuild_producer_state
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
 

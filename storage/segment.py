@@ -13,12 +13,18 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 
-from storage.batch_scan import ScannedBatch, scan_batches
-from storage.files import Buffer, File, Files
-from storage.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
-from storage.log_config import LogConfig
-from storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_file_name
-from storage.transaction_index import TransactionIndex
+from odradek.storage.batch_scan import ScannedBatch, scan_batches
+from odradek.storage.files import Buffer, File, Files
+from odradek.storage.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_file_name,
+)
+from odradek.storage.transaction_index import TransactionIndex
 
 _log = structlog.get_logger(__name__)
 _RECENT_BATCHES = 256

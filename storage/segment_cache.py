@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from storage.segment import LogSegment
+from odradek.storage.segment import LogSegment
 
 MAX_SEGMENTS = 512
 MAX_INDEX_BYTES = 64 << 20

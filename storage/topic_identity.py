@@ -4,15 +4,15 @@ import uuid
 
 import structlog
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import (
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import (
     PARTITION_METADATA,
     CorruptCheckpoint,
     read_partition_metadata,
     write_partition_metadata,
 )
-from storage.files import Files
+from odradek.storage.files import Files
 
 _log = structlog.get_logger(__name__)
 

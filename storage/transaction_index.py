@@ -10,7 +10,7 @@ entry is written at once.
 import struct
 from typing import NamedTuple
 
-from storage.files import File, Files
+from odradek.storage.files import File, Files
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_SIZE = _ENTRY.size

@@ -71,7 +71,7 @@ def start_broker(
     config: Path | None = None,
 ) -> SpawnedBroker:
     """Starts a broker on ``data_dir`` and returns when it has printed its ready line; its log goes to a file."""
-    command = [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "odradek.broker", "--port", str(port), "--data-dir", str(data_dir)]
     if config is not None:
         command += ["--config", str(config)]
     metrics_port = free_port() if with_metrics else None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
-from timer.task_list import TimerTaskList
+from odradek.timer.task_list import TimerTaskList
 
 
 class BucketQueue:

@@ -13,7 +13,7 @@ loop call early all the same, it is armed anew for at least one millisecond: it 
 
 import asyncio
 
-from timer.system_timer import SystemTimer
+from odradek.timer.system_timer import SystemTimer
 
 
 class ExpirationReaper:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import structlog
 from mypy_extensions import i64
 
-from timer.bucket_queue import BucketQueue
-from timer.clock import Clock
-from timer.task import TaskCounter, TimerTask, unlink
-from timer.timing_wheel import TimingWheel
+from odradek.timer.bucket_queue import BucketQueue
+from odradek.timer.clock import Clock
+from odradek.timer.task import TaskCounter, TimerTask, unlink
+from odradek.timer.timing_wheel import TimingWheel
 
 DEFAULT_TICK_MS = 1
 DEFAULT_WHEEL_SIZE = 20

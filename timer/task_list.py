@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from mypy_extensions import i64
 
-from timer.task import TaskCounter, TimerTask, TimerTaskEntry, unlink
+from odradek.timer.task import TaskCounter, TimerTask, TimerTaskEntry, unlink
 
 
 class TimerTaskList:

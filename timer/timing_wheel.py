@@ -43,9 +43,9 @@ range; one of n is wasted, and no case is special. Kafka: TimingWheel.
 
 from mypy_extensions import i64
 
-from timer.bucket_queue import BucketQueue
-from timer.task import TaskCounter, TimerTaskEntry
-from timer.task_list import TimerTaskList
+from odradek.timer.bucket_queue import BucketQueue
+from odradek.timer.task import TaskCounter, TimerTaskEntry
+from odradek.timer.task_list import TimerTaskList
 
 
 class TimingWheel:

@@ -25,13 +25,20 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from broker.controller import znodes
-from broker.controller.kafka_uuid import random_uuid, uuid_text
-from broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
-from broker.controller.metadata_store import Create, EntryExists, MetadataStore, Operation, Set, StoreUnavailable
-from broker.controller.replica_changes import ReplicaChanges
-from broker.controller.start_up import StartUp
-from broker.controller.state import (
+from odradek.broker.controller import znodes
+from odradek.broker.controller.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
+from odradek.broker.controller.metadata_store import (
+    Create,
+    EntryExists,
+    MetadataStore,
+    Operation,
+    Set,
+    StoreUnavailable,
+)
+from odradek.broker.controller.replica_changes import ReplicaChanges
+from odradek.broker.controller.start_up import StartUp
+from odradek.broker.controller.state import (
     NewPartitions,
     NewTopic,
     PlannedTopic,
@@ -42,9 +49,9 @@ from broker.controller.state import (
     topic_creation_operations,
     topic_removal_operations,
 )
-from broker.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
-from protocol.errors import ErrorCode, ProtocolError
-from timer.clock import Clock
+from odradek.broker.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.timer.clock import Clock
 
 T = TypeVar("T")
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]

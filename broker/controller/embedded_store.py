@@ -25,8 +25,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from broker.controller.journal_disk import JournalDisk
-from broker.controller.metadata_journal import (
+from odradek.broker.controller.journal_disk import JournalDisk
+from odradek.broker.controller.metadata_journal import (
     JOURNAL_NAME,
     SNAPSHOT_NAME,
     encode_journal_header,
@@ -35,7 +35,7 @@ from broker.controller.metadata_journal import (
     read_journal,
     read_snapshot,
 )
-from broker.controller.metadata_store import (
+from odradek.broker.controller.metadata_store import (
     ANY_VERSION,
     Change,
     Create,
@@ -51,8 +51,8 @@ from broker.controller.metadata_store import (
     Watch,
     WatchEvent,
 )
-from broker.controller.metadata_tree import MetadataTree, Transaction
-from storage.files import Files
+from odradek.broker.controller.metadata_tree import MetadataTree, Transaction
+from odradek.storage.files import Files
 
 DEFAULT_COMPACT_BYTES = 1 << 20
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 
-from broker.controller.metadata_journal import JOURNAL_NAME
-from storage.files import File, Files
+from odradek.broker.controller.metadata_journal import JOURNAL_NAME
+from odradek.storage.files import File, Files
 
 
 class JournalDisk:

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.controller.kafka_uuid import uuid_text
-from broker.metadata_cache import MetadataCache, PartitionState
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage.log_config import LogConfig
+from odradek.broker.controller.kafka_uuid import uuid_text
+from odradek.broker.metadata_cache import MetadataCache, PartitionState
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log_config import LogConfig
 
 PARTITIONS_PER_SLICE = 4
 """How many partitions are made or removed before others get their turn on the loop: each costs some milliseconds of

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 
 import crc32c
 
-from broker.controller.metadata_store import Entry, NoEntry, StoreDamaged
-from broker.controller.metadata_tree import MetadataTree
+from odradek.broker.controller.metadata_store import Entry, NoEntry, StoreDamaged
+from odradek.broker.controller.metadata_tree import MetadataTree
 
 SNAPSHOT_NAME = "metadata.snapshot"
 JOURNAL_NAME = "metadata.journal"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from broker.controller.metadata_store import (
+from odradek.broker.controller.metadata_store import (
     ANY_VERSION,
     BadArguments,
     BadVersion,

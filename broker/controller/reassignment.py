@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import IntEnum
 
-from broker.metadata_cache import NO_LEADER, PartitionState
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.metadata_cache import NO_LEADER, PartitionState
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
 class ElectionType(IntEnum):

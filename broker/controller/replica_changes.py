@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
-from broker.controller import reassignment, znodes
-from broker.controller.local_partitions import LocalPartitions, storage_error
-from broker.controller.metadata_store import Delete, MetadataStore, MetadataStoreError, Operation, Set
-from broker.controller.reassignment import ElectionType
-from broker.metadata_cache import MetadataCache, PartitionState, TopicMetadata
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
+from odradek.broker.controller import reassignment, znodes
+from odradek.broker.controller.local_partitions import LocalPartitions, storage_error
+from odradek.broker.controller.metadata_store import Delete, MetadataStore, MetadataStoreError, Operation, Set
+from odradek.broker.controller.reassignment import ElectionType
+from odradek.broker.metadata_cache import MetadataCache, PartitionState, TopicMetadata
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 
 Outcomes = dict[TopicPartition, ProtocolError | None]
 Decision = Callable[[PartitionState], PartitionState]

@@ -10,11 +10,11 @@ import random
 
 import structlog
 
-from broker.controller import znodes
-from broker.controller.kafka_uuid import random_uuid, uuid_text
-from broker.controller.metadata_store import Create, Entry, MetadataStore, NoEntry, Operation, Set, StoreDamaged
-from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
-from timer.clock import Clock
+from odradek.broker.controller import znodes
+from odradek.broker.controller.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.controller.metadata_store import Create, Entry, MetadataStore, NoEntry, Operation, Set, StoreDamaged
+from odradek.broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
+from odradek.timer.clock import Clock
 
 log = structlog.get_logger("controller")
 

@@ -17,12 +17,12 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.controller import znodes
-from broker.controller.assignment import assign_replicas
-from broker.controller.metadata_store import Create, Delete, Operation, Set
-from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
-from broker.topic_names import colliding_topic, topic_name_fault
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.controller import znodes
+from odradek.broker.controller.assignment import assign_replicas
+from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set
+from odradek.broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.topic_names import colliding_topic, topic_name_fault
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1
 FIRST_LEADER_EPOCH = 0

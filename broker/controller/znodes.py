@@ -25,10 +25,10 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from broker.controller.kafka_uuid import parse_uuid, uuid_text
-from broker.controller.metadata_store import StoreDamaged
-from broker.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
-from protocol.topic_partition import TopicPartition
+from odradek.broker.controller.kafka_uuid import parse_uuid, uuid_text
+from odradek.broker.controller.metadata_store import StoreDamaged
+from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from uuid import UUID
 
 import structlog
 
-from broker.controller.state import NewTopic
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
-    from broker.controller.state import PlannedTopic
+    from odradek.broker.controller.state import PlannedTopic
 
 
 class Settings(Protocol):

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, WalkedBatch
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.errors import MalformedMessage, ProtocolError
-from protocol.records import MAX_DECOMPRESSED_BYTES, Record, read_records
-from storage.log_append import read_marker
+from odradek.broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, WalkedBatch
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from odradek.protocol.errors import MalformedMessage, ProtocolError
+from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, Record, read_records
+from odradek.storage.log_append import read_marker
 
 if TYPE_CHECKING:
-    from broker.coordinator.runtime import Background, LedPartition
-    from timer import Clock
+    from odradek.broker.coordinator.runtime import Background, LedPartition
+    from odradek.timer import Clock
 
 RECORDS_PER_SLICE = 200
 """How many records are replayed before others get their turn on the loop: a few milliseconds."""

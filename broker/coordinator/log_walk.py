@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.batch_header import (
+from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
@@ -28,12 +28,12 @@ from protocol.batch_header import (
     check_crc,
     read_batch_header,
 )
-from protocol.errors import ProtocolError
-from storage.log_read import ColdRead
+from odradek.protocol.errors import ProtocolError
+from odradek.storage.log_read import ColdRead
 
 if TYPE_CHECKING:
-    from storage.log import Log
-    from storage.segment import LogSegment
+    from odradek.storage.log import Log
+    from odradek.storage.segment import LogSegment
 
 CurrentLog = Callable[[], "Log | None"]
 """A partition's log; another one when it has moved to another directory, None when the partition is gone."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-from protocol.compiler import decode_versioned, encode_versioned, versioned_version
-from protocol.errors import MalformedMessage, UnsupportedMessageVersion
-from protocol.schema import Message
+from odradek.protocol.compiler import decode_versioned, encode_versioned, versioned_version
+from odradek.protocol.errors import MalformedMessage, UnsupportedMessageVersion
+from odradek.protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
 

@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 
-from broker.coordinator.java_hash import partition_for
-from broker.coordinator.loading import Loader
-from broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.plain_batch import PlainBatch, build_plain_batch
-from protocol.record import Record
-from protocol.records import Compression, build_batch
-from protocol.topic_partition import TopicPartition
-from timer import Clock
+from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.loading import Loader
+from odradek.broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.plain_batch import PlainBatch, build_plain_batch
+from odradek.protocol.record import Record
+from odradek.protocol.records import Compression, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from broker.replica.append_result import PartitionAppendResult
-    from broker.replica.replica_manager import ReplicaManager
-    from storage.log import Log
+    from odradek.broker.config import BrokerConfig
+    from odradek.broker.replica.append_result import PartitionAppendResult
+    from odradek.broker.replica.replica_manager import ReplicaManager
+    from odradek.storage.log import Log
 
 log = structlog.get_logger("coordinator")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from broker.coordinator.record import CoordinatorRecord
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

@@ -5,9 +5,9 @@ Source: Kafka's `AclApis`.
 
 from __future__ import annotations
 
-from broker.handlers.request_context import RequestContext
-from protocol.errors import ErrorCode
-from protocol.messages.acls import (
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.acls import (
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsRequest,

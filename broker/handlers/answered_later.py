@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.handlers.request_context import PendingResponse, RequestContext
-from broker.steps import Steps
+from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.steps import Steps
 
 
 def answered_later(making: Coroutine[Any, Any, Any], context: RequestContext) -> PendingResponse:

@@ -12,13 +12,13 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from broker.handlers.answered_later import answered_in_steps, answered_later
-from broker.handlers.error_responses import ErrorResponse
-from broker.handlers.request_context import RequestContext
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.registry import request_class, response_class
-from protocol.schema import Message, Versions
+from odradek.broker.handlers.answered_later import answered_in_steps, answered_later
+from odradek.broker.handlers.error_responses import ErrorResponse
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.registry import request_class, response_class
+from odradek.protocol.schema import Message, Versions
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 NEVER = 1 << 62

@@ -9,50 +9,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
-from broker.handlers.api_row import ApiRow, ApiTable
-from broker.handlers.api_versions import handle_api_versions
-from broker.handlers.cluster import handle_describe_cluster
-from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
-from broker.handlers.coordinators import handle_find_coordinator
-from broker.handlers.delete_records import handle_delete_records
-from broker.handlers.elections import handle_elect_leaders
-from broker.handlers.error_responses import find_coordinator_error, metadata_error, per_item, per_partition, top_level
-from broker.handlers.fetch import handle_fetch
-from broker.handlers.group_admin import handle_delete_groups, handle_describe_groups, handle_list_groups
-from broker.handlers.groups import (
+from odradek.broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
+from odradek.broker.handlers.api_row import ApiRow, ApiTable
+from odradek.broker.handlers.api_versions import handle_api_versions
+from odradek.broker.handlers.cluster import handle_describe_cluster
+from odradek.broker.handlers.configs import (
+    handle_alter_configs,
+    handle_describe_configs,
+    handle_incremental_alter_configs,
+)
+from odradek.broker.handlers.coordinators import handle_find_coordinator
+from odradek.broker.handlers.delete_records import handle_delete_records
+from odradek.broker.handlers.elections import handle_elect_leaders
+from odradek.broker.handlers.error_responses import (
+    find_coordinator_error,
+    metadata_error,
+    per_item,
+    per_partition,
+    top_level,
+)
+from odradek.broker.handlers.fetch import handle_fetch
+from odradek.broker.handlers.group_admin import handle_delete_groups, handle_describe_groups, handle_list_groups
+from odradek.broker.handlers.groups import (
     handle_heartbeat,
     handle_join_group,
     handle_leave_group,
     handle_sync_group,
 )
-from broker.handlers.list_offsets import handle_list_offsets
-from broker.handlers.log_dirs import (
+from odradek.broker.handlers.list_offsets import handle_list_offsets
+from odradek.broker.handlers.log_dirs import (
     alter_replica_log_dirs_error,
     handle_alter_replica_log_dirs,
     handle_describe_log_dirs,
     replicas_to_move,
 )
-from broker.handlers.metadata import handle_metadata
-from broker.handlers.offset_fetch import handle_offset_fetch, offset_fetch_error
-from broker.handlers.offset_fetch import partitions_asked as offsets_to_fetch
-from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from broker.handlers.offsets import handle_offset_commit, handle_offset_delete, handle_txn_offset_commit
-from broker.handlers.produce import handle_produce
-from broker.handlers.producers import handle_describe_producers
-from broker.handlers.reassignments import (
+from odradek.broker.handlers.metadata import handle_metadata
+from odradek.broker.handlers.offset_fetch import handle_offset_fetch, offset_fetch_error
+from odradek.broker.handlers.offset_fetch import partitions_asked as offsets_to_fetch
+from odradek.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from odradek.broker.handlers.offsets import handle_offset_commit, handle_offset_delete, handle_txn_offset_commit
+from odradek.broker.handlers.produce import handle_produce
+from odradek.broker.handlers.producers import handle_describe_producers
+from odradek.broker.handlers.reassignments import (
     handle_alter_partition_reassignments,
     handle_list_partition_reassignments,
 )
-from broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
-from broker.handlers.topics import (
+from odradek.broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
+from odradek.broker.handlers.topics import (
     handle_create_partitions,
     handle_create_topics,
     handle_delete_topics,
     partitions_to_add,
     partitions_to_create,
 )
-from broker.handlers.transactions import (
+from odradek.broker.handlers.transactions import (
     add_partitions_error,
     handle_add_offsets_to_txn,
     handle_add_partitions_to_txn,
@@ -64,46 +74,46 @@ from broker.handlers.transactions import (
     partitions_of_markers,
     write_txn_markers_error,
 )
-from broker.steps import Steps
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.cluster import DescribeClusterResponse
-from protocol.messages.configs import (
+from odradek.broker.steps import Steps
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
+from odradek.protocol.messages.cluster import DescribeClusterResponse
+from odradek.protocol.messages.configs import (
     AlterConfigsResponse,
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
-from protocol.messages.delete_records import DeleteRecordsResponse
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
-from protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
-from protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
-from protocol.messages.log_dirs import DescribeLogDirsResponse
-from protocol.messages.offsets import OffsetCommitResponse, OffsetDeleteResponse
-from protocol.messages.produce import ProduceResponse
-from protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
-from protocol.messages.reassignments import (
+from odradek.protocol.messages.delete_records import DeleteRecordsResponse
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from odradek.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from odradek.protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
+from odradek.protocol.messages.log_dirs import DescribeLogDirsResponse
+from odradek.protocol.messages.offsets import OffsetCommitResponse, OffsetDeleteResponse
+from odradek.protocol.messages.produce import ProduceResponse
+from odradek.protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
+from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsResponse,
     ElectLeadersResponse,
     ListPartitionReassignmentsResponse,
 )
-from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
-from protocol.messages.topics import (
+from odradek.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from odradek.protocol.messages.topics import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from protocol.messages.transactions import (
+from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnResponse,
     DescribeTransactionsResponse,
     EndTxnResponse,
     ListTransactionsResponse,
     TxnOffsetCommitResponse,
 )
-from protocol.schema import Message
+from odradek.protocol.schema import Message
 
 
 def _count(topics: str, partitions: str) -> Any:

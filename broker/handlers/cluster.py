@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.handlers.authorized_operations import ALL_ON_CLUSTER, NOT_ASKED
-from broker.handlers.request_context import RequestContext
-from protocol.errors import ErrorCode
-from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, NOT_ASKED
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 

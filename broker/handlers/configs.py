@@ -20,22 +20,22 @@ from typing import Any
 
 import structlog
 
-from broker.config import broker_setting, without_effect
-from broker.config_changes import Item, Operation, check_items, checked_for_brokers, modification, replacement
-from broker.config_description import (
+from odradek.broker.config import broker_setting, without_effect
+from odradek.broker.config_changes import Item, Operation, check_items, checked_for_brokers, modification, replacement
+from odradek.broker.config_description import (
     ConfigDescription,
     ConfigSource,
     describe_broker,
     describe_cluster,
     describe_topic,
 )
-from broker.handlers.request_context import RequestContext
-from broker.settings import TOPIC
-from broker.steps import Pace, Steps, others_between
-from broker.structured_logging import LEVELS, ROOT, Loggers, current_loggers
-from broker.topic_names import topic_name_fault
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.configs import (
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.settings import TOPIC
+from odradek.broker.steps import Pace, Steps, others_between
+from odradek.broker.structured_logging import LEVELS, ROOT, Loggers, current_loggers
+from odradek.broker.topic_names import topic_name_fault
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     DescribeConfigsRequest,

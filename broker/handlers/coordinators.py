@@ -9,13 +9,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import cast
 
-from broker.coordinator.java_hash import partition_for
-from broker.handlers.request_context import RequestContext
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
-from broker.steps import Steps, each_in_steps
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
+from odradek.broker.steps import Steps, each_in_steps
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_BATCHED_VERSION = 4
 NO_NODE = -1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.request_context import PendingResponse, RequestContext
-from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.replica.deletions import DeletionResults
+    from odradek.broker.replica.deletions import DeletionResults
 
 
 def handle_delete_records(

@@ -21,27 +21,27 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from broker.handlers.item_faults import item_faults
-from broker.handlers.long_requests import LongRequests
-from broker.handlers.parked_answer import JOIN_PART_BYTES, ParkedAnswer, Part, in_memory
-from broker.handlers.request_context import (
+from odradek.broker.handlers.item_faults import item_faults
+from odradek.broker.handlers.long_requests import LongRequests
+from odradek.broker.handlers.parked_answer import JOIN_PART_BYTES, ParkedAnswer, Part, in_memory
+from odradek.broker.handlers.request_context import (
     CloseConnection,
     ConnectionInfo,
     PendingResponse,
     RequestContext,
     undecodable,
 )
-from broker.steps import Steps, finished
-from protocol.api_keys import ApiKey
-from protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
-from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from protocol.headers import RequestHeader, request_header_version, response_header_version
+from odradek.broker.steps import Steps, finished
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
+from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
 
 if TYPE_CHECKING:
-    from broker.handlers.api_row import ApiRow, ApiTable
-    from broker.metrics import RequestMetrics
-    from broker.network.complaints import Complaints
-    from broker.server import Broker
+    from odradek.broker.handlers.api_row import ApiRow, ApiTable
+    from odradek.broker.metrics import RequestMetrics
+    from odradek.broker.network.complaints import Complaints
+    from odradek.broker.server import Broker
 
 _KEY_AND_VERSION = struct.Struct(">hh").unpack_from
 _PREFIX = struct.Struct(">ii").pack

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from broker.controller.reassignment import ElectionType
-from broker.controller.replica_changes import Outcomes
-from broker.handlers.request_context import RequestContext
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.controller.reassignment import ElectionType
+from odradek.broker.controller.replica_changes import Outcomes
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult

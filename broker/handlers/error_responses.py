@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.steps import Pace, Steps, each_in_steps
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.schema import Message
+from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.schema import Message
 
 Name = str | tuple[str, str]
 ErrorResponse = Callable[[Any, ErrorCode, str | None], Steps[Message]]

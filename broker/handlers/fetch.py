@@ -6,13 +6,13 @@ the connection stays. (Kafka's KafkaApis.handleFetchRequest)
 
 from __future__ import annotations
 
-from broker.handlers.request_context import Holds, PendingResponse, RequestContext
-from broker.replica.fetch_context import fetch_response
-from broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget
-from broker.replica.log_reader import failed_partition
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.handlers.request_context import Holds, PendingResponse, RequestContext
+from odradek.broker.replica.fetch_context import fetch_response
+from odradek.broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget
+from odradek.broker.replica.log_reader import failed_partition
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_FORMAT_2 = 4
 ISOLATION_LEVELS = (0, 1)

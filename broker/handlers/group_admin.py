@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.state import GroupState
-from broker.handlers.authorized_operations import ALL_ON_GROUP
-from broker.handlers.request_context import PendingResponse, RequestContext
-from broker.steps import Pace, Steps, each_in_steps, once
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.group_admin import (
+from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
+from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.handlers.authorized_operations import ALL_ON_GROUP
+from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.steps import Pace, Steps, each_in_steps, once
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,

@@ -12,13 +12,13 @@ from __future__ import annotations
 from functools import partial
 from ipaddress import ip_address
 
-from broker.coordinator.group.answers import join_refused, sync_refused
-from broker.coordinator.group.join import Joining
-from broker.coordinator.group.membership import Syncing
-from broker.handlers.request_context import PendingResponse, RequestContext
-from broker.steps import Pace, Steps, each_in_steps
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.groups import (
+from odradek.broker.coordinator.group.answers import join_refused, sync_refused
+from odradek.broker.coordinator.group.join import Joining
+from odradek.broker.coordinator.group.membership import Syncing
+from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,

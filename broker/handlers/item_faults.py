@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from broker.metrics import error_name
-from protocol.errors import ErrorCode
-from protocol.schema import Message
+from odradek.broker.metrics import error_name
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.schema import Message
 
 MOST_ITEMS = 3
 LONGEST_ITEM = 300

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.handlers.request_context import RequestContext
-from broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.replica.replica_manager import ReplicaManager
+    from odradek.broker.replica.replica_manager import ReplicaManager
 
 CONSUMER = -1
 ISOLATION_LEVELS = (0, 1)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from broker.handlers.request_context import RequestContext
-from broker.replica.log_dirs import LogDirDescription
-from broker.steps import Pace, Steps, each_in_steps
-from protocol.errors import ErrorCode
-from protocol.messages.log_dirs import (
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.replica.log_dirs import LogDirDescription
+from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
 
 AlteredTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult

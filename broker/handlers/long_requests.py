@@ -10,16 +10,16 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.parked_answer import ParkedAnswer
-from broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
-from broker.steps import Steps, let_go
-from protocol.errors import MalformedMessage
+from odradek.broker.handlers.parked_answer import ParkedAnswer
+from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
+from odradek.broker.steps import Steps, let_go
+from odradek.protocol.errors import MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.background import Background
-    from broker.handlers.dispatcher import Dispatcher, Route
+    from odradek.broker.background import Background
+    from odradek.broker.handlers.dispatcher import Dispatcher, Route
 
 
 class LongRequests:

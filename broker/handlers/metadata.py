@@ -23,18 +23,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.controller.state import NewTopic
-from broker.handlers.answered_later import answered_later
-from broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
-from broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
-from broker.handlers.error_responses import metadata_error
-from broker.handlers.request_context import RequestContext
-from broker.metadata_cache import INTERNAL_TOPICS, NO_LEADER, BrokerInfo, PartitionState, TopicMetadata
-from broker.steps import Pace, Steps
-from broker.topic_names import topic_name_fault
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.schema import ZERO_UUID
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
+from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
+from odradek.broker.handlers.error_responses import metadata_error
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.metadata_cache import INTERNAL_TOPICS, NO_LEADER, BrokerInfo, PartitionState, TopicMetadata
+from odradek.broker.steps import Pace, Steps
+from odradek.broker.topic_names import topic_name_fault
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.schema import ZERO_UUID
 
 ResponseTopic = MetadataResponse.MetadataResponseTopic
 ResponsePartition = MetadataResponse.MetadataResponsePartition

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from broker.coordinator.group.offsets import OffsetsOfGroup
-from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from broker.handlers.answered_later import answered_later
-from broker.handlers.request_context import RequestContext
-from broker.steps import Pace, Steps, each_in_steps
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
+from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
 
 VERSION_OF_ZOOKEEPER = 0
 FIRST_VERSION_WITH_ERROR = 2

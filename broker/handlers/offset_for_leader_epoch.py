@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from broker.handlers.request_context import RequestContext
-from protocol.errors import ProtocolError
-from protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 _Answer = OffsetForLeaderEpochResponse.EpochEndOffset
 

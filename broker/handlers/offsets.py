@@ -12,35 +12,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.coordinator.group.offset_commits import (
+from odradek.broker.coordinator.group.offset_commits import (
     Committer,
     CommittingProducer,
     commit_error,
     commit_offsets,
     commit_offsets_in_transaction,
 )
-from broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
-from broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
-from broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from broker.handlers.answered_later import answered_later
-from broker.handlers.request_context import PendingResponse, RequestContext
-from broker.metadata_cache import GROUP_TOPIC
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.offsets import (
+from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
+from odradek.broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
+from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.metadata_cache import GROUP_TOPIC
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
-from protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordinator.group.group import Group
-    from broker.coordinator.group.offsets import Commits
-    from broker.coordinator.shard import OnDone
+    from odradek.broker.coordinator.group.group import Group
+    from odradek.broker.coordinator.group.offsets import Commits
+    from odradek.broker.coordinator.shard import OnDone
 
 VERSION_OF_ZOOKEEPER = 0
 NO_RETENTION = -1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from broker.handlers.request_context import CloseConnection, Holds, PendingResponse
-from storage.file_slice import SLICE_BYTES, FileSlice
-from storage.files import Buffer
+from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse
+from odradek.storage.file_slice import SLICE_BYTES, FileSlice
+from odradek.storage.files import Buffer
 
 Part = Buffer | FileSlice
 """A piece of an encoded answer."""

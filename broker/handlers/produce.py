@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.request_context import CloseConnection, PendingResponse, RequestContext
-from broker.replica.append_result import PartitionAppendResult
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.records import has_transactional_batch
-from protocol.topic_partition import TopicPartition
+from odradek.broker.handlers.request_context import CloseConnection, PendingResponse, RequestContext
+from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.records import has_transactional_batch
+from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.replica.appends import AppendResults
+    from odradek.broker.replica.appends import AppendResults
 
 ADMIN_CLIENT_ID = "__admin_client"
 """Only a client of this name may write to internal topics."""

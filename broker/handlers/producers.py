@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.handlers.request_context import RequestContext
-from broker.topic_names import topic_name_fault
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.topic_names import topic_name_fault
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 _Answer = DescribeProducersResponse.PartitionResponse
 

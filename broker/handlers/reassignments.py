@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from broker.handlers.request_context import RequestContext
-from broker.metadata_cache import PartitionState
-from protocol.errors import ProtocolError
-from protocol.messages.reassignments import (
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.metadata_cache import PartitionState
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 AlteredPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse

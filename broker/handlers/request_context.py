@@ -23,8 +23,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker.network.endpoint import Endpoint
-    from broker.server import Broker
+    from odradek.broker.network.endpoint import Endpoint
+    from odradek.broker.server import Broker
 
 ANONYMOUS = "User:ANONYMOUS"
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from broker.config_description import describe_topic
-from broker.controller.state import NewPartitions, NewTopic, PlannedTopic
-from broker.handlers.request_context import RequestContext
-from broker.steps import each_in_steps
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.topics import (
+from odradek.broker.config_description import describe_topic
+from odradek.broker.controller.state import NewPartitions, NewTopic, PlannedTopic
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.steps import each_in_steps
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -27,7 +27,7 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from protocol.schema import ZERO_UUID
+from odradek.protocol.schema import ZERO_UUID
 
 TopicResult = CreateTopicsResponse.CreatableTopicResult
 DeletionResult = DeleteTopicsResponse.DeletableTopicResult

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from broker.coordinator.java_hash import partition_for
-from broker.coordinator.transaction.markers import Marker
-from broker.coordinator.transaction.records import partitions_by_topic
-from broker.coordinator.transaction.transaction import (
+from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.transaction.markers import Marker
+from odradek.broker.coordinator.transaction.records import partitions_by_topic
+from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
-from broker.handlers.request_context import PendingResponse, RequestContext
-from broker.metadata_cache import GROUP_TOPIC
-from broker.steps import Pace, Steps, each_in_steps
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.transactions import (
+from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.metadata_cache import GROUP_TOPIC
+from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
@@ -37,8 +37,8 @@ from protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_INIT_WITH_FENCED = 4
 FIRST_WITH_FENCED = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from timer import Clock
+from odradek.timer import Clock
 
 log = structlog.get_logger("broker.network")
 

@@ -27,14 +27,14 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from broker.handlers.parked_answer import ParkedAnswer, Part, size_of
-from broker.handlers.request_context import CloseConnection, ConnectionInfo
-from broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
-from broker.network.outbox import WRITE_HIGH_BYTES, Outbox
+from odradek.broker.handlers.parked_answer import ParkedAnswer, Part, size_of
+from odradek.broker.handlers.request_context import CloseConnection, ConnectionInfo
+from odradek.broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
+from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 
 if TYPE_CHECKING:
-    from broker.network.endpoint import Endpoint
-    from broker.network.socket_server import SocketServer
+    from odradek.broker.network.endpoint import Endpoint
+    from odradek.broker.network.socket_server import SocketServer
 
 Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
 """Frame, connection, now_ms -> the encoded answer, a parked one, or None for no answer. Raises CloseConnection."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.config import BrokerConfig
+    from odradek.broker.config import BrokerConfig
 
 LISTEN_BACKLOG = 8192
 """The kernel caps it. With asyncio's 100, ten thousand clients take up to a minute to connect."""

@@ -12,8 +12,8 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
-from broker.handlers.parked_answer import Part, size_of
-from storage.file_slice import FileSlice
+from odradek.broker.handlers.parked_answer import Part, size_of
+from odradek.storage.file_slice import FileSlice
 
 RunInThread = Callable[[Callable[[], bool]], Awaitable[bool]]
 BUFFERS_AT_ONCE = 1000

@@ -23,14 +23,14 @@ from collections import deque
 from types import TracebackType
 from typing import Any, NamedTuple, cast
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import decode, encode_parts, read
-from protocol.errors import ErrorCode, MalformedMessage
-from protocol.framing import LONGEST_FRAME, BadFrame, FrameSplitter
-from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.registry import codec_versions, response_class
-from protocol.schema import Message, Versions
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode, encode_parts, read
+from odradek.protocol.errors import ErrorCode, MalformedMessage
+from odradek.protocol.framing import LONGEST_FRAME, BadFrame, FrameSplitter
+from odradek.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.registry import codec_versions, response_class
+from odradek.protocol.schema import Message, Versions
 
 DEFAULT_TIMEOUT_MS = 30_000
 FIRST_API_VERSIONS_VERSION = 3

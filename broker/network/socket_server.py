@@ -18,14 +18,14 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from broker.handlers.request_context import ConnectionInfo
-from broker.listeners import Listener
-from broker.network.complaints import Complaints
-from broker.network.connection import Connection, Dispatch
-from broker.network.connection_limits import ConnectionLimits
-from broker.network.endpoint import Endpoint
-from broker.network.file_sending import RunInThread
-from timer import Clock
+from odradek.broker.handlers.request_context import ConnectionInfo
+from odradek.broker.listeners import Listener
+from odradek.broker.network.complaints import Complaints
+from odradek.broker.network.connection import Connection, Dispatch
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.endpoint import Endpoint
+from odradek.broker.network.file_sending import RunInThread
+from odradek.timer import Clock
 
 SCRATCH_BYTES = 256 * 1024
 """More than any frame that is not large, with its length."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode
 
 UNKNOWN = -1
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from broker.metadata_cache import INTERNAL_TOPICS
-from broker.replica.append_result import PartitionAppendResult
-from broker.replica.flusher import LogFlusher
-from broker.replica.hosted_partitions import HostedPartitions
-from broker.replica.wakeups import Wakeups
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.plain_batch import PlainBatch
-from protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
-from protocol.records import UnfitRecords
-from protocol.topic_partition import TopicPartition
-from purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
+from odradek.broker.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.flusher import LogFlusher
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.wakeups import Wakeups
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.plain_batch import PlainBatch
+from odradek.protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
+from odradek.protocol.records import UnfitRecords
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
 
 ACKS_ALL = -1
 VALID_ACKS = frozenset({-1, 0, 1})

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from broker.metadata_cache import INTERNAL_TOPICS
-from broker.replica.hosted_partitions import HostedPartitions
-from broker.replica.wakeups import Wakeups
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from purgatory import DelayedDeleteRecords, DeleteRecordsPartitionStatus, PartitionExpirations
+from odradek.broker.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.wakeups import Wakeups
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import DelayedDeleteRecords, DeleteRecordsPartitionStatus, PartitionExpirations
 
 INVALID_LOW_WATERMARK = -1
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.replica.fetch_session import INVALID_SESSION_ID, FetchResult, FetchSession, Targets, next_epoch
-from broker.replica.fetch_target import FetchTarget
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
+from odradek.broker.replica.fetch_session import INVALID_SESSION_ID, FetchResult, FetchSession, Targets, next_epoch
+from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchResponse
 
 
 class FetchContext:

@@ -31,10 +31,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.replica.fetch_target import UNKNOWN_OFFSET, FetchIsolation, FetchTarget
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.fetch import FetchResponse
-from protocol.topic_partition import TopicPartition
+from odradek.broker.replica.fetch_target import UNKNOWN_OFFSET, FetchIsolation, FetchTarget
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.topic_partition import TopicPartition
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0

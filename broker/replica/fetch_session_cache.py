@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from broker.replica.fetch_context import FailedContext, FetchContext, FullContext, IncrementalContext
-from broker.replica.fetch_session import (
+from odradek.broker.replica.fetch_context import FailedContext, FetchContext, FullContext, IncrementalContext
+from odradek.broker.replica.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
@@ -17,10 +17,10 @@ from broker.replica.fetch_session import (
     Targets,
     next_epoch,
 )
-from broker.replica.fetch_target import FetchIsolation, FetchParams
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from timer import Clock
+from odradek.broker.replica.fetch_target import FetchIsolation, FetchParams
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.replica.fetch_session import FetchSession
-    from broker.replica.partition import Partition
-    from storage.log import Log
-    from storage.log_offsets import LogOffsetMetadata
+    from odradek.broker.replica.fetch_session import FetchSession
+    from odradek.broker.replica.partition import Partition
+    from odradek.storage.log import Log
+    from odradek.storage.log_offsets import LogOffsetMetadata
 
 CONSUMER = -1
 FUTURE_LOCAL_REPLICA = -3

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.replica.fetch_context import FetchContext
-from broker.replica.fetch_session import FetchResult
-from broker.replica.fetch_target import FetchParams, FetchTarget
-from broker.replica.hosted_partitions import HostedPartitions
-from broker.replica.log_reader import FetchRead, LogReader
-from broker.replica.wakeups import Wakeups
-from purgatory import DelayedFetch, FetchExpirations
+from odradek.broker.replica.fetch_context import FetchContext
+from odradek.broker.replica.fetch_session import FetchResult
+from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.log_reader import FetchRead, LogReader
+from odradek.broker.replica.wakeups import Wakeups
+from odradek.purgatory import DelayedFetch, FetchExpirations
 
 if TYPE_CHECKING:
-    from broker.replica.flusher import Threads
+    from odradek.broker.replica.flusher import Threads
 
 OnFetched = Callable[[list[FetchResult]], object]
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from protocol.errors import ProtocolError
-from timer import TimerTask
+from odradek.protocol.errors import ProtocolError
+from odradek.timer import TimerTask
 
 if TYPE_CHECKING:
-    from broker.replica.partition import Partition
-    from protocol.topic_partition import TopicPartition
-    from timer import SystemTimer
+    from odradek.broker.replica.partition import Partition
+    from odradek.protocol.topic_partition import TopicPartition
+    from odradek.timer import SystemTimer
 
 NEVER_MS = 0x7FFFFFFFFFFFFFFF
 

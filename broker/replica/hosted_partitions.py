@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.replica.partition import Partition
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
+from odradek.broker.replica.partition import Partition
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class HostedPartitions:

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.replica.flusher import Threads
-from broker.replica.hosted_partitions import HostedPartitions
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage.log_names import has_room_for_a_future
+from odradek.broker.replica.flusher import Threads
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log_names import has_room_for_a_future
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
-    from storage.log_manager import LogManager
-    from storage.log_move import LogMove, MoveJob
+    from odradek.broker.metadata_cache import MetadataCache
+    from odradek.storage.log_manager import LogManager
+    from odradek.storage.log_move import LogMove, MoveJob
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LONGEST_PAUSE_S = 1.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class ReplicaDescription(NamedTuple):

@@ -18,17 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget, upper_bound
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.fetch import FetchResponse
-from purgatory import ANSWER_NOW
+from odradek.broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget, upper_bound
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.purgatory import ANSWER_NOW
 
 if TYPE_CHECKING:
-    from broker.replica.fetch_session import FetchResult
-    from broker.replica.partition import Partition
-    from protocol.topic_partition import TopicPartition
-    from storage.log import Log
-    from storage.log_read import ColdRead, FetchData
+    from odradek.broker.replica.fetch_session import FetchResult
+    from odradek.broker.replica.partition import Partition
+    from odradek.protocol.topic_partition import TopicPartition
+    from odradek.storage.log import Log
+    from odradek.storage.log_read import ColdRead, FetchData
 
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_STORAGE_ERROR = 6

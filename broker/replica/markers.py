@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.replica.appends import Appends
-from protocol.control_records import Marker
-from protocol.errors import ErrorCode
-from protocol.plain_batch import build_plain_marker
-from protocol.topic_partition import TopicPartition
-from timer import Clock
+from odradek.broker.replica.appends import Appends
+from odradek.protocol.control_records import Marker
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.plain_batch import build_plain_marker
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from broker.replica.replica_manager import LeadershipListener
+    from odradek.broker.replica.replica_manager import LeadershipListener
 
 MARKER_TIMEOUT_MS = 30_000
 

@@ -24,19 +24,19 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.replica.remote_replica import RemoteReplica
-from broker.replica.topic_stats import TopicStats
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.plain_batch import PlainBatch
-from protocol.record_validation import AppendOrigin
-from protocol.topic_partition import TopicPartition
-from timer import Clock
+from odradek.broker.replica.remote_replica import RemoteReplica
+from odradek.broker.replica.topic_stats import TopicStats
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.plain_batch import PlainBatch
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from broker.replica.fetch_target import FetchTarget
-    from storage.log import Log
-    from storage.log_append import LogAppendInfo
-    from storage.log_offsets import EpochEndOffset
+    from odradek.broker.replica.fetch_target import FetchTarget
+    from odradek.storage.log import Log
+    from odradek.storage.log_append import LogAppendInfo
+    from odradek.storage.log_offsets import EpochEndOffset
 
 NO_LEADER_EPOCH = -1
 HIGH_WATERMARK = -1  # DeleteRecords: "all that is committed"

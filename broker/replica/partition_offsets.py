@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, ProtocolError
-from storage.log_offsets import TimestampOffset
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.log_offsets import TimestampOffset
 
 if TYPE_CHECKING:
-    from broker.replica.partition import Partition
-    from storage.log import Log
+    from odradek.broker.replica.partition import Partition
+    from odradek.storage.log import Log
 
 LATEST = -1
 EARLIEST = -2

@@ -14,30 +14,30 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from broker.replica import partition_offsets
-from broker.replica.appends import Appends
-from broker.replica.deletions import Deletions
-from broker.replica.fetches import Fetches
-from broker.replica.flusher import LogFlusher, Threads
-from broker.replica.hosted_partitions import HostedPartitions
-from broker.replica.log_dir_moves import LogDirMoves
-from broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
-from broker.replica.markers import Markers
-from broker.replica.partition import Partition
-from broker.replica.topic_stats import AllTopicStats
-from broker.replica.verification import TransactionVerification
-from broker.replica.wakeups import Wakeups
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from purgatory import CompletionQueue, DelayedOperationPurgatory
-from timer import Clock, SystemTimer
+from odradek.broker.replica import partition_offsets
+from odradek.broker.replica.appends import Appends
+from odradek.broker.replica.deletions import Deletions
+from odradek.broker.replica.fetches import Fetches
+from odradek.broker.replica.flusher import LogFlusher, Threads
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.log_dir_moves import LogDirMoves
+from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
+from odradek.broker.replica.markers import Markers
+from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.topic_stats import AllTopicStats
+from odradek.broker.replica.verification import TransactionVerification
+from odradek.broker.replica.wakeups import Wakeups
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from storage.log_config import LogConfig
-    from storage.log_manager import LogManager
-    from storage.log_offsets import EpochEndOffset, TimestampOffset
-    from storage.producer_state_entry import ProducerStateEntry
+    from odradek.broker.config import BrokerConfig
+    from odradek.storage.log_config import LogConfig
+    from odradek.storage.log_manager import LogManager
+    from odradek.storage.log_offsets import EpochEndOffset, TimestampOffset
+    from odradek.storage.producer_state_entry import ProducerStateEntry
 
 
 class ReplicaSettings(NamedTuple):

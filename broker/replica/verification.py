@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.replica.append_result import PartitionAppendResult
-from broker.replica.hosted_partitions import HostedPartitions
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import BatchHeader, has_transactional_batch, read_batch_header
-from protocol.topic_partition import TopicPartition
-from timer import Clock
+from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import BatchHeader, has_transactional_batch, read_batch_header
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from odradek.storage.log import Log
 
 IsOpenTransaction = Callable[[str, int, int, TopicPartition], ErrorCode]
 """(transactional id, producer id, producer epoch, partition): NONE, or why the batch is none of an open one."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 
 if TYPE_CHECKING:
-    from broker.replica.partition import Partition
+    from odradek.broker.replica.partition import Partition
 
 
 class Wakeups:

@@ -5,25 +5,25 @@ It drives the parsing of server.properties, validation, DescribeConfigs, AlterCo
 
 from __future__ import annotations
 
-from broker.settings.cleaner import CLEANER_SETTINGS
-from broker.settings.groups import GROUPS_SETTINGS
-from broker.settings.kraft import KRAFT_SETTINGS
-from broker.settings.log import LOG_SETTINGS
-from broker.settings.metrics import METRICS_SETTINGS
-from broker.settings.network import NETWORK_SETTINGS
-from broker.settings.odradek import ODRADEK_SETTINGS
-from broker.settings.quotas import QUOTAS_SETTINGS
-from broker.settings.remote import REMOTE_SETTINGS
-from broker.settings.replication import REPLICATION_SETTINGS
-from broker.settings.sasl import SASL_SETTINGS
-from broker.settings.security import SECURITY_SETTINGS
-from broker.settings.server import SERVER_SETTINGS
-from broker.settings.setting import Setting, SettingType, Synonym, UpdateMode, Value
-from broker.settings.tls import TLS_SETTINGS
-from broker.settings.topic import TOPIC_SETTINGS
-from broker.settings.transactions import TRANSACTIONS_SETTINGS
-from broker.settings.values import ConfigError, parse_value, value_text
-from broker.settings.zookeeper import ZOOKEEPER_SETTINGS
+from odradek.broker.settings.cleaner import CLEANER_SETTINGS
+from odradek.broker.settings.groups import GROUPS_SETTINGS
+from odradek.broker.settings.kraft import KRAFT_SETTINGS
+from odradek.broker.settings.log import LOG_SETTINGS
+from odradek.broker.settings.metrics import METRICS_SETTINGS
+from odradek.broker.settings.network import NETWORK_SETTINGS
+from odradek.broker.settings.odradek import ODRADEK_SETTINGS
+from odradek.broker.settings.quotas import QUOTAS_SETTINGS
+from odradek.broker.settings.remote import REMOTE_SETTINGS
+from odradek.broker.settings.replication import REPLICATION_SETTINGS
+from odradek.broker.settings.sasl import SASL_SETTINGS
+from odradek.broker.settings.security import SECURITY_SETTINGS
+from odradek.broker.settings.server import SERVER_SETTINGS
+from odradek.broker.settings.setting import Setting, SettingType, Synonym, UpdateMode, Value
+from odradek.broker.settings.tls import TLS_SETTINGS
+from odradek.broker.settings.topic import TOPIC_SETTINGS
+from odradek.broker.settings.transactions import TRANSACTIONS_SETTINGS
+from odradek.broker.settings.values import ConfigError, parse_value, value_text
+from odradek.broker.settings.zookeeper import ZOOKEEPER_SETTINGS
 
 BROKER_GROUPS = {
     "The node": SERVER_SETTINGS,

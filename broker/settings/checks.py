@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.settings.values import ConfigError
-from protocol.batch_header import Compression
+from odradek.broker.settings.values import ConfigError
+from odradek.protocol.batch_header import Compression
 
 Values = Mapping[str, Any]
 

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Between
-from broker.settings.setting import BOOLEAN, CLUSTER_WIDE, DOUBLE, DOUBLE_MAX, INT, LONG, LONG_MAX, MEDIUM, Setting
+from odradek.broker.settings.rules import AtLeast, Between
+from odradek.broker.settings.setting import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    DOUBLE_MAX,
+    INT,
+    LONG,
+    LONG_MAX,
+    MEDIUM,
+    Setting,
+)
 
 # fmt: off
 CLEANER_SETTINGS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Between, OneOf, OneOfAnyCase
-from broker.settings.setting import BOOLEAN, HIGH, INT, INT_MAX, LIST, LONG, MEDIUM, SHORT, STRING, Setting
+from odradek.broker.settings.rules import AtLeast, Between, OneOf, OneOfAnyCase
+from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, INT_MAX, LIST, LONG, MEDIUM, SHORT, STRING, Setting
 
 ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
 

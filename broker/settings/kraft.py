@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import Addresses, AtLeast
-from broker.settings.setting import HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
+from odradek.broker.settings.rules import Addresses, AtLeast
+from odradek.broker.settings.setting import HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 # fmt: off
 KRAFT_SETTINGS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, OneOf, Release
-from broker.settings.setting import (
+from odradek.broker.settings.rules import AtLeast, OneOf, Release
+from odradek.broker.settings.setting import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast
-from broker.settings.setting import BOOLEAN, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING, Setting
+from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.setting import BOOLEAN, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING, Setting
 
 # fmt: off
 METRICS_SETTINGS = (

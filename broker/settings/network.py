@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, OneOf
-from broker.settings.setting import CLUSTER_WIDE, HIGH, INT, INT_MAX, LONG, LOW, MEDIUM, PER_BROKER, STRING, Setting
+from odradek.broker.settings.rules import AtLeast, OneOf
+from odradek.broker.settings.setting import (
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    INT_MAX,
+    LONG,
+    LOW,
+    MEDIUM,
+    PER_BROKER,
+    STRING,
+    Setting,
+)
 
 # fmt: off
 NETWORK_SETTINGS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Between
-from broker.settings.setting import HIGH, INT, LONG, LOW, MEDIUM, Setting
+from odradek.broker.settings.rules import AtLeast, Between
+from odradek.broker.settings.setting import HIGH, INT, LONG, LOW, MEDIUM, Setting
 
 # fmt: off
 ODRADEK_SETTINGS = (

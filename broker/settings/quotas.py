@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast
-from broker.settings.setting import CLASS, INT, LOW, Setting
+from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.setting import CLASS, INT, LOW, Setting
 
 # fmt: off
 QUOTAS_SETTINGS = (

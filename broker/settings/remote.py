@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Between, NotEmpty, UnlessMinusOne
-from broker.settings.setting import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, LONG_MAX, LOW, MEDIUM, STRING, Setting
+from odradek.broker.settings.rules import AtLeast, Between, NotEmpty, UnlessMinusOne
+from odradek.broker.settings.setting import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    INT,
+    LONG,
+    LONG_MAX,
+    LOW,
+    MEDIUM,
+    STRING,
+    Setting,
+)
 
 # fmt: off
 REMOTE_SETTINGS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Release
-from broker.settings.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, MEDIUM, STRING, Setting
+from odradek.broker.settings.rules import AtLeast, Release
+from odradek.broker.settings.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, MEDIUM, STRING, Setting
 
 # fmt: off
 REPLICATION_SETTINGS = (

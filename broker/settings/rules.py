@@ -5,7 +5,7 @@ Source: the validators of Kafka's `ConfigDef` and of the classes that define its
 
 from __future__ import annotations
 
-from broker.settings.setting import Value
+from odradek.broker.settings.setting import Value
 
 RELEASES = (
     "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1 "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.settings.setting import (
+from odradek.broker.settings.setting import (
     CLASS,
     DOUBLE,
     HIGH,

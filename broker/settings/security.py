@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, NotNull
-from broker.settings.setting import CLASS, INT, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING, Setting
+from odradek.broker.settings.rules import AtLeast, NotNull
+from odradek.broker.settings.setting import CLASS, INT, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING, Setting
 
 # fmt: off
 SECURITY_SETTINGS = (

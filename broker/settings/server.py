@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Between, OneOf, UnlessMinusOne
-from broker.settings.setting import (
+from odradek.broker.settings.rules import AtLeast, Between, OneOf, UnlessMinusOne
+from odradek.broker.settings.setting import (
     BOOLEAN,
     CLASS,
     CLUSTER_WIDE,

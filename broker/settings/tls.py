@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import OneOf
-from broker.settings.setting import BOOLEAN, CLASS, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING, Setting
+from odradek.broker.settings.rules import OneOf
+from odradek.broker.settings.setting import BOOLEAN, CLASS, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING, Setting
 
 # fmt: off
 TLS_SETTINGS = (

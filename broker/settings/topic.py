@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast, Between, OneOf, Release, ThrottledReplicas, UnlessMinusOne
-from broker.settings.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, LOW, MEDIUM, STRING, Setting, Synonym
+from odradek.broker.settings.rules import AtLeast, Between, OneOf, Release, ThrottledReplicas, UnlessMinusOne
+from odradek.broker.settings.setting import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    LOW,
+    MEDIUM,
+    STRING,
+    Setting,
+    Synonym,
+)
 
 # fmt: off
 TOPIC_SETTINGS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast
-from broker.settings.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT, Setting
+from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT, Setting
 
 # fmt: off
 TRANSACTIONS_SETTINGS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from broker.settings.setting import Setting, SettingType, Value
+from odradek.broker.settings.setting import Setting, SettingType, Value
 
 BITS = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
 BLANKS = "".join(map(chr, range(33)))

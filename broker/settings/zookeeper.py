@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.settings.rules import AtLeast
-from broker.settings.setting import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING, Setting
+from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING, Setting
 
 # fmt: off
 ZOOKEEPER_SETTINGS = (

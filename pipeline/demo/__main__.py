@@ -1,4 +1,4 @@
-"""`python -m pipeline.demo`: a broker, a topic of orders, ingest, the tables, the report. Under three minutes.
+"""`python -m odradek.pipeline.demo`: a broker, a topic of orders, ingest, the tables, the report. Under three minutes.
 
 Everything lives in one directory (the argument, ./pipeline-demo unless said), which is emptied first if it is a demo's.
 """
@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from pipeline.demo.shop import SCHEMA, Record, orders
-from pipeline.demo.tables import show_tables
-from pipeline.errors import PipelineError
+from odradek.pipeline.demo.shop import SCHEMA, Record, orders
+from odradek.pipeline.demo.tables import show_tables
+from odradek.pipeline.errors import PipelineError
 
 TOPIC, PARTITIONS, RECORDS = "orders", 4, 20_000
 MARK = ".pipeline-demo"
@@ -44,7 +44,7 @@ window-sums = ["amount"]
 def main() -> int:
     """Runs the demo; its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m pipeline.demo", description="The pipeline from a topic to a query."
+        prog="python -m odradek.pipeline.demo", description="The pipeline from a topic to a query."
     )
     parser.add_argument("directory", nargs="?", type=Path, default=Path("pipeline-demo"))
     parser.add_argument("--records", type=int, default=RECORDS)
@@ -88,7 +88,7 @@ def _emptied(directory: Path) -> Path:
 
 def _run(*arguments: str) -> None:
     print(f"\n$ odradek {' '.join(arguments)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "cli", *arguments])
+    done = subprocess.run([sys.executable, "-m", "odradek.cli", *arguments])
     if done.returncode != 0:
         raise PipelineError(f"odradek {' '.join(arguments[:2])} ended with status {done.returncode}")
 
@@ -97,7 +97,7 @@ def _run(*arguments: str) -> None:
 def _broker(data: Path) -> Iterator[str]:
     """A broker of its own, on a free port; yields HOST:PORT."""
     with (data.with_suffix(".log")).open("w") as log:
-        command = [sys.executable, "-m", "cli", "serve", "--port", "0", "--data-dir", str(data)]
+        command = [sys.executable, "-m", "odradek.cli", "serve", "--port", "0", "--data-dir", str(data)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             assert process.stdout is not None

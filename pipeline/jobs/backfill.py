@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from pipeline import shadow_group
-from pipeline.accounting import Counts
-from pipeline.batch_id import BatchId
-from pipeline.batch_metrics import BatchMetrics
-from pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
-from pipeline.batch_writer import ledger_row
-from pipeline.chunks import Chunk
-from pipeline.errors import ANEW, PipelineError, Stopped
-from pipeline.generations import JOB as INGEST
-from pipeline.generations import compare_tables, filled, fingerprint_of, first_offsets, generations_on_disk
-from pipeline.handover import (
+from odradek.pipeline import shadow_group
+from odradek.pipeline.accounting import Counts
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.batch_metrics import BatchMetrics
+from odradek.pipeline.batch_tables import BatchTables, Outcome, cached, outcome_of
+from odradek.pipeline.batch_writer import ledger_row
+from odradek.pipeline.chunks import Chunk
+from odradek.pipeline.errors import ANEW, PipelineError, Stopped
+from odradek.pipeline.generations import JOB as INGEST
+from odradek.pipeline.generations import compare_tables, filled, fingerprint_of, first_offsets, generations_on_disk
+from odradek.pipeline.handover import (
     JOB,
     DamagedHandover,
     Handover,
@@ -35,20 +35,20 @@ from pipeline.handover import (
     backfill_has_begun,
     read_handover,
 )
-from pipeline.history import history_records
-from pipeline.inputs import key_types, refuse_beyond, refuse_missing, topics_of
-from pipeline.ledger import Ledger, LedgerRow, Offsets, by_partition
-from pipeline.one_job import one_job, pause, signals
-from pipeline.parsing import parsed
-from pipeline.places import Places
-from pipeline.progress import BatchDone, Progress
-from pipeline.repetitions import earlier_rows, marked, marked_by, without_repeated
-from pipeline.settings import Settings
-from pipeline.sinks.delta import nothing
-from pipeline.sinks.staged_files import Written
-from pipeline.sources import records_batch
-from pipeline.spark_errors import as_pipeline_error
-from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets
+from odradek.pipeline.history import history_records
+from odradek.pipeline.inputs import key_types, refuse_beyond, refuse_missing, topics_of
+from odradek.pipeline.ledger import Ledger, LedgerRow, Offsets, by_partition
+from odradek.pipeline.one_job import one_job, pause, signals
+from odradek.pipeline.parsing import parsed
+from odradek.pipeline.places import Places
+from odradek.pipeline.progress import BatchDone, Progress
+from odradek.pipeline.repetitions import earlier_rows, marked, marked_by, without_repeated
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sinks.staged_files import Written
+from odradek.pipeline.sources import records_batch
+from odradek.pipeline.spark_errors import as_pipeline_error
+from odradek.pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,16 +17,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.errors import PipelineError
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 
 
 def run(settings: Settings, out: TextIO | None = None) -> int:
     """Compacts every table that there is, the ledger last. Raises PipelineError."""
     from deltalake import DeltaTable
 
-    from pipeline.compaction import compact_table, duration, told
+    from odradek.pipeline.compaction import compact_table, duration, told
 
     places = Places.of(settings)
     retention = duration(settings.compact_retention, "compact-retention")
@@ -55,8 +55,8 @@ def run(settings: Settings, out: TextIO | None = None) -> int:
 
 def _closed_before(settings: Settings, places: Places) -> datetime | None:
     """The watermark of the newest batch; where there is none, the time of that batch less the delay."""
-    from pipeline.compaction import duration
-    from pipeline.ledger import Ledger
+    from odradek.pipeline.compaction import duration
+    from odradek.pipeline.ledger import Ledger
 
     rows = Ledger(places.ledger).rows()
     if not rows:

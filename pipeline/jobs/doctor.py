@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from pipeline.errors import PipelineError
-from pipeline.findings import OK, PROBLEM, WARNING, Finding, problem
-from pipeline.jars import find_jars, jar_names
-from pipeline.java import find_java
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.findings import OK, PROBLEM, WARNING, Finding, problem
+from odradek.pipeline.jars import find_jars, jar_names
+from odradek.pipeline.java import find_java
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 
 PACKAGES = ("pyspark", "deltalake", "pyarrow", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
@@ -113,7 +113,7 @@ def _lake(places: Places) -> Finding:
 def _broker_and_topics(settings: Settings) -> Iterator[Finding]:
     from kafka.errors import KafkaError
 
-    from pipeline.kafka_admin import admin_client
+    from odradek.pipeline.kafka_admin import admin_client
 
     servers = settings.bootstrap_server
     try:
@@ -150,6 +150,6 @@ def _topics(settings: Settings, there: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def _state(settings: Settings, broker_answers: bool) -> Iterator[Finding]:
-    from pipeline.state_findings import state_findings
+    from odradek.pipeline.state_findings import state_findings
 
     yield from state_findings(settings, broker_answers)

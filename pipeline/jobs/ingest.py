@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING
 import structlog
 from pyspark.errors import PySparkException
 
-from pipeline import shadow_group
-from pipeline.batch_id import BatchId
-from pipeline.batch_metrics import counted
-from pipeline.batch_tables import BatchTables
-from pipeline.batch_writer import BatchWriter, Committed
-from pipeline.errors import PipelineError, Stopped
-from pipeline.generations import JOB, Generation, Generations, filled, fingerprint_of, first_offsets
-from pipeline.handover import Handover
-from pipeline.inputs import key_types, refuse_beyond, refuse_missing, topics_of
-from pipeline.ledger import Ledger, Offsets, by_partition
-from pipeline.one_job import one_job, pause, signals
-from pipeline.parsing import parsed
-from pipeline.places import Places
-from pipeline.progress import BatchDone, Progress
-from pipeline.repetitions import Remembered
-from pipeline.settings import Settings
-from pipeline.sinks.delta import nothing
-from pipeline.sources import records_stream
-from pipeline.spark_errors import as_pipeline_error
-from pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets
-from pipeline.transforms import deduplicated
+from odradek.pipeline import shadow_group
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.batch_metrics import counted
+from odradek.pipeline.batch_tables import BatchTables
+from odradek.pipeline.batch_writer import BatchWriter, Committed
+from odradek.pipeline.errors import PipelineError, Stopped
+from odradek.pipeline.generations import JOB, Generation, Generations, filled, fingerprint_of, first_offsets
+from odradek.pipeline.handover import Handover
+from odradek.pipeline.inputs import key_types, refuse_beyond, refuse_missing, topics_of
+from odradek.pipeline.ledger import Ledger, Offsets, by_partition
+from odradek.pipeline.one_job import one_job, pause, signals
+from odradek.pipeline.parsing import parsed
+from odradek.pipeline.places import Places
+from odradek.pipeline.progress import BatchDone, Progress
+from odradek.pipeline.repetitions import Remembered
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sources import records_stream
+from odradek.pipeline.spark_errors import as_pipeline_error
+from odradek.pipeline.topic_ids import TopicRecreated, Topics, compare_ids, compare_offsets
+from odradek.pipeline.transforms import deduplicated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

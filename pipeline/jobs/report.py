@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 
 PATIENCE_MS = 5_000
 """For a broker that does not answer; the rest of the report does without it."""
@@ -29,8 +29,8 @@ def run(
     patience_ms: int = PATIENCE_MS,
 ) -> int:
     """Writes STATE/report.json and STATE/report.html. Raises PipelineError where there is nothing to report."""
-    from pipeline.report_facts import facts_of
-    from pipeline.report_page import alarms, page_of
+    from odradek.pipeline.report_facts import facts_of
+    from odradek.pipeline.report_page import alarms, page_of
 
     places = Places.of(settings)
     rows = Ledger(places.ledger).rows()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.segments.records import Headers, Ints, Rows
+from odradek.pipeline.segments.records import Headers, Ints, Rows
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _FIELDS = [

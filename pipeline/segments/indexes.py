@@ -21,9 +21,9 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from pipeline.segments.batches import HEADER, HEADER_SIZE, Header, SegmentFile, is_intact, is_plausible
-from pipeline.segments.log_directory import Segment
-from pipeline.segments.ranges import Aborted
+from odradek.pipeline.segments.batches import HEADER, HEADER_SIZE, Header, SegmentFile, is_intact, is_plausible
+from odradek.pipeline.segments.log_directory import Segment
+from odradek.pipeline.segments.ranges import Aborted
 
 _ABORTED = struct.Struct(">hqqqq")
 _SNAPSHOT_HEAD = struct.Struct(">hIi")

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import PipelineError
-from pipeline.segments.batches import SegmentFile, walk
-from pipeline.segments.options import Options, TopicPartition
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.segments.batches import SegmentFile, walk
+from odradek.pipeline.segments.options import Options, TopicPartition
 
 LOG_START_OFFSET = "log-start-offset-checkpoint"
 LOG, SWAP, CLEANED, DELETED = ".log", ".log.swap", ".log.cleaned", ".log.deleted"

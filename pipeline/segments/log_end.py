@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 from typing import NamedTuple
 
-from pipeline.segments.batches import (
+from odradek.pipeline.segments.batches import (
     CONTROL,
     HEADER_SIZE,
     TRANSACTIONAL,
@@ -18,7 +18,7 @@ from pipeline.segments.batches import (
     is_intact,
     walk,
 )
-from pipeline.segments.indexes import (
+from odradek.pipeline.segments.indexes import (
     batch_at,
     find_snapshots,
     position_before,
@@ -26,8 +26,8 @@ from pipeline.segments.indexes import (
     read_snapshot,
     read_transaction_index,
 )
-from pipeline.segments.log_directory import Segment
-from pipeline.segments.ranges import Aborted
+from odradek.pipeline.segments.log_directory import Segment
+from odradek.pipeline.segments.ranges import Aborted
 
 _ABORT, _COMMIT = 0, 1
 _INDEX_ENTRIES = 3  # tried from the last on; in a torn tail the last may be too new

@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from pipeline.errors import PipelineError
-from pipeline.segments.indexes import batch_at, position_before, read_offset_index
-from pipeline.segments.log_directory import Segment, find_partitions, list_segments, read_start_offsets
-from pipeline.segments.log_end import LogEnd, Transactions, find_log_end, find_transactions
-from pipeline.segments.options import EARLIEST, LATEST, Offsets, Options, TopicPartition
-from pipeline.segments.ranges import Planned, SegmentRange
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.segments.indexes import batch_at, position_before, read_offset_index
+from odradek.pipeline.segments.log_directory import Segment, find_partitions, list_segments, read_start_offsets
+from odradek.pipeline.segments.log_end import LogEnd, Transactions, find_log_end, find_transactions
+from odradek.pipeline.segments.options import EARLIEST, LATEST, Offsets, Options, TopicPartition
+from odradek.pipeline.segments.ranges import Planned, SegmentRange
 
 SPLIT_BYTES = 128 << 20
 _TRIES = 5

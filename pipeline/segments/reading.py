@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from crc32c import crc32c
 
-from pipeline.errors import PipelineError
-from pipeline.segments.batches import (
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.segments.batches import (
     CHECKED_FROM,
     CODEC_BITS,
     CONTROL,
@@ -26,12 +26,12 @@ from pipeline.segments.batches import (
     is_plausible,
     refuse_old_format,
 )
-from pipeline.segments.codecs import CannotInflate, inflate
-from pipeline.segments.columns import Columns
-from pipeline.segments.log_directory import DELETED, LOG, SWAP, list_segments
-from pipeline.segments.options import Options
-from pipeline.segments.ranges import Planned, SegmentRange
-from pipeline.segments.records import BadRecords, Batch, decode, portions
+from odradek.pipeline.segments.codecs import CannotInflate, inflate
+from odradek.pipeline.segments.columns import Columns
+from odradek.pipeline.segments.log_directory import DELETED, LOG, SWAP, list_segments
+from odradek.pipeline.segments.options import Options
+from odradek.pipeline.segments.ranges import Planned, SegmentRange
+from odradek.pipeline.segments.records import BadRecords, Batch, decode, portions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.segments.batches import LOG_APPEND_TIME, Header
-from pipeline.segments.record_starts import follow
+from odradek.pipeline.segments.batches import LOG_APPEND_TIME, Header
+from odradek.pipeline.segments.record_starts import follow
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

@@ -17,10 +17,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.errors import PipelineError
-from pipeline.segments.options import Options, parse_options
-from pipeline.segments.ranges import SegmentRange
-from pipeline.segments.worker_imports import spare_archives
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.segments.options import Options, parse_options
+from odradek.pipeline.segments.ranges import SegmentRange
+from odradek.pipeline.segments.worker_imports import spare_archives
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,14 +75,14 @@ class SegmentReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from pipeline.segments.planning import plan
+        from odradek.pipeline.segments.planning import plan
 
         spare_archives()
         return [SegmentPartition(one) for one in plan(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """`partition` is None where there is nothing to read."""
-        from pipeline.segments.reading import read_range
+        from odradek.pipeline.segments.reading import read_range
 
         spare_archives()
         return iter(()) if partition is None else read_range(partition.value, self._options)

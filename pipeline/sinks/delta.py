@@ -19,11 +19,11 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, types
 from pyspark.sql.types import StructType
 
-from pipeline.batch_id import BatchId
-from pipeline.delta_tables import open_table, table_at
-from pipeline.errors import PipelineError
-from pipeline.sinks.file_statistics import statistics_of
-from pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, partition_values, staged
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.delta_tables import open_table, table_at
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.file_statistics import statistics_of
+from odradek.pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, partition_values, staged
 
 NO_FILES = Written()
 DELTA_TYPES = {

@@ -13,10 +13,10 @@ from pathlib import Path
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
-from pipeline.batch_id import BatchId
-from pipeline.delta_tables import open_table
-from pipeline.sinks.delta import DeltaSink, commit_of, nothing
-from pipeline.sinks.staged_files import Written
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.delta_tables import open_table
+from odradek.pipeline.sinks.delta import DeltaSink, commit_of, nothing
+from odradek.pipeline.sinks.staged_files import Written
 
 ATTEMPTS = 5
 PAUSE_S = 0.2

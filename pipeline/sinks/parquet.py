@@ -14,10 +14,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.sinks.delta import nothing
-from pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, staged
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, staged
 
 
 class ParquetSink:

@@ -15,11 +15,11 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from pyspark.sql import DataFrame
 
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.kafka_admin import admin_client, committed_offsets, connection_options
-from pipeline.settings import Settings
-from pipeline.sinks.delta import nothing
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.kafka_admin import admin_client, committed_offsets, connection_options
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.delta import nothing
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """transaction.max.timeout.ms of brokers, unless they are told otherwise."""

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from pipeline.batch_id import BatchId
+from odradek.pipeline.batch_id import BatchId
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 STAGING = "_staging"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string, struct
 
 
 @message(api_key=29, kind="request", versions=(0, 3), flexible=2)

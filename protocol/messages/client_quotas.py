@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bool_, float64, int8, int16, int32, message, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, float64, int8, int16, int32, message, string, struct
 
 
 @message(api_key=48, kind="request", versions=(0, 1), flexible=1)

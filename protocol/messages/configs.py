@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bool_, int8, int16, int32, message, since, string, struct, until
+from odradek.protocol.schema import (
+    ALWAYS,
+    Message,
+    array,
+    bool_,
+    int8,
+    int16,
+    int32,
+    message,
+    since,
+    string,
+    struct,
+    until,
+)
 
 
 @message(api_key=32, kind="request", versions=(0, 4), flexible=4)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.schema import ALWAYS, Message, array, bytes_, int8, int32, message, string, struct, structure, uuid
+from odradek.protocol.schema import (
+    ALWAYS,
+    Message,
+    array,
+    bytes_,
+    int8,
+    int32,
+    message,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 
 @message(kind="data", versions=(3, 3))

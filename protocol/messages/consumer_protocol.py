@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bytes_, int32, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, message, since, string, struct
 
 
 @message(kind="data", versions=(0, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Message, array, int16, int32, int64, message, string, struct
+from odradek.protocol.schema import Message, array, int16, int32, int64, message, string, struct
 
 
 @message(api_key=21, kind="request", versions=(0, 2), flexible=2)

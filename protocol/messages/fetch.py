@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from uuid import UUID
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     ALWAYS,
     Message,
     array,

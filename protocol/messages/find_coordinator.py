@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Message, array, between, int8, int16, int32, message, since, string, struct, until
+from odradek.protocol.schema import Message, array, between, int8, int16, int32, message, since, string, struct, until
 
 
 @message(api_key=10, kind="request", versions=(0, 6), flexible=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, struct
+from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, struct
 
 
 @message(api_key=15, kind="request", versions=(0, 5), flexible=5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bytes_, int32, int64, message, only, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, int64, message, only, since, string, struct
 
 
 @message(kind="data", versions=(0, 1), lower_camel=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, struct, until
+from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, struct, until
 
 
 @message(api_key=11, kind="request", versions=(0, 9), flexible=6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Message, int16, int32, message, since, string
+from odradek.protocol.schema import Message, int16, int32, message, since, string
 
 
 @message(kind="header", versions=(0, 2), flexible=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Message, array, int8, int16, int32, int64, message, since, string, struct, until
+from odradek.protocol.schema import Message, array, int8, int16, int32, int64, message, since, string, struct, until
 
 
 @message(api_key=2, kind="request", versions=(0, 9), flexible=6)

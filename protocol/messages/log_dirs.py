@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bool_, int16, int32, int64, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, int16, int32, int64, message, since, string, struct
 
 
 @message(api_key=34, kind="request", versions=(0, 2), flexible=2)

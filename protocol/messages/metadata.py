@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.schema import Message, array, between, bool_, int16, int32, message, since, string, struct, uuid
+from odradek.protocol.schema import Message, array, between, bool_, int16, int32, message, since, string, struct, uuid
 
 
 @message(api_key=3, kind="request", versions=(0, 12), flexible=9)

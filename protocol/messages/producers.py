@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, int16, int32, int64, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int16, int32, int64, message, since, string, struct
 
 
 @message(api_key=22, kind="request", versions=(0, 5), flexible=2)

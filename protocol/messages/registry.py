@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from protocol.api_keys import ApiKey
-from protocol.schema import Message, Versions
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.schema import Message, Versions
 
 _FILES: dict[str, tuple[ApiKey, ...]] = {
     "produce": (ApiKey.PRODUCE,),
@@ -134,5 +134,5 @@ def _api_class(api_key: int, suffix: str) -> type[Message]:
 
 
 def _load(file: str, name: str) -> type[Message]:
-    found: type[Message] = getattr(import_module(f"protocol.messages.{file}"), name)
+    found: type[Message] = getattr(import_module(f"odradek.protocol.messages.{file}"), name)
     return found

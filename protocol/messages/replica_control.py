@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.schema import (
+from odradek.protocol.schema import (
     ALWAYS,
     Message,
     array,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bytes_, int16, int64, message, since, string
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int16, int64, message, since, string
 
 
 @message(api_key=17, kind="request", versions=(0, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bytes_, int8, int16, int32, message, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int8, int16, int32, message, string, struct
 
 
 @message(api_key=50, kind="request", versions=(0, 0), flexible=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.schema import ALWAYS, Message, array, int32, message, string, struct, uuid
+from odradek.protocol.schema import ALWAYS, Message, array, int32, message, string, struct, uuid
 
 
 @message(kind="data", versions=(9, 9))

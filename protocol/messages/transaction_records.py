@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, int8, int16, int32, int64, message, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, int64, message, string, struct
 
 
 @message(kind="data", versions=(0, 0))

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from protocol.schema import ALWAYS, Message, array, bool_, int16, int32, int64, message, since, string, struct, until
+from odradek.protocol.schema import (
+    ALWAYS,
+    Message,
+    array,
+    bool_,
+    int16,
+    int32,
+    int64,
+    message,
+    since,
+    string,
+    struct,
+    until,
+)
 
 
 @message(api_key=24, kind="request", versions=(0, 5), flexible=3)

@@ -10,8 +10,8 @@ import pytest
 from benchmarks import wire
 from benchmarks.coordinator_rows import load, next_of
 from benchmarks.group_load import TOPIC
-from protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
+from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from tests.spawned_broker import spawned_broker
 
 GROUPS, MEMBERS = 3, 4

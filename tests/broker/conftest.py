@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import uvloop
 
-from broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.connection_limits import ConnectionLimits
 from tests.broker.echo_server import Bench, running
 
 

@@ -8,17 +8,17 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from broker.background import Background
-from broker.handlers.parked_answer import ParkedAnswer, Part
-from broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
-from broker.listeners import Listener
-from broker.network.complaints import Complaints
-from broker.network.connection_limits import ConnectionLimits
-from broker.network.endpoint import Endpoint
-from broker.network.socket_server import SocketServer
-from storage.file_slice import FileSlice
-from storage.files import File
-from timer import SystemClock
+from odradek.broker.background import Background
+from odradek.broker.handlers.parked_answer import ParkedAnswer, Part
+from odradek.broker.handlers.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from odradek.broker.listeners import Listener
+from odradek.broker.network.complaints import Complaints
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.endpoint import Endpoint
+from odradek.broker.network.socket_server import SocketServer
+from odradek.storage.file_slice import FileSlice
+from odradek.storage.files import File
+from odradek.timer import SystemClock
 
 ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH, PIECES, FILE = range(11)
 

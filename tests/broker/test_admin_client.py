@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from broker.admin_client import AdminClient, ConfigOperation, CoordinatorOf, ResourceType, parse_addresses
-from broker.admin_transactions import TransactionAdmin
-from broker.controller.state import NewPartitions, NewTopic
-from broker.network.network_client import NodeUnreachable
-from broker.testing import in_process_broker
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.transactions import DescribeTransactionsResponse
-from protocol.schema import Message
+from odradek.broker.admin_client import AdminClient, ConfigOperation, CoordinatorOf, ResourceType, parse_addresses
+from odradek.broker.admin_transactions import TransactionAdmin
+from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.network.network_client import NodeUnreachable
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.transactions import DescribeTransactionsResponse
+from odradek.protocol.schema import Message
 
 
 @pytest.fixture

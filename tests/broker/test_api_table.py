@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.api_row import ApiRow
-from broker.handlers.api_table import client_api_table
-from broker.handlers.request_context import RequestContext
-from broker.steps import finished
-from protocol.api_keys import ApiKey
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.registry import codec_versions
-from protocol.schema import Message
+from odradek.broker.handlers.api_row import ApiRow
+from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.steps import finished
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode, encode
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.registry import codec_versions
+from odradek.protocol.schema import Message
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "messages"
 ROWS = client_api_table().rows()

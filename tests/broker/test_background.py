@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import structlog.testing
 
-from broker.background import Background, run_all_in_threads
+from odradek.broker.background import Background, run_all_in_threads
 
 
 async def test_a_function_runs_in_a_thread_and_its_result_comes_back() -> None:

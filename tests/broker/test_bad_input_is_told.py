@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from broker.controller.state import NewTopic
-from broker.handlers.item_faults import LONGEST_ITEM, MOST_ITEMS, ORDINARY, item_faults
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.groups import JoinGroupResponse
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.sasl import SaslHandshakeRequest
-from protocol.messages.topics import CreateTopicsRequest
-from protocol.records import Compression, Record, build_batch
-from protocol.schema import Message
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.handlers.item_faults import LONGEST_ITEM, MOST_ITEMS, ORDINARY, item_faults
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.groups import JoinGroupResponse
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.messages.sasl import SaslHandshakeRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.records import Compression, Record, build_batch
+from odradek.protocol.schema import Message
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 GOOD = build_batch([Record(0, 1, b"k", b"v" * 50), Record(1, 2, b"k", b"v")])

@@ -19,17 +19,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.settings import BROKER, TOPIC
-from broker.testing import in_process_broker
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.log_dirs import DescribeLogDirsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.producers import DescribeProducersRequest
-from protocol.messages.topics import CreateTopicsRequest
-from protocol.records import Compression
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from odradek.broker.settings import BROKER, TOPIC
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.producers import DescribeProducersRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.records import Compression
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with, until
 from tests.scenarios.raw_client import API_VERSIONS_V0, request_payload

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from broker.build_info import BuildInfo, build_info
+from odradek.broker.build_info import BuildInfo, build_info
 
 ROOT = Path(__file__).parents[2]
 PURE = os.environ.get("ODRADEK_PURE") == "1"
@@ -72,14 +72,11 @@ def test_without_a_note_nothing_is_claimed(tmp_path: Path) -> None:
 def test_a_build_without_a_compiler_leaves_plain_python_that_says_why(tmp_path: Path, compiler: str) -> None:
     """One small module instead of the table: what is shown is the way out, not how long mypyc takes."""
     tree = tmp_path / "tree"
-    (tree / "broker").mkdir(parents=True)
-    (tree / "protocol").mkdir()
-    shutil.copy(ROOT / "broker" / "build_info.py", tree / "broker")
-    (tree / "protocol" / "record_walk.py").write_text("def one() -> int:\n    return 1\n")
-    table, rest = (ROOT / "setup.py").read_text().split("COMPILED = (", 1)
-    rest = rest.split("\n)\n", 1)[1]
-    (tree / "setup.py").write_text(f'{table}COMPILED = ("protocol/record_walk.py",)\n{rest}')
-    half_built = tree / "odradek__mypyc.cpython-311-x86_64-linux-gnu.so"
+    (tree / "odradek" / "protocol").mkdir(parents=True)
+    (tree / "odradek" / "protocol" / "record_walk.py").write_text("def one() -> int:\n    return 1\n")
+    shutil.copy(ROOT / "setup.py", tree)
+    (tree / "compiled_modules.txt").write_text("# the table\nodradek/protocol/record_walk.py\n")
+    half_built = tree / "odradek" / "native__mypyc.cpython-311-x86_64-linux-gnu.so"
     half_built.write_bytes(b"from an earlier build")
 
     build = subprocess.run(
@@ -93,10 +90,9 @@ def test_a_build_without_a_compiler_leaves_plain_python_that_says_why(tmp_path: 
 
     assert build.returncode == 0, build.stderr
     assert "nothing is compiled" in build.stderr
-    assert not list(tree.glob("*.so"))
-    assert not list(tree.glob("*/*.so"))
-    note = json.loads((tree / "broker" / "build_note.json").read_text())
-    assert note["modules"] == ["protocol.record_walk"]
+    assert not list(tree.rglob("*.so"))
+    note = json.loads((tree / "odradek" / "broker" / "build_note.json").read_text())
+    assert note["modules"] == ["odradek.protocol.record_walk"]
     assert compiler in note["reason"]
 
 

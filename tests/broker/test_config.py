@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import SINGLE_NODE_FILE, BrokerConfig, ConfigError, load_config, read_properties_file
-from broker.settings import BROKER
+from odradek.broker.config import SINGLE_NODE_FILE, BrokerConfig, ConfigError, load_config, read_properties_file
+from odradek.broker.settings import BROKER
 
 HOUR_MS = 3_600_000
 

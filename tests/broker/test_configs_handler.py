@@ -17,15 +17,19 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from broker.config import BrokerConfig
-from broker.config_description import describe_broker, describe_topic
-from broker.controller.state import NewTopic
-from broker.handlers.configs import handle_alter_configs, handle_describe_configs, handle_incremental_alter_configs
-from broker.handlers.request_context import RequestContext
-from broker.steps import finished
-from broker.structured_logging import configure_logging
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.configs import (
+from odradek.broker.config import BrokerConfig
+from odradek.broker.config_description import describe_broker, describe_topic
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.handlers.configs import (
+    handle_alter_configs,
+    handle_describe_configs,
+    handle_incremental_alter_configs,
+)
+from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.steps import finished
+from odradek.broker.structured_logging import configure_logging
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,

@@ -7,12 +7,13 @@ import struct
 import pytest
 import structlog.testing
 
-from broker.background import Background
-from broker.handlers.parked_answer import ParkedAnswer, Part
-from broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse
-from broker.listeners import Listener
-from broker.network.connection_limits import ConnectionLimits
-from broker.network.socket_server import BindError
+from odradek.broker.background import Background
+from odradek.broker.handlers.parked_answer import ParkedAnswer, Part
+from odradek.broker.handlers.request_context import CloseConnection, ConnectionInfo, PendingResponse
+from odradek.broker.listeners import Listener
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.socket_server import BindError
+from odradek.timer import ManualClock
 from tests.broker.echo_server import (
     BIG,
     CLOSE,
@@ -30,7 +31,6 @@ from tests.broker.echo_server import (
     echo_server,
     request,
 )
-from timer import ManualClock
 
 
 async def test_a_request_is_answered(bench: Bench) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from broker.controller.state import NewTopic
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from broker.testing import in_process_broker
-from protocol.api_keys import ApiKey
-from protocol.compiler import decode
-from protocol.headers import response_header_version
-from protocol.messages.registry import response_class
-from protocol.schema import Message
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode
+from odradek.protocol.headers import response_header_version
+from odradek.protocol.messages.registry import response_class
+from odradek.protocol.schema import Message
 
 VECTORS = [
     json.loads(line) for line in (Path(__file__).parents[1] / "vectors" / "connections.jsonl").read_text().splitlines()

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinator.group.state import TRANSITIONS, GroupState
-from broker.coordinator.transaction.state import MOVES, TransactionState
-from broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
-from broker.handlers.api_table import client_api_table
-from broker.settings import BROKER, TOPIC
+from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState
+from odradek.broker.coordinator.transaction.state import MOVES, TransactionState
+from odradek.broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
+from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.settings import BROKER, TOPIC
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 

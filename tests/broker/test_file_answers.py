@@ -12,9 +12,9 @@ from random import Random
 import pytest
 import structlog.testing
 
-from broker.network.connection_limits import ConnectionLimits
-from storage.file_slice import SLICE_BYTES, FileSlice
-from storage.files import OsFiles
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.storage.file_slice import SLICE_BYTES, FileSlice
+from odradek.storage.files import OsFiles
 from tests.broker.echo_server import BIG, CLOSE, ECHO, FILE, PARK, Bench, Client, request
 
 SIZE = 30_000_000

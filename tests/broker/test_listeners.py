@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import BrokerConfig, ConfigError, load_config
-from broker.listeners import Listener
+from odradek.broker.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.listeners import Listener
 
 
 def listeners(text: str, **others: str) -> list[Listener]:

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from broker import log_cleaner
-from broker.cleaner_process import CleanerProcess
-from broker.controller.state import NewTopic
-from broker.metrics_families import FAMILIES
-from broker.server import Broker
-from broker.testing import in_process_broker
-from protocol.records import Record, build_batch, iter_batches, read_records
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import CLEANER_OFFSET, read_offsets
-from storage.cleaner_segment import CleanedSegment
-from storage.log import Log
+from odradek.broker import log_cleaner
+from odradek.broker.cleaner_process import CleanerProcess
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metrics_families import FAMILIES
+from odradek.broker.server import Broker
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.records import Record, build_batch, iter_batches, read_records
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
+from odradek.storage.cleaner_segment import CleanedSegment
+from odradek.storage.log import Log
 from tests.patience import until
 
 PARTITION = TopicPartition("t", 0)

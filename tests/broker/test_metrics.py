@@ -8,20 +8,20 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics import FINE_TIMES, TIME_BUCKETS, BrokerMetrics, bucket_time_ms, error_finder, time_bucket
-from broker.metrics_exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
-from broker.metrics_families import FAMILIES, TOTAL
-from broker.metrics_server import MAX_HEAD_BYTES, MetricsServer
-from broker.replica.topic_stats import AllTopicStats
-from broker.server import Broker
-from broker.start_error import StartError
-from broker.testing import in_process_broker
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.metadata import MetadataResponse
-from protocol.messages.produce import ProduceResponse
-from timer import ManualClock
+from odradek.broker.metrics import FINE_TIMES, TIME_BUCKETS, BrokerMetrics, bucket_time_ms, error_finder, time_bucket
+from odradek.broker.metrics_exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
+from odradek.broker.metrics_families import FAMILIES, TOTAL
+from odradek.broker.metrics_server import MAX_HEAD_BYTES, MetricsServer
+from odradek.broker.replica.topic_stats import AllTopicStats
+from odradek.broker.server import Broker
+from odradek.broker.start_error import StartError
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.messages.produce import ProduceResponse
+from odradek.timer import ManualClock
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 Answer = tuple[int, dict[str, str], bytes]
@@ -186,7 +186,7 @@ async def test_health_is_200_while_clients_are_served() -> None:
 
 
 async def test_health_is_503_when_a_partitions_disk_fails() -> None:
-    from protocol.topic_partition import TopicPartition
+    from odradek.protocol.topic_partition import TopicPartition
 
     async with told() as (broker, port):
         broker.replica_manager.partitions.offline.add(TopicPartition("lost", 3))

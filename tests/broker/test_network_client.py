@@ -5,23 +5,23 @@ from typing import cast
 
 import pytest
 
-from broker.network.network_client import (
+from odradek.broker.network.network_client import (
     Disconnected,
     NetworkClient,
     NodeUnreachable,
     RequestTimedOut,
     UnsupportedVersion,
 )
-from broker.testing import in_process_broker
-from protocol.api_keys import ApiKey
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.framing import FrameSplitter, frame
-from protocol.headers import RequestHeader, read_request_header
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Versions
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import encode
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.framing import FrameSplitter, frame
+from odradek.protocol.headers import RequestHeader, read_request_header
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.schema import Versions
 
 ApiVersion = ApiVersionsResponse.ApiVersion
 SERVED = [ApiVersion(api_key=3, max_version=4), ApiVersion(api_key=18, max_version=3)]

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.handlers.request_context import PendingResponse
+from odradek.broker.handlers.request_context import PendingResponse
 
 
 def test_a_pending_response_is_settled_once() -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import structlog.testing
 
-from broker.controller.state import NewTopic
-from broker.periodic_work import PeriodicWork
-from broker.server import Broker
-from broker.testing import in_process_broker
-from protocol.records import Record, build_batch
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import HIGH_WATERMARK, RECOVERY_POINT, read_offsets
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.periodic_work import PeriodicWork
+from odradek.broker.server import Broker
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import HIGH_WATERMARK, RECOVERY_POINT, read_offsets
 
 T0 = TopicPartition("t", 0)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.properties import parse_properties
+from odradek.broker.properties import parse_properties
 
 VECTORS = [
     json.loads(line)

@@ -26,7 +26,7 @@ def heed_hang_ups() -> None:
 class Served:
     def __init__(self, *arguments: str, cwd: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker", *arguments],
+            [sys.executable, "-m", "odradek.broker", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -207,7 +207,9 @@ def test_settings_that_do_nothing_yet_and_names_that_are_none_are_warned_of_in_a
 
 
 def test_it_serves_on_asyncios_own_loop_where_uvloop_is_missing(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['uvloop'] = None; from broker.serve import main; sys.exit(main(sys.argv[1:]))"
+    code = (
+        "import sys; sys.modules['uvloop'] = None; from odradek.broker.serve import main; sys.exit(main(sys.argv[1:]))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code, "--port", "0", "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.PIPE,
@@ -278,7 +280,7 @@ def test_an_idle_broker_sleeps(serve: type[Served]) -> None:
 
 def test_it_outlives_a_hang_up_under_nohup(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
+        [sys.executable, "-m", "odradek.broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -306,7 +308,7 @@ def test_it_serves_without_standard_streams_and_ends_in_good_order(tmp_path: Pat
             os.close(descriptor)
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path / "data")],
+        [sys.executable, "-m", "odradek.broker", "--port", str(port), "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parents[2],
@@ -324,7 +326,7 @@ def test_it_serves_where_nobody_reads_its_streams(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker", "--port", str(port), "--data-dir", str(tmp_path / "data")],
+        [sys.executable, "-m", "odradek.broker", "--port", str(port), "--data-dir", str(tmp_path / "data")],
         stdout=writing,
         stderr=writing,
         cwd=Path(__file__).parents[2],
@@ -354,7 +356,7 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
 def test_it_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
+        [sys.executable, "-m", "odradek.broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

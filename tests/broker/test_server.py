@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from broker.config import BrokerConfig, ConfigError
-from broker.controller.state import NewTopic
-from broker.network.connection_limits import ConnectionLimits
-from broker.server import Broker
-from broker.start_error import StartError
-from broker.testing import BrokerThread, in_process_broker
-from protocol.api_keys import ApiKey
-from protocol.compiler import decode, encode
-from protocol.headers import response_header_version
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.registry import response_class
-from protocol.records import Record, build_batch
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
-from storage.files import DirectoryLock, OsFiles
+from odradek.broker.config import BrokerConfig, ConfigError
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.server import Broker
+from odradek.broker.start_error import StartError
+from odradek.broker.testing import BrokerThread, in_process_broker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode, encode
+from odradek.protocol.headers import response_header_version
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.messages.registry import response_class
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import DirectoryLock, OsFiles
+from odradek.timer import ManualClock
 from tests.broker.echo_server import close
-from timer import ManualClock
 
 
 class RawClient:

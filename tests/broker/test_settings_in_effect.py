@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.controller.state import NewTopic
-from broker.network.connection_limits import ConnectionLimits
-from broker.network.network_client import NetworkClient
-from broker.settings import BROKER, TOPIC
-from broker.testing import in_process_broker
+from odradek.broker.config import BrokerConfig
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.settings import BROKER, TOPIC
+from odradek.broker.testing import in_process_broker
 
 REPOSITORY = Path(__file__).parent.parent.parent
 ROOMS = ("broker", "storage")

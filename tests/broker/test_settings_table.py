@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.settings import BROKER, TOPIC, ConfigError, Setting, parse_value, value_text
-from broker.settings.values import parse_type
-from storage.log_config import TOPIC_SETTINGS
+from odradek.broker.settings import BROKER, TOPIC, ConfigError, Setting, parse_value, value_text
+from odradek.broker.settings.values import parse_type
+from odradek.storage.log_config import TOPIC_SETTINGS
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent.parent / "vectors" / "configs.json").read_text()

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from broker.steps import (
+from odradek.broker.steps import (
     ITEMS_PER_STEP,
     MOST_BYTES_AT_ONCE,
     Pace,
@@ -15,8 +15,8 @@ from broker.steps import (
     once,
     others_between,
 )
-from protocol.messages.group_admin import DescribeGroupsRequest
-from protocol.messages.offsets import OffsetCommitRequest
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest
 
 
 def count(steps: int, seen: list[str], name: str) -> Steps[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from broker.structured_logging import Loggers, configure_logging, current_loggers
+from odradek.broker.structured_logging import Loggers, configure_logging, current_loggers
 
 MOMENT_MS = 1_700_000_000_123
 

@@ -15,7 +15,7 @@ import kafka
 import pytest
 import structlog
 
-from broker.testing import BrokerThread, in_process_broker
+from odradek.broker.testing import BrokerThread, in_process_broker
 
 SOMEBODY_S_TESTS = """
 import asyncio
@@ -26,8 +26,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 
 def test_without_the_fixture_nothing_of_the_broker_is_imported():
-    ours = [name for name in sys.modules if name.partition(".")[0] in {"broker", "storage", "protocol", "timer"}]
-    assert set(ours) <= {"broker", "broker.pytest_plugin"}, ours
+    ours = [name for name in sys.modules if name.partition(".")[0] == "odradek"]
+    assert set(ours) <= {"odradek", "odradek.broker", "odradek.broker.pytest_plugin"}, ours
     assert "uvloop" not in sys.modules
 
 
@@ -157,6 +157,9 @@ def test_the_plugin_gives_its_fixture_to_another_project_and_changes_nothing_els
 
 
 def test_the_plugin_is_imported_with_nothing_of_the_broker() -> None:
-    code = "import sys; import broker.pytest_plugin; print(sorted(n for n in sys.modules if n.startswith('broker')))"
+    code = (
+        "import sys; import odradek.broker.pytest_plugin\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('odradek')))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "['broker', 'broker.pytest_plugin']\n"
+    assert done.stdout == "odradek odradek.broker odradek.broker.pytest_plugin\n"

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.topic_names import colliding_topic, topic_name_fault
+from odradek.broker.topic_names import colliding_topic, topic_name_fault
 
 
 @pytest.mark.parametrize("name", ["a", "A-z.0_9", "...", "..a", "-", "_", "x" * 249])

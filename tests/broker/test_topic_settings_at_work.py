@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.settings import BROKER, TOPIC
-from protocol.errors import ErrorCode
-from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.topics import CreateTopicsRequest
-from protocol.records import BatchHeader, Compression, Record, build_batch, iter_batches
-from protocol.topic_partition import TopicPartition
-from storage.log import Log
-from storage.segment import LogSegment
+from odradek.broker.settings import BROKER, TOPIC
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.records import BatchHeader, Compression, Record, build_batch, iter_batches
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log import Log
+from odradek.storage.segment import LogSegment
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsRequest
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.delete_records import DeleteRecordsRequest
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.test_over_sockets import (
     T0,
     batch,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.__main__ import main
+from odradek.cli.__main__ import main
 
 Odradek = Callable[..., tuple[int, str, str]]
 """Arguments -> status, stdout, stderr."""

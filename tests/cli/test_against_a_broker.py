@@ -185,7 +185,7 @@ def test_what_cannot_be_written_or_read_is_one_line(odradek: Odradek, tmp_path: 
 
 
 def test_lines_come_through_stdin_and_a_reader_that_leaves_is_no_error(bootstrap: str) -> None:
-    command = f"{sys.executable} -m cli"
+    command = f"{sys.executable} -m odradek.cli"
     server = f"--bootstrap-server {bootstrap}"
     script = (
         f"set -e; seq 2000 | {command} produce piped {server}; "

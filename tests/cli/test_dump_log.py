@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.dump_log import add_parser, main
+from odradek.cli.dump_log import add_parser, main
 
 LOGS = Path(__file__).parent.parent / "vectors" / "logs"
 FOLDER = LOGS / "clean" / "plain-0"

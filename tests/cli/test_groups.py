@@ -12,8 +12,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition as Partition
 
-from cli.__main__ import main
-from cli.group_reset import duration_ms, time_ms, whole_number
+from odradek.cli.__main__ import main
+from odradek.cli.group_reset import duration_ms, time_ms, whole_number
 from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 

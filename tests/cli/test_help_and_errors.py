@@ -6,21 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from cli.__main__ import COMMANDS, describe, main
-from pipeline.topic_ids import TopicVanished
-from protocol.records import Record, build_batch
+from odradek.cli.__main__ import COMMANDS, describe, main
+from odradek.pipeline.topic_ids import TopicVanished
+from odradek.protocol.records import Record, build_batch
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "odradek.cli", *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def test_help_names_every_command_and_imports_none_of_them() -> None:
     program = (
-        "import sys; from cli.__main__ import main\n"
+        "import sys; from odradek.cli.__main__ import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'asyncio', 'broker', 'kafka', 'protocol', 'storage', 'structlog', 'cli.topics'} & set(sys.modules)\n"
+        "rooms = {f'odradek.{room}' for room in ('broker', 'protocol', 'storage', 'cli.topics')}\n"
+        "heavy = {'asyncio', 'kafka', 'structlog', *rooms} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or None)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -96,7 +99,7 @@ def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("ODRADEK_DEBUG", raising=False)
-    monkeypatch.setattr("cli.topics.with_admin", lambda *_: {}["missing"])
+    monkeypatch.setattr("odradek.cli.topics.with_admin", lambda *_: {}["missing"])
     assert main(["topics", "list"]) == 1
     assert capsys.readouterr().err == "odradek: KeyError: 'missing' (ODRADEK_DEBUG=1 shows where)\n"
     monkeypatch.setenv("ODRADEK_DEBUG", "1")
@@ -126,7 +129,7 @@ def test_a_dump_whose_reader_leaves_is_no_error(tmp_path: Path) -> None:
     segment.write_bytes(b"".join(with_base_offset(batch, offset) for offset in range(5000)))
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "cli", "dump-log", str(segment)]
+    command = [sys.executable, "-m", "odradek.cli", "dump-log", str(segment)]
     result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (result.returncode, result.stderr) == (0, "")

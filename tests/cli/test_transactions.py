@@ -10,11 +10,11 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from broker.admin_client import AdminClient
-from cli.__main__ import main
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.records import Record, build_batch
+from odradek.broker.admin_client import AdminClient
+from odradek.cli.__main__ import main
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.records import Record, build_batch
 from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 

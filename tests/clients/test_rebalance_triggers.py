@@ -17,13 +17,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from broker.network.network_client import NetworkClient
-from broker.server import Broker
-from broker.testing import in_process_broker
-from protocol.compiler import encode_versioned
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
+from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.server import Broker
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
 from tests.patience import until
 
 GROUP, TOPIC, PARTITIONS = "triggers", "orders", 4

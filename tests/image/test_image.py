@@ -13,8 +13,8 @@ from pathlib import Path
 import kafka
 import pytest
 
-from protocol.compiler import decode
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.compiler import decode
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.scenarios.raw_client import RawClient, request_payload
 from tests.spawned_broker import free_port
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.checkpoints import Checkpoint
+from odradek.pipeline.checkpoints import Checkpoint
 
 PLAN = 'v1\n{"batchWatermarkMs":0}\n{"orders":{"0":%d,"1":7}}'
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'

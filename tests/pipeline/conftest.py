@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing import BrokerThread
-from pipeline.jars import find_jars
-from pipeline.session import open_session
-from pipeline.settings import Settings, make_settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.jars import find_jars
+from odradek.pipeline.session import open_session
+from odradek.pipeline.settings import Settings, make_settings
 
 pyspark = pytest.importorskip("pyspark", reason="make setup-spark installs it")
 from pyspark.sql import SparkSession  # noqa: E402

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from broker.testing import BrokerThread
-from pipeline.batch_id import BatchId
-from pipeline.batch_tables import BatchTables
-from pipeline.errors import PipelineError
-from pipeline.findings import PROBLEM
-from pipeline.generations import Generation, Generations, fingerprint_of
-from pipeline.ledger import Ledger
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.state_findings import state_findings
-from pipeline.topic_ids import look
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.batch_tables import BatchTables
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.findings import PROBLEM
+from odradek.pipeline.generations import Generation, Generations, fingerprint_of
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.state_findings import state_findings
+from odradek.pipeline.topic_ids import look
 from tests.pipeline.checkpoint_files import checkpoint, cut
 from tests.pipeline.lake import order, send
 from tests.pipeline.ledger_rows import batch, enter

@@ -14,9 +14,9 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline.jobs import backfill, ingest
-from pipeline.session import open_session
-from pipeline.settings import make_settings
+from odradek.pipeline.jobs import backfill, ingest
+from odradek.pipeline.session import open_session
+from odradek.pipeline.settings import make_settings
 
 
 def main() -> int:

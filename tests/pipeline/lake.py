@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
-from pipeline.jobs import ingest
-from pipeline.ledger import Ledger, LedgerRow
-from pipeline.parsing import parsed
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.sources import records_batch
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.ledger import Ledger, LedgerRow
+from odradek.pipeline.parsing import parsed
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sources import records_batch
 
 BASE = 1_700_000_000
 """Event time zero, in seconds."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.batch_id import BatchId
-from pipeline.ledger import Ledger, LedgerRow
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.ledger import Ledger, LedgerRow
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 """When batch 0 begins; each takes two seconds, and the next begins a minute after."""

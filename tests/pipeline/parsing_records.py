@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from pipeline.parsing import parsed
-from pipeline.settings import Settings
+from odradek.pipeline.parsing import parsed
+from odradek.pipeline.settings import Settings
 
 COLUMNS = (
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "

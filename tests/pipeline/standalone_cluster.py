@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from pipeline.java import find_java
+from odradek.pipeline.java import find_java
 from tests.pipeline.conftest import QUICK_JAVA
 from tests.spawned_broker import free_port
 

@@ -20,12 +20,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.errors import PipelineError
-from pipeline.jobs import backfill, ingest
-from pipeline.ledger import Ledger, LedgerRow
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import backfill, ingest
+from odradek.pipeline.ledger import Ledger, LedgerRow
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 from tests.pipeline.lake import check_tables, order, read_by_arrow, same_rows, send, send_transaction
 from tests.pipeline.test_kills import finish, lively, one_after_the_other, settings_of
 

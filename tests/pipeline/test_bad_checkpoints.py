@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.checkpoints import Checkpoint, Damaged, Mending
-from pipeline.errors import PipelineError
-from pipeline.jobs import ingest
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.checkpoints import Checkpoint, Damaged, Mending
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 from tests.pipeline.checkpoint_files import checkpoint, cut
 from tests.pipeline.lake import check_tables, order, send
 

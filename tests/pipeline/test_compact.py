@@ -16,13 +16,13 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyarrow import parquet
 
-from pipeline import compaction, delta_tables
-from pipeline.compaction import compact_table, duration
-from pipeline.errors import PipelineError
-from pipeline.jobs import compact
-from pipeline.ledger import Ledger
-from pipeline.places import Places
-from pipeline.settings import Settings, make_settings
+from odradek.pipeline import compaction, delta_tables
+from odradek.pipeline.compaction import compact_table, duration
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import compact
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings, make_settings
 from tests.pipeline.ledger_rows import batch, enter
 
 WEEK = timedelta(days=7)

@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.sinks.delta import DeltaSink
-from pipeline.sinks.delta_windows import DeltaWindows
-from pipeline.sinks.staged_files import Layout
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.delta_windows import DeltaWindows
+from odradek.pipeline.sinks.staged_files import Layout
 from tests.pipeline.lake import read_by_arrow, read_by_spark, same_rows
 
 FIRST, SECOND = BatchId("orders", "ingest", 1, 0), BatchId("orders", "ingest", 1, 1)

@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipeline.batch_id import BatchId
-from pipeline.delta_tables import open_table, table_at
-from pipeline.errors import PipelineError
-from pipeline.jobs import report
-from pipeline.ledger import Ledger
-from pipeline.places import Places
-from pipeline.settings import make_settings
-from pipeline.sinks.delta import DeltaSink
-from pipeline.sinks.delta_windows import DeltaWindows
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.delta_tables import open_table, table_at
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import report
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import make_settings
+from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.delta_windows import DeltaWindows
 from tests.pipeline.ledger_rows import batch, enter
 
 BATCH = BatchId("orders", "ingest", 1, 0)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from broker.testing import BrokerThread
-from cli.__main__ import main
-from pipeline.findings import OK, PROBLEM, WARNING
-from pipeline.jobs.doctor import examine, run
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.cli.__main__ import main
+from odradek.pipeline.findings import OK, PROBLEM, WARNING
+from odradek.pipeline.jobs.doctor import examine, run
+from odradek.pipeline.settings import Settings
 
 
 def findings(settings: Settings, **environ: str) -> dict[str, tuple[str, str, str]]:

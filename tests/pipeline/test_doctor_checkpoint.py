@@ -15,12 +15,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.errors import PipelineError
-from pipeline.findings import OK, PROBLEM, WARNING
-from pipeline.jobs import ingest
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.findings import OK, PROBLEM, WARNING
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 from tests.pipeline.checkpoint_files import checkpoint, cut
 from tests.pipeline.ingest_state import (
     Mishap,
@@ -213,7 +213,7 @@ def test_without_deltalake_everything_else_is_told(settings: Settings, tmp_path:
     program = (
         "import sys\n"
         "for name in sys.argv[1].split(','): sys.modules[name] = None\n"
-        "from cli.__main__ import main\n"
+        "from odradek.cli.__main__ import main\n"
         "sys.exit(main(sys.argv[2:]))"
     )
 

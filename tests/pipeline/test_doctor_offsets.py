@@ -14,16 +14,16 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition
 
-from broker.testing import BrokerThread
-from pipeline.errors import PipelineError
-from pipeline.findings import OK, PROBLEM, WARNING
-from pipeline.generations import fingerprint_of
-from pipeline.handover import Handover
-from pipeline.jobs.doctor import examine
-from pipeline.one_job import alone, is_held
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.topic_ids import look
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.findings import OK, PROBLEM, WARNING
+from odradek.pipeline.generations import fingerprint_of
+from odradek.pipeline.handover import Handover
+from odradek.pipeline.jobs.doctor import examine
+from odradek.pipeline.one_job import alone, is_held
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.topic_ids import look
 from tests.pipeline.checkpoint_files import checkpoint, cut
 from tests.pipeline.ingest_state import (
     KEYS,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.batch_tables import BatchTables
-from pipeline.chunks import Chunk
-from pipeline.errors import PipelineError
-from pipeline.handover import Handover, finished_handover, read_handover
-from pipeline.ledger import Ledger
-from pipeline.places import Places
-from pipeline.settings import Settings, make_settings
-from pipeline.topic_ids import Topic
+from odradek.pipeline.batch_tables import BatchTables
+from odradek.pipeline.chunks import Chunk
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.handover import Handover, finished_handover, read_handover
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.topic_ids import Topic
 from tests.pipeline.ledger_rows import batch, enter
 
 FINGERPRINT = {"name": "orders", "topics": ["a", "b"], "dedup-keys": {}}

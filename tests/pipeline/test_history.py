@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from pipeline.history import history_records
-from pipeline.segments.source import SegmentSource
-from pipeline.settings import make_settings
+from odradek.pipeline.history import history_records
+from odradek.pipeline.segments.source import SegmentSource
+from odradek.pipeline.settings import make_settings
 
 
 class Session:

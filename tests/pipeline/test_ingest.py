@@ -11,14 +11,14 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.errors import PipelineError, Stopped
-from pipeline.jobs import backfill, ingest
-from pipeline.ledger import Ledger
-from pipeline.one_job import pause
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.topic_ids import look
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError, Stopped
+from odradek.pipeline.jobs import backfill, ingest
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.one_job import pause
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.topic_ids import look
 from tests.pipeline.lake import (
     IngestThread,
     check_ledger,
@@ -145,13 +145,13 @@ def test_a_signal_while_spark_starts_waits_for_it_and_then_ends_the_job_and_no_b
         signal.raise_signal(signal.SIGINT)
         return spark
 
-    monkeypatch.setattr("pipeline.one_job.open_session", starts)
-    monkeypatch.setattr("pipeline.topic_ids.ATTEMPT_MS", 500)
+    monkeypatch.setattr("odradek.pipeline.one_job.open_session", starts)
+    monkeypatch.setattr("odradek.pipeline.topic_ids.ATTEMPT_MS", 500)
     assert job.run(replace(orders, bootstrap_server="127.0.0.1:1")) == 0
 
 
 def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.topic_ids.ATTEMPT_MS", 500)
+    monkeypatch.setattr("odradek.pipeline.topic_ids.ATTEMPT_MS", 500)
     stopping = threading.Event()
     sleep = pause(stopping)
     sleep(0.01)

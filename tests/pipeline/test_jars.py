@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cache import cache_directory
-from pipeline.errors import PipelineError
-from pipeline.jars import PROTOBUF, find_jars, jar_names, packages
+from odradek.pipeline.cache import cache_directory
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jars import PROTOBUF, find_jars, jar_names, packages
 
 VERSION = "4.0.0"
 

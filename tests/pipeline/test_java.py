@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.java import LACKING, find_java, through_script
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.java import LACKING, find_java, through_script
 
 
 def fake_java(home: Path, version: str, *, reports: bool = True) -> Path:

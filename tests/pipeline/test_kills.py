@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.jobs import ingest
-from pipeline.ledger import Ledger
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.ledger import Ledger
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 from tests.pipeline.conftest import QUICK_SESSION
 from tests.pipeline.lake import IngestThread, check_tables, order, send
 from tests.spawned_broker import free_port, start_broker

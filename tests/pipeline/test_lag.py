@@ -12,11 +12,11 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-from broker.testing import BrokerThread
-from pipeline import shadow_group
-from pipeline.kafka_admin import admin_client
-from pipeline.lag import PartitionLag, partition_lags, processed_offsets
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline import shadow_group
+from odradek.pipeline.kafka_admin import admin_client
+from odradek.pipeline.lag import PartitionLag, partition_lags, processed_offsets
+from odradek.pipeline.settings import Settings
 from tests.pipeline.ledger_rows import batch
 
 TOOLS = os.environ.get("KAFKA_TOOLS")

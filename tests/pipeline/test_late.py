@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.testing import BrokerThread
-from pipeline.jobs import ingest
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 from tests.pipeline.lake import check_ledger, order, read_by_arrow, send
 
 

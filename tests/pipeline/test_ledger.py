@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.accounting import Counts
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger, LedgerRow, offsets_of, offsets_text
+from odradek.pipeline.accounting import Counts
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger import Ledger, LedgerRow, offsets_of, offsets_text
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,11 +8,11 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.sinks.delta import DeltaSink
-from pipeline.sinks.parquet import ParquetSink
-from pipeline.sinks.staged_files import Layout
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.parquet import ParquetSink
+from odradek.pipeline.sinks.staged_files import Layout
 
 
 def ids(path: Path) -> list[int]:

@@ -7,9 +7,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.testing import assertDataFrameEqual
 
-from pipeline.errors import PipelineError
-from pipeline.parsing import ADDED, REASONS, parsed
-from pipeline.settings import Settings, make_settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parsing import ADDED, REASONS, parsed
+from odradek.pipeline.settings import Settings, make_settings
 from tests.pipeline.parsing_records import COLUMNS, STAMP, parsed_rows, records
 
 NOON = datetime(2024, 1, 1, 12)  # noqa: DTZ001 Spark's rows have naive times of the session's zone, UTC

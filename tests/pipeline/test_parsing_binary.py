@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import PipelineError
-from pipeline.parsing import parsed
-from pipeline.schemas import schema_of
-from pipeline.settings import Settings, make_settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parsing import parsed
+from odradek.pipeline.schemas import schema_of
+from odradek.pipeline.settings import Settings, make_settings
 from tests.pipeline.parsing_records import parsed_rows, records
 
 ORDER = {

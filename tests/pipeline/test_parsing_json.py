@@ -6,8 +6,8 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.parsing import REASONS, parsed
-from pipeline.settings import Settings, make_settings
+from odradek.pipeline.parsing import REASONS, parsed
+from odradek.pipeline.settings import Settings, make_settings
 from tests.pipeline.parsing_records import parsed_rows, records
 
 SCHEMA = (

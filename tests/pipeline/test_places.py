@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.places import Places
-from pipeline.settings import make_settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import make_settings
 
 
 def test_the_state_is_in_the_lake_unless_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 import structlog
 
-from pipeline.progress import CLEAR_LINE, BatchDone, open_progress
+from odradek.pipeline.progress import CLEAR_LINE, BatchDone, open_progress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from pipeline.batch_id import BatchId
-from pipeline.repetitions import REPEATED, Remembered, earlier_rows, marked, marked_by, without_repeated
-from pipeline.settings import Settings, make_settings
-from pipeline.sinks.delta import DeltaSink
-from pipeline.sinks.parquet import ParquetSink
-from pipeline.sinks.staged_files import Layout
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.repetitions import REPEATED, Remembered, earlier_rows, marked, marked_by, without_repeated
+from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.parquet import ParquetSink
+from odradek.pipeline.sinks.staged_files import Layout
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 STRANGE = ["a b", "a/b=c", "50%", "ü:x", ""]

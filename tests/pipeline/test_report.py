@@ -17,13 +17,13 @@ from deltalake import write_deltalake
 from kafka import KafkaProducer
 from pyarrow import parquet
 
-from pipeline import shadow_group
-from pipeline.errors import PipelineError
-from pipeline.jobs import report
-from pipeline.places import Places
-from pipeline.report_page import page_of
-from pipeline.report_page_plots import grouped, plots, size_text
-from pipeline.settings import Settings, make_settings
+from odradek.pipeline import shadow_group
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import report
+from odradek.pipeline.places import Places
+from odradek.pipeline.report_page import page_of
+from odradek.pipeline.report_page_plots import grouped, plots, size_text
+from odradek.pipeline.settings import Settings, make_settings
 from tests.pipeline.ledger_rows import batch, enter
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -215,7 +215,7 @@ def test_a_parquet_table_is_counted_by_its_batches_and_not_by_what_is_staged(awa
 def test_the_report_starts_no_spark(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}))
     code = (
-        "import sys; from pipeline.jobs import report; from pipeline.settings import make_settings\n"
+        "import sys; from odradek.pipeline.jobs import report; from odradek.pipeline.settings import make_settings\n"
         f"report.run(make_settings({{'name': 'orders', 'lake': {away.lake!r}, 'bootstrap_server': '127.0.0.1:1'}}),"
         " patience_ms=100)\n"
         "assert 'py4j' not in sys.modules and 'pyspark' not in sys.modules\n"

@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 from kafka import KafkaConsumer
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.jobs import compact, ingest, report
-from pipeline.places import Places
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.jobs import compact, ingest, report
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
 from tests.pipeline.lake import BASE, check_tables, order, send, send_transaction
 from tests.pipeline.test_lag import TOOLS, kafkas_lags
 

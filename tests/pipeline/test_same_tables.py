@@ -23,11 +23,11 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.demo.shop import SCHEMA, orders
-from pipeline.jobs import ingest
-from pipeline.places import Places
-from pipeline.settings import Settings, make_settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.demo.shop import SCHEMA, orders
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings, make_settings
 from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION
 from tests.pipeline.standalone_cluster import standalone_cluster
 from tests.spawned_broker import free_port_beside_another
@@ -118,7 +118,17 @@ def test_a_standalone_cluster_of_two_workers_makes_the_same_tables(ours: tuple[s
     plain = {name: value for name, value in dataclasses.asdict(settings).items() if value and name != "master"}
     file.write_text("\n".join(f"{name} = {toml(value)}" for name, value in plain.items()))
     with standalone_cluster(tmp_path) as master:
-        command = [sys.executable, "-m", "cli", "pipeline", "ingest", "--settings", str(file), "--master", master]
+        command = [
+            sys.executable,
+            "-m",
+            "odradek.cli",
+            "pipeline",
+            "ingest",
+            "--settings",
+            str(file),
+            "--master",
+            master,
+        ]
         for option in ("spark.executor.memory=512m", f"spark.executor.extraJavaOptions={QUICK_JAVA}"):
             command += ["--spark", option]
         for name, setting in QUICK_SESSION.items():

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from pipeline.errors import PipelineError
-from pipeline.schemas import required_columns, schema_of, window_columns
-from pipeline.settings import make_settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.schemas import required_columns, schema_of, window_columns
+from odradek.pipeline.settings import make_settings
 
 pytestmark = pytest.mark.usefixtures("spark")
 SCHEMA = "id LONG, name STRING, at TIMESTAMP, amount DOUBLE, n STRUCT<a: INT>, tags ARRAY<STRING>"

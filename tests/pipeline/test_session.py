@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from broker.testing import BrokerThread
+from odradek.broker.testing import BrokerThread
 
 
 def test_a_topic_is_read_by_sparks_own_connector(spark: SparkSession, broker: BrokerThread, topic: str) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.settings import Settings, make_settings, read_settings
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import Settings, make_settings, read_settings
 
 
 def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path) -> None:

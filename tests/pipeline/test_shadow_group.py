@@ -13,11 +13,11 @@ import pytest
 import structlog
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from broker.testing import BrokerThread
-from pipeline import shadow_group
-from pipeline.errors import PipelineError
-from pipeline.kafka_admin import admin_client, connection_options
-from pipeline.settings import Settings
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline import shadow_group
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.kafka_admin import admin_client, connection_options
+from odradek.pipeline.settings import Settings
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.errors import PipelineError
-from pipeline.settings import Settings, make_settings
-from pipeline.sources import TUNED, connector_options, records_batch, records_stream
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.sources import TUNED, connector_options, records_batch, records_stream
 from tests.pipeline.parsing_records import COLUMNS
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.spark_errors import as_pipeline_error
+from odradek.pipeline.spark_errors import as_pipeline_error
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from kafka.admin import NewTopic
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from broker.testing import BrokerThread
-from pipeline.errors import PipelineError
-from pipeline.jobs import ingest
-from pipeline.places import Places
-from pipeline.settings import Settings
-from pipeline.topic_ids import (
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.places import Places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.topic_ids import (
     Topic,
     TopicRecreated,
     TopicVanished,

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.testing import assertDataFrameEqual
 
-from pipeline import transforms
-from pipeline.batch_id import BatchId
-from pipeline.errors import PipelineError
-from pipeline.parsing import parsed
-from pipeline.settings import Settings, make_settings
-from pipeline.sinks.delta_windows import DeltaWindows
+from odradek.pipeline import transforms
+from odradek.pipeline.batch_id import BatchId
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parsing import parsed
+from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.sinks.delta_windows import DeltaWindows
 from tests.pipeline.parsing_records import COLUMNS, records
 
 NOON = datetime(2024, 1, 1, 12)  # noqa: DTZ001 Spark's rows have naive times of the session's zone, UTC

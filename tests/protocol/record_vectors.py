@@ -7,7 +7,7 @@ import hashlib
 from functools import cache
 from typing import Any
 
-from protocol.records import (
+from odradek.protocol.records import (
     BatchHeader,
     Compression,
     ControlType,

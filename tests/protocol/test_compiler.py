@@ -10,14 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from protocol.compiler import decode, encode, encode_parts, reader_of, writer_of
-from protocol.errors import ErrorCode, MalformedMessage, UnwritableMessage
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from protocol.messages.topics import CreateTopicsResponse
-from protocol.schema import Message, array, int8, int32, message, since, string, struct, structure, until
+from odradek.protocol.compiler import decode, encode, encode_parts, reader_of, writer_of
+from odradek.protocol.errors import ErrorCode, MalformedMessage, UnwritableMessage
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from odradek.protocol.messages.topics import CreateTopicsResponse
+from odradek.protocol.schema import Message, array, int8, int32, message, since, string, struct, structure, until
 
 
 class FileSlice:

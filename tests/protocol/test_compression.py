@@ -8,8 +8,8 @@ from typing import Any
 import cramjam
 import pytest
 
-from protocol import compression
-from protocol.compression import Compression, TooLarge, decompress
+from odradek.protocol import compression
+from odradek.protocol.compression import Compression, TooLarge, decompress
 
 
 def test_many_small_gzip_members_are_handed_to_zlib_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

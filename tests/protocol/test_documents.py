@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from protocol.documents import BadDocument, from_document, to_document
-from protocol.errors import UnsupportedMessageVersion
-from protocol.messages.client_quotas import DescribeClientQuotasResponse
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.registry import message_class
+from odradek.protocol.documents import BadDocument, from_document, to_document
+from odradek.protocol.errors import UnsupportedMessageVersion
+from odradek.protocol.messages.client_quotas import DescribeClientQuotasResponse
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.registry import message_class
 
 
 def test_fields_that_are_missing_have_kafkas_defaults() -> None:

@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from protocol.compiler import encode, read
-from protocol.documents import to_document
-from protocol.errors import MalformedMessage
-from protocol.framing import BadFrame, FrameSplitter, frame, frame_length
-from protocol.headers import (
+from odradek.protocol.compiler import encode, read
+from odradek.protocol.documents import to_document
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.framing import BadFrame, FrameSplitter, frame, frame_length
+from odradek.protocol.headers import (
     RequestHeader,
     ResponseHeader,
     read_request_header,
     request_header_version,
     response_header_version,
 )
-from protocol.messages.registry import NAMES, message_class
+from odradek.protocol.messages.registry import NAMES, message_class
 from tests.protocol.vector_files import lines_of
 
 FRAMES = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]

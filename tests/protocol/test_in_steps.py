@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from protocol.compiler import encode, reader_in_steps, writer_in_steps
-from protocol.errors import MalformedMessage
-from protocol.messages.group_admin import DescribeGroupsRequest
-from protocol.messages.offsets import OffsetFetchRequest
-from protocol.messages.registry import message_class
-from protocol.primitives import unsigned_varint
-from protocol.schema import Message, array, int8, message, string, uuid
-from protocol.source_lines import ELEMENTS_PER_STEP
+from odradek.protocol.compiler import encode, reader_in_steps, writer_in_steps
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest
+from odradek.protocol.messages.offsets import OffsetFetchRequest
+from odradek.protocol.messages.registry import message_class
+from odradek.protocol.primitives import unsigned_varint
+from odradek.protocol.schema import Message, array, int8, message, string, uuid
+from odradek.protocol.source_lines import ELEMENTS_PER_STEP
 from tests.protocol.vector_files import MESSAGE_FILES, cut_points, message_vectors
 
 MANY = 3 * ELEMENTS_PER_STEP + 10

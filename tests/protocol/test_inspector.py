@@ -1,4 +1,4 @@
-"""`python -m protocol` as its users run it: a process, lines in, lines out."""
+"""`python -m odradek.protocol` as its users run it: a process, lines in, lines out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from protocol.__main__ import DECODE
-from protocol.batch_documents import batches_to_documents
-from protocol.compiler import encode
-from protocol.framing import frame
-from protocol.headers import ResponseHeader
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.registry import NAMES
-from protocol.records import Record, build_batch
+from odradek.protocol.__main__ import DECODE
+from odradek.protocol.batch_documents import batches_to_documents
+from odradek.protocol.compiler import encode
+from odradek.protocol.framing import frame
+from odradek.protocol.headers import ResponseHeader
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
+from odradek.protocol.messages.registry import NAMES
+from odradek.protocol.records import Record, build_batch
 from tests.protocol.vector_files import (
     COORDINATOR_FILES,
     MESSAGE_FILES,
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def inspect(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "protocol", *arguments],
+        [sys.executable, "-m", "odradek.protocol", *arguments],
         input=stdin,
         capture_output=True,
         cwd=ROOT,
@@ -267,12 +267,12 @@ def test_files_are_read_in_turn(tmp_path: Path) -> None:
 def test_help_says_what_goes_in_and_out(arguments: list[str]) -> None:
     done = inspect(*arguments)
     assert done.returncode == 0
-    assert b"usage: python -m protocol" in done.stdout
+    assert b"usage: python -m odradek.protocol" in done.stdout
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     line = json.dumps({"name": "HeartbeatResponse", "version": 0, "hex": "0005"})
-    command = f"for i in $(seq 2000); do echo '{line}'; done | {sys.executable} -m protocol decode | head -n 1"
+    command = f"for i in $(seq 2000); do echo '{line}'; done | {sys.executable} -m odradek.protocol decode | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, cwd=ROOT, timeout=60, check=False)
     assert done.stderr == b""
     assert json.loads(done.stdout)["fields"] == {"ErrorCode": 5}

@@ -7,14 +7,14 @@ import tracemalloc
 
 import pytest
 
-from protocol.compiler import decode, encode, read
-from protocol.errors import MalformedMessage, UnsupportedMessageVersion, UnwritableMessage
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.registry import NAMES, message_class
-from protocol.messages.sasl import SaslHandshakeRequest
-from protocol.primitives import LONGEST_REPLACED
+from odradek.protocol.compiler import decode, encode, read
+from odradek.protocol.errors import MalformedMessage, UnsupportedMessageVersion, UnwritableMessage
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.registry import NAMES, message_class
+from odradek.protocol.messages.sasl import SaslHandshakeRequest
+from odradek.protocol.primitives import LONGEST_REPLACED
 from tests.protocol.vector_files import MESSAGE_FILES, SOAK, lines_of, message_vectors
 
 DAMAGED = [line for line in lines_of("messages/malformed.jsonl") if line["name"] in NAMES]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.compiler import (
+from odradek.protocol.compiler import (
     decode,
     decode_versioned,
     encode,
@@ -16,9 +16,9 @@ from protocol.compiler import (
     read,
     reader_of,
 )
-from protocol.documents import from_document, to_document
-from protocol.errors import MalformedMessage
-from protocol.messages.registry import API_KEYS, NAMES, message_class
+from odradek.protocol.documents import from_document, to_document
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.registry import API_KEYS, NAMES, message_class
 from tests.protocol.vector_files import (
     COORDINATOR_FILES,
     MESSAGE_FILES,

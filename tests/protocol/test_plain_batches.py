@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from protocol.control_records import ControlType, Marker
-from protocol.plain_batch import build_plain_batch, build_plain_marker
-from protocol.record import Record
-from protocol.records import (
+from odradek.protocol.control_records import ControlType, Marker
+from odradek.protocol.plain_batch import build_plain_batch, build_plain_marker
+from odradek.protocol.record import Record
+from odradek.protocol.records import (
     build_batch,
     build_end_transaction_marker,
     read_batch_header,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import MalformedMessage
-from protocol.primitives import (
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.primitives import (
     read_unsigned_varint,
     read_varint,
     read_varlong,

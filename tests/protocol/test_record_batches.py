@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import (
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import (
     BATCH_OVERHEAD,
     Compression,
     ControlType,

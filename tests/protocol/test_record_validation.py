@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 from crc32c import crc32c
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import (
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import (
     AppendOrigin,
     BatchHeader,
     Compression,

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from protocol import record_walk
-from protocol.record import MalformedRecord, Record, read_all, record_bytes, varint_bytes
+from odradek.protocol import record_walk
+from odradek.protocol.record import MalformedRecord, Record, read_all, record_bytes, varint_bytes
 from tests.protocol.vector_files import SOAK
 
 ROUNDS = 40_000 if SOAK else 3_000

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.headers import request_header_version, response_header_version
-from protocol.messages.registry import API_KEYS, codec_versions, message_class, request_class, response_class
-from protocol.primitives import uuid_from_text, uuid_hash, uuid_text
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.headers import request_header_version, response_header_version
+from odradek.protocol.messages.registry import API_KEYS, codec_versions, message_class, request_class, response_class
+from odradek.protocol.primitives import uuid_from_text, uuid_hash, uuid_text
 from tests.protocol.vector_files import table
 
 ERRORS = table("errors.json")

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from purgatory import ANSWER_NOW
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import ANSWER_NOW
 from tests.purgatory.rooms import PurgatoryRoom
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from purgatory import CompletionQueue, DelayedOperation, DelayedOperationPurgatory
-from timer import ManualClock, SystemTimer
+from odradek.purgatory import CompletionQueue, DelayedOperation, DelayedOperationPurgatory
+from odradek.timer import ManualClock, SystemTimer
 
 
 class Loop:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from purgatory import CompletionQueue
+from odradek.purgatory import CompletionQueue
 from tests.purgatory.rooms import Operation, PurgatoryRoom
 
 

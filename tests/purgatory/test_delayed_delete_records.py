@@ -1,8 +1,8 @@
 """Both cases of DelayedDeleteRecords, and its time-out."""
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from purgatory import DelayedDeleteRecords, DeleteRecordsPartitionStatus, PartitionExpirations
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import DelayedDeleteRecords, DeleteRecordsPartitionStatus, PartitionExpirations
 from tests.purgatory.rooms import PurgatoryRoom
 
 A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)

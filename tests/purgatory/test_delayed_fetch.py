@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from purgatory import ANSWER_NOW, DelayedFetch, FetchExpirations
+from odradek.protocol.errors import ErrorCode
+from odradek.purgatory import ANSWER_NOW, DelayedFetch, FetchExpirations
 from tests.purgatory.partition_model import PartitionModel, Target
 from tests.purgatory.rooms import PurgatoryRoom
 

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from purgatory import DelayedOperation
+from odradek.purgatory import DelayedOperation
 from tests.purgatory.rooms import Operation, PurgatoryRoom
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
 from tests.purgatory.rooms import PurgatoryRoom
 
 A, B, C = (TopicPartition("topic", number) for number in range(3))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from purgatory import WaitingOperation
+from odradek.purgatory import WaitingOperation
 from tests.purgatory.rooms import Operation, PurgatoryRoom
 
 
@@ -197,7 +197,7 @@ def test_shutting_down_completes_what_waits_and_lets_nothing_wait_any_more(room:
 
 
 def test_two_purgatories_on_one_timer_count_their_own(room: PurgatoryRoom) -> None:
-    from purgatory import DelayedOperationPurgatory
+    from odradek.purgatory import DelayedOperationPurgatory
 
     other = DelayedOperationPurgatory("Other", room.timer, room.clock, room.completions)
     room.park("key", delay_ms=100)

@@ -1,7 +1,13 @@
 """The two stories by which purgatories are told, on a manual clock."""
 
-from protocol.errors import ErrorCode
-from purgatory import DelayedFetch, DelayedProduce, FetchExpirations, PartitionExpirations, ProducePartitionStatus
+from odradek.protocol.errors import ErrorCode
+from odradek.purgatory import (
+    DelayedFetch,
+    DelayedProduce,
+    FetchExpirations,
+    PartitionExpirations,
+    ProducePartitionStatus,
+)
 from tests.purgatory.partition_model import PartitionModel, Target
 from tests.purgatory.rooms import PurgatoryRoom
 

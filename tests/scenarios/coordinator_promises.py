@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tests.scenarios.coordinator_requests import (
     GIVE_UP_S,
     Connection,

@@ -6,22 +6,22 @@ import time
 from collections.abc import Iterable
 from typing import TypeVar
 
-from protocol.compiler import decode, read
-from protocol.errors import ErrorCode
-from protocol.headers import ResponseHeader, response_header_version
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
-from protocol.messages.producers import InitProducerIdRequest
-from protocol.messages.transactions import (
+from odradek.protocol.compiler import decode, read
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import ResponseHeader, response_header_version
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
+from odradek.protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     TxnOffsetCommitRequest,
 )
-from protocol.schema import Message
+from odradek.protocol.schema import Message
 from tests.scenarios.raw_client import RawClient, request_payload
 
 R = TypeVar("R", bound=Message)

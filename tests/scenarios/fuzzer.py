@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from protocol.compiler import decode, read
-from protocol.errors import MalformedMessage
-from protocol.headers import RequestHeader, request_header_version
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
-from protocol.records import Record, build_batch
-from protocol.schema import Message
+from odradek.protocol.compiler import decode, read
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.headers import RequestHeader, request_header_version
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.schema import Message
 from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
 
 M = TypeVar("M", bound=Message)

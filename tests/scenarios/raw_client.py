@@ -6,9 +6,9 @@ import socket
 import struct
 from types import TracebackType
 
-from protocol.compiler import encode
-from protocol.headers import RequestHeader, request_header_version
-from protocol.schema import Message
+from odradek.protocol.compiler import encode
+from odradek.protocol.headers import RequestHeader, request_header_version
+from odradek.protocol.schema import Message
 
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 77, -1)
 

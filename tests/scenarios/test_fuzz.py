@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import client_api_table
 from tests.scenarios.fuzzer import TOPIC, Mutator, Outcomes, seed_frames
 from tests.spawned_broker import spawned_broker
 

@@ -16,19 +16,19 @@ from typing import TypeVar
 
 import pytest
 
-from protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
-from protocol.messages.offsets import OffsetCommitResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.producers import InitProducerIdResponse
-from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.transactions import (
+from odradek.protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from odradek.protocol.messages.offsets import OffsetCommitResponse
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.messages.producers import InitProducerIdResponse
+from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
     EndTxnResponse,
     TxnOffsetCommitResponse,
 )
-from protocol.records import Record, build_batch
-from protocol.schema import Message
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.schema import Message
 from tests.clients.members.watch import until
 from tests.clients.transactions import read_committed
 from tests.scenarios import coordinator_requests as ask

@@ -16,7 +16,7 @@ from pathlib import Path
 import kafka
 import pytest
 
-from protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.fetch import FetchRequest
 from tests.scenarios.raw_client import RawClient, request_payload
 
 REPOSITORY = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def make_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         pytest.skip("make is not on this machine")
     odradek = tmp_path / "bin" / "odradek"
     odradek.parent.mkdir()
-    odradek.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@" --port 0 --data-dir {tmp_path}/data\n')
+    odradek.write_text(f'#!/bin/sh\nexec {sys.executable} -m odradek.cli "$@" --port 0 --data-dir {tmp_path}/data\n')
     odradek.chmod(0o755)
     stamp = tmp_path / "installed"
     stamp.touch()

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from broker.testing import BrokerThread
+from odradek.broker.testing import BrokerThread
 from tests.scenarios.numbered_producer import NumberedProducer, read_all
 from tests.storage.memory_files import ForgetfulFiles
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broker.testing import BrokerThread
+from odradek.broker.testing import BrokerThread
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -37,7 +37,7 @@ def test_the_readmes_shell_commands_write_and_read_a_record(odradek_broker: Brok
     said = []
     for command in commands:
         assert ".venv/bin/odradek " in command
-        mine = command.replace(".venv/bin/odradek", f"{sys.executable} -m cli")
+        mine = command.replace(".venv/bin/odradek", f"{sys.executable} -m odradek.cli")
         outcome = subprocess.run(
             ["sh", "-c", f"{mine} --bootstrap-server {odradek_broker.bootstrap}"],
             cwd=README.parent,
@@ -57,7 +57,7 @@ def test_the_readmes_examples_for_tests_run_in_a_project_of_their_own(tmp_path: 
     blocking, asynchronous = "KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)", "AIOKafkaProducer("
     assert blocking in example
     assert asynchronous in example
-    imports = "from aiokafka import AIOKafkaProducer\nfrom broker.testing import in_process_broker\n"
+    imports = "from aiokafka import AIOKafkaProducer\nfrom odradek.testing import in_process_broker\n"
     used = example.replace(
         blocking, f"{blocking}\n    assert producer.send('t', b'v').get(20).offset == 0\n    producer.close()"
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.api_keys import ApiKey
+from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka import (
     admin_cases,
     cluster_cases,

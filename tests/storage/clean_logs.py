@@ -4,14 +4,21 @@ from collections.abc import Callable, Iterator
 
 from small_logs import NOW
 
-from protocol.control_records import ControlType
-from protocol.record_validation import AppendOrigin
-from protocol.records import BatchHeader, Record, build_batch, build_end_transaction_marker, iter_batches, read_records
-from storage.cleaner import clean_steps
-from storage.cleaner_candidates import clean_job, log_to_clean
-from storage.cleaner_job import CleanDone, CleanedGroup, CleanJob
-from storage.cleaner_swap import replace_segments
-from storage.log import Log
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import (
+    BatchHeader,
+    Record,
+    build_batch,
+    build_end_transaction_marker,
+    iter_batches,
+    read_records,
+)
+from odradek.storage.cleaner import clean_steps
+from odradek.storage.cleaner_candidates import clean_job, log_to_clean
+from odradek.storage.cleaner_job import CleanDone, CleanedGroup, CleanJob
+from odradek.storage.cleaner_swap import replace_segments
+from odradek.storage.log import Log
 
 PLENTY = 64 << 20
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from storage.files import Buffer
+from odradek.storage.files import Buffer
 
 
 class _Inode:

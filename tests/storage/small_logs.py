@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from protocol.batch_header import BatchHeader
-from protocol.records import Record, build_batch, iter_batches
-from protocol.topic_partition import TopicPartition
-from storage.files import Files
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.recovery import open_log
-from timer import ManualClock
+from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.records import Record, build_batch, iter_batches
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import Files
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.recovery import open_log
+from odradek.timer import ManualClock
 
 PARTITION = TopicPartition("orders", 0)
 NOW = 1_700_000_000_000

@@ -4,13 +4,13 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.plain_batch import build_plain_batch
-from protocol.record_validation import AppendOrigin, InvalidRecord
-from protocol.records import BatchHeader, Compression, TimestampType, check_crc, iter_batches, read_records
-from storage.log import Log
-from storage.log_offsets import LogOffsetMetadata
-from timer import ManualClock
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.plain_batch import build_plain_batch
+from odradek.protocol.record_validation import AppendOrigin, InvalidRecord
+from odradek.protocol.records import BatchHeader, Compression, TimestampType, check_crc, iter_batches, read_records
+from odradek.storage.log import Log
+from odradek.storage.log_offsets import LogOffsetMetadata
+from odradek.timer import ManualClock
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_a_timestamp_too_far_from_the_clock_is_refused(files: ForgetfulFiles) ->
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key(files: ForgetfulFiles) -> None:
-    from protocol.records import Record, build_batch
+    from odradek.protocol.records import Record, build_batch
 
     log = open_small(files, cleanup_policy="compact")
     append(log)
@@ -259,7 +259,7 @@ def test_a_topic_with_a_codec_of_its_own_stores_that_codec(files: ForgetfulFiles
 
 
 def test_new_settings_take_effect_with_the_next_append(files: ForgetfulFiles) -> None:
-    from storage.log_config import LogConfig
+    from odradek.storage.log_config import LogConfig
 
     log = open_small(files)
     append(log, batch(b"x" * 300))

@@ -8,13 +8,13 @@ from clean_logs import batches, clean, contents, end_transaction, job_of, put, s
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, open_small
 
-from protocol.records import Compression, TimestampType
-from storage.cleaner import clean_steps, group_segments
-from storage.cleaner_candidates import log_to_clean
-from storage.cleaner_job import SourceSegment, UncleanableLog
-from storage.cleaner_swap import replace_segments
-from storage.log import Log
-from timer import ManualClock
+from odradek.protocol.records import Compression, TimestampType
+from odradek.storage.cleaner import clean_steps, group_segments
+from odradek.storage.cleaner_candidates import log_to_clean
+from odradek.storage.cleaner_job import SourceSegment, UncleanableLog
+from odradek.storage.cleaner_swap import replace_segments
+from odradek.storage.log import Log
+from odradek.timer import ManualClock
 
 DAY = 86_400_000
 HOUR = 3_600_000

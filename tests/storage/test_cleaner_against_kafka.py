@@ -14,11 +14,11 @@ from clean_logs import batches, clean, contents, end_transaction, put, seal
 from small_logs import NOW, open_small
 from vector_logs import LOGS, config_of, copy_of, open_manager
 
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import CLEANER_OFFSET, read_offsets
-from storage.cleaner_candidates import log_to_clean
-from storage.files import OsFiles
-from storage.log import Log
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
+from odradek.storage.cleaner_candidates import log_to_clean
+from odradek.storage.files import OsFiles
+from odradek.storage.log import Log
 
 TOOLS = os.environ.get("KAFKA_TOOLS")
 CONTROL = os.environ.get("KAFKA_CONTROL")

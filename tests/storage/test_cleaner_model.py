@@ -14,9 +14,9 @@ from clean_logs import batches, clean, contents, end_transaction, put, seal
 from memory_files import ForgetfulFiles
 from small_logs import NOW, open_small
 
-from protocol.records import ControlType, read_control_type
-from storage.cleaner_candidates import log_to_clean
-from storage.log import Log
+from odradek.protocol.records import ControlType, read_control_type
+from odradek.storage.cleaner_candidates import log_to_clean
+from odradek.storage.log import Log
 
 SEEDS = range(600 if os.environ.get("ODRADEK_SOAK") else 40)
 CRASH_SEEDS = range(120 if os.environ.get("ODRADEK_SOAK") else 8)

@@ -1,4 +1,4 @@
-from storage.cleaner_throttle import BURST_MS, Throttle
+from odradek.storage.cleaner_throttle import BURST_MS, Throttle
 
 
 def test_what_is_done_faster_than_the_rate_waits_for_it() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from protocol.batch_header import FIELDS
-from protocol.records import Record, iter_batches, read_records
-from storage.cleaner_batches import BatchFilter
-from storage.cleaner_job import ActiveProducer, CleanJob, CleanStats
-from storage.cleaner_transactions import CleanedTransactions
+from odradek.protocol.batch_header import FIELDS
+from odradek.protocol.records import Record, iter_batches, read_records
+from odradek.storage.cleaner_batches import BatchFilter
+from odradek.storage.cleaner_job import ActiveProducer, CleanJob, CleanStats
+from odradek.storage.cleaner_transactions import CleanedTransactions
 
 FILE = Path(__file__).parent.parent / "vectors" / "records" / "compacted.jsonl"
 VECTORS = [json.loads(line) for line in FILE.read_text().splitlines()]

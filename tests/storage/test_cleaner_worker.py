@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.cleaner_job import CleanJob, SourceSegment
+from odradek.storage.cleaner_job import CleanJob, SourceSegment
 
 ROOT = Path(__file__).resolve().parents[2]
 PARENT = """
 import subprocess, sys
-subprocess.run([sys.executable, "-m", "storage.cleaner_worker"])
+subprocess.run([sys.executable, "-m", "odradek.storage.cleaner_worker"])
 """
 
 

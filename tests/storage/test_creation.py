@@ -8,13 +8,13 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, open_small
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage import log_manager
-from storage.files import OsFiles
-from storage.log_config import LogConfig
-from storage.log_manager import LogManager
-from timer import ManualClock
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage import log_manager
+from odradek.storage.files import OsFiles
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_manager import LogManager
+from odradek.timer import ManualClock
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=7)

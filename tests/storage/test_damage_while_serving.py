@@ -6,10 +6,10 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import append, batch, open_small
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import iter_batches
-from storage.log import Log
-from storage.segment import LogSegment
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import iter_batches
+from odradek.storage.log import Log
+from odradek.storage.segment import LogSegment
 
 
 @pytest.fixture

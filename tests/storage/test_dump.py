@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from vector_logs import LOGS, partition_folders
 
-from protocol.topic_partition import TopicPartition
-from storage.dump import DumpOptions, dump_files
-from storage.dump_coordinators import offsets_texts, plain_texts, transaction_texts
-from storage.files import OsFiles
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.dump import DumpOptions, dump_files
+from odradek.storage.dump_coordinators import offsets_texts, plain_texts, transaction_texts
+from odradek.storage.files import OsFiles
 
 CASES = [(name, partition) for name in ("clean", "recovered") for partition in partition_folders(name)]
 

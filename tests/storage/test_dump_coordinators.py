@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
-from protocol.compiler import encode_versioned
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from protocol.records import Record
-from protocol.schema import Message
-from storage.dump_coordinators import offsets_texts, transaction_texts
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from odradek.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from odradek.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from odradek.protocol.records import Record
+from odradek.protocol.schema import Message
+from odradek.storage.dump_coordinators import offsets_texts, transaction_texts
 
 GROUP = encode_versioned(GroupMetadataKey(group="g"), 2)
 OFFSET = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.file_slice import SLICE_BYTES, FileSlice
-from storage.files import OsFiles
+from odradek.storage.file_slice import SLICE_BYTES, FileSlice
+from odradek.storage.files import OsFiles
 from tests.storage.memory_files import ForgetfulFiles
 from tests.storage.small_logs import append, batch, open_small
 

@@ -11,12 +11,12 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
-from protocol.control_records import ControlType
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import AppendOrigin
-from protocol.records import build_end_transaction_marker
-from storage.files import OsFiles
-from storage.log import Log
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import build_end_transaction_marker
+from odradek.storage.files import OsFiles
+from odradek.storage.log import Log
 
 SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 50}
 

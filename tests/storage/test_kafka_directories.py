@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from vector_logs import LOGS, answers, config_of, contents, copy_of, open_manager, partition_folders
 
-from protocol.control_records import read_control_type, read_coordinator_epoch
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import AppendOrigin
-from protocol.records import Record, build_batch, check_crc, iter_batches, read_batch_header, read_records
-from protocol.topic_partition import TopicPartition
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.segment import LogSegment
+from odradek.protocol.control_records import read_control_type, read_coordinator_epoch
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import Record, build_batch, check_crc, iter_batches, read_batch_header, read_records
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log import Log
+from odradek.storage.log_manager import LogManager
+from odradek.storage.segment import LogSegment
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 

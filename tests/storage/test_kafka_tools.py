@@ -10,11 +10,11 @@ import pytest
 from small_logs import NOW, append, batch, idempotent, open_small
 from vector_logs import copy_of, open_manager
 
-from protocol.control_records import ControlType
-from protocol.record_validation import AppendOrigin
-from protocol.records import build_end_transaction_marker
-from storage.dump import DumpOptions, dump_files
-from storage.files import OsFiles
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import build_end_transaction_marker
+from odradek.storage.dump import DumpOptions, dump_files
+from odradek.storage.files import OsFiles
 
 TOOLS = os.environ.get("KAFKA_TOOLS")
 pytestmark = pytest.mark.skipif(not TOOLS, reason="KAFKA_TOOLS names no command that runs Kafka's tools")

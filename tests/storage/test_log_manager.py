@@ -10,9 +10,9 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import (
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -21,13 +21,13 @@ from storage.checkpoint import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from storage.files import OsFiles
-from storage.log_config import LogConfig
-from storage.log_directory import DirectoryLocked
-from storage.log_manager import LogManager
-from storage.log_names import deleted_folder, is_deleted_folder, parse_folder
-from storage.meta_properties import MetaPropertiesError, read_meta_properties
-from timer import ManualClock
+from odradek.storage.files import OsFiles
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_directory import DirectoryLocked
+from odradek.storage.log_manager import LogManager
+from odradek.storage.log_names import deleted_folder, is_deleted_folder, parse_folder
+from odradek.storage.meta_properties import MetaPropertiesError, read_meta_properties
+from odradek.timer import ManualClock
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
@@ -494,7 +494,7 @@ def test_expired_producers_are_forgotten_in_all_logs(files: ForgetfulFiles) -> N
 def test_segments_beyond_the_limit_give_their_files_back(tmp_path: Path) -> None:
     from small_logs import open_small
 
-    from storage.segment_cache import SegmentCache
+    from odradek.storage.segment_cache import SegmentCache
 
     cache = SegmentCache(max_segments=3)
     log = open_small(OsFiles(), str(tmp_path / "orders-0"), segment_bytes=150, options={"cache": cache})

@@ -11,15 +11,15 @@ import pytest
 from memory_files import ForgetfulFiles, _Inode
 from small_logs import NOW, all_bytes, append, batch, idempotent
 
-from protocol.topic_partition import TopicPartition
-from storage import log_move
-from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_manager import LogManager
-from storage.log_move import LogMove
-from storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
-from timer import ManualClock
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage import log_move
+from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_manager import LogManager
+from odradek.storage.log_move import LogMove
+from odradek.storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
+from odradek.timer import ManualClock
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")

@@ -5,14 +5,14 @@ import structlog
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
-from protocol.control_records import ControlType
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import AppendOrigin
-from protocol.records import build_end_transaction_marker
-from storage.log import Log
-from storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
-from storage.producer_state_entry import BatchMetadata, ProducerStateEntry
-from timer import ManualClock
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import build_end_transaction_marker
+from odradek.storage.log import Log
+from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
+from odradek.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from odradek.timer import ManualClock
 
 MAX_INT = 2**31 - 1
 MARKER_BYTES = 78

@@ -12,14 +12,14 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, batch, headers_of, idempotent
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import iter_batches
-from protocol.topic_partition import TopicPartition
-from storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_manager import LogManager
-from timer import ManualClock
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import iter_batches
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_manager import LogManager
+from odradek.timer import ManualClock
 
 SEEDS = range(1200 if os.environ.get("ODRADEK_SOAK") else 40)
 STEPS = 120

@@ -9,11 +9,11 @@ import pytest
 from small_logs import NOW, headers_of, idempotent
 from test_random_crashes import SEEDS, STEPS, Run
 
-from protocol.batch_header import BatchHeader
-from protocol.control_records import ControlType, read_control_type
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.record_validation import AppendOrigin
-from protocol.records import build_end_transaction_marker, iter_batches, read_batch_header, read_records
+from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.control_records import ControlType, read_control_type
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import build_end_transaction_marker, iter_batches, read_batch_header, read_records
 
 TRANSACTIONAL = (3, 4, 5)
 

@@ -6,9 +6,9 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
-from protocol.records import check_crc, iter_batches
-from storage.batch_scan import scan_batches
-from storage.log import Log
+from odradek.protocol.records import check_crc, iter_batches
+from odradek.storage.batch_scan import scan_batches
+from odradek.storage.log import Log
 
 FOLDER = "/data/orders-0"
 SETTINGS = {"segment_bytes": 420, "index_interval_bytes": 60}

@@ -4,9 +4,9 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
-from protocol.errors import ErrorCode, ProtocolError
-from storage.retention import SEGMENTS_PER_STEP
-from timer import ManualClock
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.retention import SEGMENTS_PER_STEP
+from odradek.timer import ManualClock
 
 
 @pytest.fixture

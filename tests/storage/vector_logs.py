@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from protocol.topic_partition import TopicPartition
-from storage.files import Files, OsFiles
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_manager import LogManager
-from timer import ManualClock
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import Files, OsFiles
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_manager import LogManager
+from odradek.timer import ManualClock
 
 LOGS = Path(__file__).parent.parent / "vectors" / "logs"
 WRITTEN_MS = 1795231531000 + 60_000  # about when that broker ran: producers expire by it

@@ -1,6 +1,6 @@
 """What the timer's tests share: tasks that note when they run, and a look at the wheels."""
 
-from timer import ManualClock, SystemTimer, TimerTask, TimingWheel
+from odradek.timer import ManualClock, SystemTimer, TimerTask, TimingWheel
 
 
 class RecordingTask(TimerTask):

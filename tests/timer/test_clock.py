@@ -1,6 +1,6 @@
 import pytest
 
-from timer import Clock, ManualClock, SystemClock
+from odradek.timer import Clock, ManualClock, SystemClock
 
 
 def test_a_manual_clock_moves_only_when_told() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from odradek.timer import ExpirationReaper, ManualClock, SystemTimer, TimerTask
 from tests.timer.recording_tasks import WheelRoom
 from tests.timer.virtual_time import VirtualTimeLoop
-from timer import ExpirationReaper, ManualClock, SystemTimer, TimerTask
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from odradek.timer import ManualClock, SystemTimer, TaskCounter, TimerTask, TimerTaskList, TimingWheel
+from odradek.timer.bucket_queue import BucketQueue
 from tests.timer.recording_tasks import WheelRoom
-from timer import ManualClock, SystemTimer, TaskCounter, TimerTask, TimerTaskList, TimingWheel
-from timer.bucket_queue import BucketQueue
 
 
 def test_tasks_of_one_bucket_run_in_the_order_in_which_they_were_added(room: WheelRoom) -> None:

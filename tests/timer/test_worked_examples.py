@@ -130,8 +130,8 @@ def test_twelve_buckets_of_1_s_hand_a_task_of_13_s_to_a_second_wheel() -> None:
 
 def test_tasks_at_200_and_840_ms_wake_the_reaper_three_times_not_840() -> None:
     """On an event loop whose time is made of its own sleeps: see test_reaper."""
+    from odradek.timer import ExpirationReaper, SystemTimer
     from tests.timer.virtual_time import VirtualTimeLoop
-    from timer import ExpirationReaper, SystemTimer
 
     loop = VirtualTimeLoop()
 

@@ -5,10 +5,10 @@ Source: Kafka's JoinGroupResult, SyncGroupResult.
 
 from __future__ import annotations
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import Member
-from protocol.errors import ErrorCode
-from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import Member
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 UNKNOWN_MEMBER_ID = ""
 """What a member without an id calls itself."""

@@ -13,20 +13,20 @@ from collections.abc import Callable, Collection, Iterator
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.join import Joining
-from broker.coordinator.group.member import JoinAnswer
-from broker.coordinator.group.membership import GroupWaits, Membership, Syncing
-from broker.coordinator.group.offset_metrics import OffsetMetrics
-from broker.coordinator.group.offset_removal import expire_offsets, remove_offsets_of_topic
-from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.shard import GroupShard
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.shard import Decision, Shard
-from protocol.errors import ErrorCode, ProtocolError
-from purgatory import CompletionQueue, DelayedOperationPurgatory
-from timer import Clock, SystemTimer
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.join import Joining
+from odradek.broker.coordinator.group.member import JoinAnswer
+from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
+from odradek.broker.coordinator.group.offset_metrics import OffsetMetrics
+from odradek.broker.coordinator.group.offset_removal import expire_offsets, remove_offsets_of_topic
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.shard import Decision, Shard
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

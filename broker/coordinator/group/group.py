@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterable, ValuesView
 
 import structlog
 
-from broker.coordinator.group.member import JoinAnswer, Member, Protocols
-from broker.coordinator.group.state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
-from protocol.compiler import read
-from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
-from purgatory.delayed_heartbeat import DelayedHeartbeat
-from timer import Clock
+from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
+from odradek.broker.coordinator.group.state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
+from odradek.protocol.compiler import read
+from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
+from odradek.timer import Clock
 
 CONSUMER = "consumer"
 """The protocol type of consumers: what their members say can be read here."""

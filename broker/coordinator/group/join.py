@@ -21,14 +21,20 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
-from broker.coordinator.group.answers import UNKNOWN_MEMBER_ID, join_refused, joined, joined_as_before, sync_refused
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import JoinAnswer, Member, Protocols
-from broker.coordinator.group.rebalance import Rebalances
-from broker.coordinator.group.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.state import GroupState
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.answers import (
+    UNKNOWN_MEMBER_ID,
+    join_refused,
+    joined,
+    joined_as_before,
+    sync_refused,
+)
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
+from odradek.broker.coordinator.group.rebalance import Rebalances
+from odradek.broker.coordinator.group.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
 """What a string of the protocol holds, with a UUID behind it."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
-from purgatory.delayed_heartbeat import DelayedHeartbeat
+from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
 JoinAnswer = Callable[[JoinGroupResponse], object]
 SyncAnswer = Callable[[SyncGroupResponse], object]

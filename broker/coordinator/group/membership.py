@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from broker.coordinator.group.answers import UNKNOWN_MEMBER_ID, sync_refused, synced
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.join import Joining, Joins
-from broker.coordinator.group.member import JoinAnswer, SyncAnswer
-from broker.coordinator.group.rebalance import Rebalances
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.shard import Decision
-from protocol.errors import ErrorCode, ProtocolError
-from purgatory import DelayedOperationPurgatory
-from timer import Clock
+from odradek.broker.coordinator.group.answers import UNKNOWN_MEMBER_ID, sync_refused, synced
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.join import Joining, Joins
+from odradek.broker.coordinator.group.member import JoinAnswer, SyncAnswer
+from odradek.broker.coordinator.group.rebalance import Rebalances
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.shard import Decision
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.purgatory import DelayedOperationPurgatory
+from odradek.timer import Clock
 
 
 class Syncing(NamedTuple):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.coordinator.group.offset_fencing import NO_GENERATION, NO_MEMBER, check_may_commit
-from broker.coordinator.group.offsets import Commits
-from broker.coordinator.group.shard import GroupShard
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.shard import AppendFailed, OnDone
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.offset_fencing import NO_GENERATION, NO_MEMBER, check_may_commit
+from odradek.broker.coordinator.group.offsets import Commits
+from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.shard import AppendFailed, OnDone
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
 

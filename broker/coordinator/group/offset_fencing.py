@@ -11,10 +11,10 @@ Source: Kafka's GroupCoordinator.validateOffsetCommit.
 
 from __future__ import annotations
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.state import GroupState
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 NO_MEMBER = ""
 NO_GENERATION = -1

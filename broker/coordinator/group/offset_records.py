@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 
-from broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key
-from protocol.compiler import writer_of
-from protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from odradek.broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key
+from odradek.protocol.compiler import writer_of
+from odradek.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 
 KEY_VERSION = 1
 VALUE_VERSION = 3

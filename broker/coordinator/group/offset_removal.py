@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.offset_expiry import expired_offsets
-from broker.coordinator.group.offsets import Partitions
-from broker.coordinator.group.shard import GroupShard
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.shard import Decision, OnDone, nobody_waits
-from broker.steps import Pace
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.offset_expiry import expired_offsets
+from odradek.broker.coordinator.group.offsets import Partitions
+from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.shard import Decision, OnDone, nobody_waits
+from odradek.broker.steps import Pace
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 ITEMS_PER_REMOVAL = 10
 """What a batch of tombstones costs, in items of a step."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from broker.coordinator.group.offset_records import (
+from odradek.broker.coordinator.group.offset_records import (
     CommittedOffset,
     key_prefix,
     offset_key,
@@ -29,10 +29,10 @@ from broker.coordinator.group.offset_records import (
     read_offset,
     read_offset_key,
 )
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Decision, OnDone, nobody_waits
-from protocol.errors import ProtocolError
-from protocol.messages.group_records import OffsetCommitKey
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Decision, OnDone, nobody_waits
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.messages.group_records import OffsetCommitKey
 
 Commits = dict[str, dict[int, CommittedOffset]]
 """By topic and partition. No topic without partitions."""

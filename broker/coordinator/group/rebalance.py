@@ -18,18 +18,18 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.coordinator.group.answers import join_refused, joined, sync_refused, synced
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.records import group_metadata_record
-from broker.coordinator.group.sessions import Sessions
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.shard import AppendFailed, Decision, OnDone
-from protocol.errors import ErrorCode, ProtocolError
-from purgatory import DelayedOperationPurgatory
-from purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
-from purgatory.delayed_sync import DelayedSync
+from odradek.broker.coordinator.group.answers import join_refused, joined, sync_refused, synced
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.records import group_metadata_record
+from odradek.broker.coordinator.group.sessions import Sessions
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.shard import AppendFailed, Decision, OnDone
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.purgatory import DelayedOperationPurgatory
+from odradek.purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
+from odradek.purgatory.delayed_sync import DelayedSync
 
 SHORTEST_WAIT_ON_MS = 1000
 """Static members that have not joined in time are waited for on, however short the time that they ask for."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import Member
-from broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
-from protocol.errors import MalformedMessage
-from protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
-from timer import Clock
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
+from odradek.timer import Clock
 
 GROUP_METADATA = 2
 """The key's version."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.state import GroupState
-from purgatory import DelayedOperationPurgatory
-from purgatory.delayed_heartbeat import DelayedHeartbeat
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.purgatory import DelayedOperationPurgatory
+from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long the JoinGroup of one who is not a member yet may wait. (Kafka's NewMemberJoinTimeoutMs)"""

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.membership import Membership
-from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.group.records import GROUP_METADATA, group_tombstone, read_group, read_group_id
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import Decision
-from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from timer import Clock
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.membership import Membership
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.records import GROUP_METADATA, group_tombstone, read_group, read_group_id
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import Decision
+from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.timer import Clock
 
 OFFSET_COMMITS = (0, 1)
 """The versions of an offset commit's key."""

@@ -8,8 +8,8 @@ Source: Kafka's `KafkaZkClient` (setOrCreateConsumerOffset, getConsumerOffset), 
 
 from __future__ import annotations
 
-from broker.controller.metadata_store import BadArguments, EntryExists, MetadataStore, NoEntry, StoreUnavailable
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.controller.metadata_store import BadArguments, EntryExists, MetadataStore, NoEntry, StoreUnavailable
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 CONSUMERS = "/consumers"
 

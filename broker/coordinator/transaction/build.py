@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.coordinator.runtime import RuntimeSettings
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.local_markers import LocalMarkerWriter
-from broker.coordinator.transaction.markers import MarkerWriter
-from broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from timer.task import TimerTask
+from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
+from odradek.broker.coordinator.transaction.markers import MarkerWriter
+from odradek.broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer.task import TimerTask
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from odradek.broker.server import Broker
 
 log = structlog.get_logger("coordinator.transaction")
 

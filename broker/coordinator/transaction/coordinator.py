@@ -22,17 +22,22 @@ from typing import NamedTuple, Protocol, cast
 
 import structlog
 
-from broker.coordinator.shard import Decision, Shard
-from broker.coordinator.transaction import rules
-from broker.coordinator.transaction.changes import Changes, Soon
-from broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
-from broker.coordinator.transaction.records import transaction_record
-from broker.coordinator.transaction.shard import TransactionShard
-from broker.coordinator.transaction.state import BY_LABEL
-from broker.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, ProducerIdAndEpoch, Transaction, Transit
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from timer import Clock
+from odradek.broker.coordinator.shard import Decision, Shard
+from odradek.broker.coordinator.transaction import rules
+from odradek.broker.coordinator.transaction.changes import Changes, Soon
+from odradek.broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
+from odradek.broker.coordinator.transaction.records import transaction_record
+from odradek.broker.coordinator.transaction.shard import TransactionShard
+from odradek.broker.coordinator.transaction.state import BY_LABEL
+from odradek.broker.coordinator.transaction.transaction import (
+    NO_PRODUCER_EPOCH,
+    ProducerIdAndEpoch,
+    Transaction,
+    Transit,
+)
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 log = structlog.get_logger("coordinator.transaction")
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.coordinator.transaction.changes import Soon
-from broker.coordinator.transaction.markers import Marker, OnWritten
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.transaction.changes import Soon
+from odradek.broker.coordinator.transaction.markers import Marker, OnWritten
+from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.replica.replica_manager import ReplicaManager
+    from odradek.broker.replica.replica_manager import ReplicaManager
 
 MARKERS_PER_TURN = 20
 

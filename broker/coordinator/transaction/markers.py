@@ -23,11 +23,11 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from broker.coordinator.transaction.shard import TransactionShard
-from broker.coordinator.transaction.state import PREPARE_COMMIT
-from broker.coordinator.transaction.transaction import Transaction, Transit
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.transaction.shard import TransactionShard
+from odradek.broker.coordinator.transaction.state import PREPARE_COMMIT
+from odradek.broker.coordinator.transaction.transaction import Transaction, Transit
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_RETRY_MS = 100
 LONGEST_RETRY_MS = 1000

@@ -13,9 +13,9 @@ import asyncio
 
 import structlog
 
-from broker.controller import znodes
-from broker.controller.metadata_store import BadVersion, MetadataStore, StoreUnavailable
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.controller import znodes
+from odradek.broker.controller.metadata_store import BadVersion, MetadataStore, StoreUnavailable
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 BLOCK_SIZE = 1000
 LAST_ID = 2**63 - 1

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
-from broker.coordinator.transaction.state import EMPTY, IN_THE_LOG, TransactionState
-from broker.coordinator.transaction.transaction import NO_PARTITIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Transit
-from protocol.errors import MalformedMessage
-from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
+from odradek.broker.coordinator.transaction.state import EMPTY, IN_THE_LOG, TransactionState
+from odradek.broker.coordinator.transaction.transaction import NO_PARTITIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Transit
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from odradek.protocol.topic_partition import TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0

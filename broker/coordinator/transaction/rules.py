@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from broker.coordinator.transaction.state import (
+from odradek.broker.coordinator.transaction.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     ONGOING,
 )
-from broker.coordinator.transaction.transaction import (
+from odradek.broker.coordinator.transaction.transaction import (
     LARGEST_EPOCH,
     NO_PRODUCER_EPOCH,
     ProducerIdAndEpoch,
     Transaction,
     Transit,
 )
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class ProducerIdNeeded(Exception):

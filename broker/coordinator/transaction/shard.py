@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.transaction.records import read_transaction
-from broker.coordinator.transaction.state import ONGOING
-from broker.coordinator.transaction.transaction import Transaction
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.transaction.records import read_transaction
+from odradek.broker.coordinator.transaction.state import ONGOING
+from odradek.broker.coordinator.transaction.transaction import Transaction
 
 
 class TransactionShard:

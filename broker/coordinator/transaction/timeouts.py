@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 import structlog
 
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import Decision
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.records import tombstone
-from broker.coordinator.transaction.shard import TransactionShard
-from broker.coordinator.transaction.state import DEAD
-from broker.coordinator.transaction.transaction import Transaction
-from protocol.errors import ProtocolError
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.transaction.records import tombstone
+from odradek.broker.coordinator.transaction.shard import TransactionShard
+from odradek.broker.coordinator.transaction.state import DEAD
+from odradek.broker.coordinator.transaction.transaction import Transaction
+from odradek.protocol.errors import ProtocolError
 
 IDS_PER_STEP = 1000
 ABORTS_PER_STEP = 10

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import NamedTuple
 
-from broker.coordinator.transaction.state import (
+from odradek.broker.coordinator.transaction.state import (
     COMPLETION,
     DEAD,
     EMPTY,
@@ -27,7 +27,7 @@ from broker.coordinator.transaction.state import (
     TransactionState,
     check_move,
 )
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.topic_partition import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.controller.controller import Controller
-from broker.controller.embedded_store import EmbeddedMetadataStore
-from broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
-from protocol.topic_partition import TopicPartition
-from storage.log_config import LogConfig
+from odradek.broker.config import BrokerConfig
+from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log_config import LogConfig
+from odradek.timer import ManualClock
 from tests.broker.controller.memory_files import MemoryFiles
-from timer import ManualClock
 
 BROKER_ID = 7
 

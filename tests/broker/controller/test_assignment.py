@@ -1,6 +1,6 @@
 import random
 
-from broker.controller.assignment import assign_replicas
+from odradek.broker.controller.assignment import assign_replicas
 
 
 def test_kafkas_example_of_five_brokers_and_three_replicas() -> None:

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from broker.controller.embedded_store import EmbeddedMetadataStore
-from broker.controller.metadata_store import (
+from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
+from odradek.broker.controller.metadata_store import (
     ANY_VERSION,
     BadVersion,
     Change,

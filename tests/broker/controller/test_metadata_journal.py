@@ -1,6 +1,6 @@
 import pytest
 
-from broker.controller.metadata_journal import (
+from odradek.broker.controller.metadata_journal import (
     encode_journal_header,
     encode_line,
     encode_snapshot,
@@ -8,8 +8,8 @@ from broker.controller.metadata_journal import (
     read_journal,
     read_snapshot,
 )
-from broker.controller.metadata_store import Create, Delete, Operation, Set, StoreDamaged
-from broker.controller.metadata_tree import MetadataTree
+from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set, StoreDamaged
+from odradek.broker.controller.metadata_tree import MetadataTree
 
 CHANGES: list[list[Operation]] = [
     [Create("/topics"), Create("/topics/Größe", "Größe".encode())],

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.controller.metadata_store import (
+from odradek.broker.controller.metadata_store import (
     BadArguments,
     BadVersion,
     Change,
@@ -14,7 +14,7 @@ from broker.controller.metadata_store import (
     Set,
     WatchEvent,
 )
-from broker.controller.metadata_tree import MetadataTree
+from odradek.broker.controller.metadata_tree import MetadataTree
 
 
 def run(tree: MetadataTree, *operations: Operation) -> list[str | int | None]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.controller import znodes
-from broker.controller.metadata_store import Create
-from broker.controller.reassignment import (
+from odradek.broker.controller import znodes
+from odradek.broker.controller.metadata_store import Create
+from odradek.broker.controller.reassignment import (
     ElectionType,
     begun,
     cancelled,
@@ -19,10 +19,10 @@ from broker.controller.reassignment import (
     origin_of,
     target_of,
 )
-from broker.controller.state import NewPartitions, NewTopic
-from broker.metadata_cache import NO_LEADER, BrokerInfo, PartitionState
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
+from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.metadata_cache import NO_LEADER, BrokerInfo, PartitionState
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.rooms import BROKER_ID, ControllerRoom
 
 LIVE = {1, 2, 3, 4}

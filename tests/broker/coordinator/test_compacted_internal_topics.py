@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from protocol.errors import ErrorCode
-from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
-from protocol.messages.transactions import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
-from storage.log import Log
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from odradek.protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
+from odradek.protocol.messages.transactions import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
+from odradek.storage.log import Log
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined, leave_request
 from tests.broker.handlers.test_offsets_api import begin, commit, commit_in, coordinated

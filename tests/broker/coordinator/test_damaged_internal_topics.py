@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.controller.state import NewTopic
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import Decision
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from protocol.errors import ErrorCode
-from protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from protocol.messages.producers import InitProducerIdRequest
-from protocol.messages.transactions import ListTransactionsRequest
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import Decision
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.transactions import ListTransactionsRequest
 from tests.broker.coordinator.workplace import overwrite
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 

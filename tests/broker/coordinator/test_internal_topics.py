@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import BrokerConfig
-from broker.controller.state import NewPartitions
-from broker.coordinator.java_hash import partition_for
-from broker.coordinator.runtime import RuntimeSettings
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.topic_partition import TopicPartition
-from storage.files import File, OsFiles
+from odradek.broker.config import BrokerConfig
+from odradek.broker.controller.state import NewPartitions
+from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import File, OsFiles
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 NOT_YET = ErrorCode.COORDINATOR_NOT_AVAILABLE

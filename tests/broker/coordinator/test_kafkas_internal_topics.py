@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from broker.testing import in_process_broker
-from protocol.documents import to_document
-from protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.offsets import OffsetFetchRequest
-from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
-from protocol.schema import Message
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.documents import to_document
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
+from odradek.protocol.messages.offsets import OffsetFetchRequest
+from odradek.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
+from odradek.protocol.schema import Message
+from odradek.timer import SystemClock
 from tests.broker.handlers.api_client import Api, api_of_a_broker
-from timer import SystemClock
 
 LOGS = Path(__file__).parents[2] / "vectors" / "logs"
 KNOWN = json.loads((LOGS / "clean" / "coordinators.json").read_text(encoding="utf-8"))

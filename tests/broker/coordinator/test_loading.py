@@ -11,13 +11,13 @@ import pytest
 from crc32c import crc32c
 from structlog.testing import capture_logs
 
-from broker.coordinator.loading import MOST_LINES, RECORDS_PER_SLICE
-from broker.coordinator.record import CoordinatorRecord
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import Record, build_batch
-from protocol.topic_partition import TopicPartition
-from storage.recovery import open_log
-from storage.segment import LogSegment
+from odradek.broker.coordinator.loading import MOST_LINES, RECORDS_PER_SLICE
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.recovery import open_log
+from odradek.storage.segment import LogSegment
 from tests.broker.coordinator.workplace import PARTITION, TOPIC, Notes, Workplace, overwrite, workplace
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from broker.coordinator.java_hash import java_string_hash, partition_for
+from odradek.broker.coordinator.java_hash import java_string_hash, partition_for
 
 VECTORS = json.loads(
     (Path(__file__).parents[2] / "vectors" / "coordinator_records" / "default_partitions.json").read_text("utf-8")

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from broker.controller import znodes
-from broker.coordinator.transaction.producer_ids import BLOCK_SIZE, ProducerIds
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.controller import znodes
+from odradek.broker.coordinator.transaction.producer_ids import BLOCK_SIZE, ProducerIds
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.controller.rooms import BROKER_ID, ControllerRoom
 
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.offset_records import offset_value, read_offset, read_offset_key
-from broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
-from broker.coordinator.record import CoordinatorRecord, encode_key
-from broker.coordinator.transaction.records import read_transaction, transaction_record
-from broker.coordinator.transaction.state import EMPTY, TransactionState
-from protocol.errors import MalformedMessage
-from protocol.messages.group_records import GroupMetadataKey
-from protocol.messages.transaction_records import TransactionLogKey
+from odradek.broker.coordinator.group.offset_records import offset_value, read_offset, read_offset_key
+from odradek.broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
+from odradek.broker.coordinator.record import CoordinatorRecord, encode_key
+from odradek.broker.coordinator.transaction.records import read_transaction, transaction_record
+from odradek.broker.coordinator.transaction.state import EMPTY, TransactionState
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.group_records import GroupMetadataKey
+from odradek.protocol.messages.transaction_records import TransactionLogKey
+from odradek.timer import ManualClock
 from tests.protocol.vector_files import coordinator_vectors
-from timer import ManualClock
 
 IN_THE_LOG = range(6)
 

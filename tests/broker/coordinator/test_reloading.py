@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from protocol.records import Compression
+from odradek.protocol.records import Compression
 from tests.broker.coordinator.workplace import PARTITION, Notes, Workplace, workplace
 
 STEPS = 150

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import Decision
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records import Compression, iter_batches, read_batch_header, read_records
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import Decision
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import Compression, iter_batches, read_batch_header, read_records
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.workplace import PARTITION, TOPIC, Notes, Outcome, Workplace, workplace
 
 

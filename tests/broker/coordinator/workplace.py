@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from broker.coordinator.shard import Decision
-from broker.replica.partition import Partition
-from protocol.control_records import ControlType
-from protocol.errors import ProtocolError
-from protocol.records import build_end_transaction_marker
-from protocol.topic_partition import TopicPartition
-from storage.files import Buffer, File
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.shard import Decision
+from odradek.broker.replica.partition import Partition
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.records import build_end_transaction_marker
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import Buffer, File
 from tests.broker.replica.conftest import HastyFiles, Room, ThreadCall
 
 TOPIC = "__consumer_offsets"

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.network.network_client import NetworkClient
-from broker.testing import in_process_broker
-from protocol.schema import Message
+from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.schema import Message
 
 
 class Api:

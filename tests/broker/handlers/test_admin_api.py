@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.controller.state import NewTopic
-from protocol.errors import ErrorCode
-from protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.reassignments import (
+from odradek.broker.controller.state import NewTopic
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,

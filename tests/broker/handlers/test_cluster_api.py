@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.state import NewTopic
-from protocol.errors import ErrorCode
-from protocol.messages.cluster import DescribeClusterRequest
-from protocol.messages.log_dirs import DescribeLogDirsRequest
-from protocol.messages.producers import InitProducerIdRequest
-from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from odradek.broker.controller.state import NewTopic
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.cluster import DescribeClusterRequest
+from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 

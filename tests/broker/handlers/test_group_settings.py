@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.runtime import RuntimeSettings
-from broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from protocol.errors import ErrorCode
-from protocol.records import Compression, iter_batches
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.records import Compression, iter_batches
+from odradek.timer import ManualClock
 from tests.broker.handlers.api_client import api_of_a_broker
 from tests.broker.handlers.test_bad_requests_to_coordinators import commit_request, join_request, sync_request
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined as lives_alone
@@ -18,7 +19,6 @@ from tests.broker.handlers.test_offsets_api import coordinated
 from tests.broker.test_broker_settings_at_work import peer_of
 from tests.broker.test_topic_settings_at_work import until
 from tests.scenarios.raw_client import request_payload
-from timer import ManualClock
 
 SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 AT_ONCE = {**SMALL, "group.initial.rebalance.delay.ms": 0}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.network.network_client import NetworkClient
-from protocol.errors import ErrorCode
-from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from odradek.broker.network.network_client import NetworkClient
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated, loaded
 from tests.patience import until

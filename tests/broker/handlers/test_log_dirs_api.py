@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.controller.state import NewTopic
-from broker.testing import in_process_broker
-from protocol.errors import ErrorCode
-from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.records import Record, build_batch, iter_batches
-from protocol.topic_partition import TopicPartition
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.records import Record, build_batch, iter_batches
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 KEY = TopicPartition("t", 0)

@@ -12,20 +12,24 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
-from broker.network.network_client import NetworkClient
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
-from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest, WriteTxnMarkersRequest
-from protocol.schema import Message
+from odradek.broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
+from odradek.broker.network.network_client import NetworkClient
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from odradek.protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+from odradek.protocol.messages.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
+)
+from odradek.protocol.schema import Message
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated
 

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.controller.state import NewTopic
-from broker.metadata_cache import BrokerEndpoint, BrokerInfo
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ZERO = UUID(int=0)
@@ -102,7 +102,7 @@ async def test_internal_topics_that_are_asked_for_are_created_as_their_coordinat
 
 async def test_two_who_ask_for_the_same_new_topic_both_get_it(api: Api) -> None:
     host, port = api.broker.bootstrap.split(":")
-    from broker.network.network_client import NetworkClient
+    from odradek.broker.network.network_client import NetworkClient
 
     async with await NetworkClient.connect(host, int(port)) as other:
         import asyncio

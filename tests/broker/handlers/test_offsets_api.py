@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.offset_records import CommittedOffset
-from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.shard import nobody_waits
-from broker.periodic_work import PeriodicWork
-from protocol.errors import ErrorCode, UnwritableMessage
-from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
-from protocol.messages.producers import InitProducerIdRequest
-from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
-from protocol.messages.transactions import AddOffsetsToTxnRequest, EndTxnRequest, TxnOffsetCommitRequest
+from odradek.broker.coordinator.group.offset_records import CommittedOffset
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.shard import nobody_waits
+from odradek.broker.periodic_work import PeriodicWork
+from odradek.protocol.errors import ErrorCode, UnwritableMessage
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.messages.transactions import AddOffsetsToTxnRequest, EndTxnRequest, TxnOffsetCommitRequest
+from odradek.timer import ManualClock
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until
-from timer import ManualClock
 
 MINUTE_MS = 60_000
 SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}

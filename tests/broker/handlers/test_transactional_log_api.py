@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from broker.controller.state import NewTopic
-from broker.metrics_families import FAMILIES
-from protocol.errors import ErrorCode
-from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.producers import DescribeProducersRequest, InitProducerIdRequest
-from protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, WriteTxnMarkersRequest
-from protocol.records import Record, build_batch
-from protocol.topic_partition import TopicPartition
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metrics_families import FAMILIES
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.producers import DescribeProducersRequest, InitProducerIdRequest
+from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, WriteTxnMarkersRequest
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ID = "copier"

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.java_hash import java_string_hash
-from broker.coordinator.transaction.state import BY_LABEL
-from broker.coordinator.transaction.transaction import LARGEST_EPOCH
-from broker.metrics_families import FAMILIES
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.producers import InitProducerIdRequest
-from protocol.messages.topics import CreateTopicsRequest
-from protocol.messages.transactions import (
+from odradek.broker.coordinator.java_hash import java_string_hash
+from odradek.broker.coordinator.transaction.state import BY_LABEL
+from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH
+from odradek.broker.metrics_families import FAMILIES
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
@@ -27,7 +27,7 @@ from protocol.messages.transactions import (
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
-from protocol.records import Record, build_batch
+from odradek.protocol.records import Record, build_batch
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until
 

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from broker.replica.append_result import PartitionAppendResult
-from broker.replica.fetch_context import FetchContext
-from broker.replica.fetch_session_cache import FetchSessionCache
-from broker.replica.fetch_target import FetchParams, FetchTarget
-from broker.replica.partition import Partition
-from broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from protocol.messages.fetch import FetchResponse
-from protocol.records import Record, build_batch
-from protocol.topic_partition import TopicPartition
-from purgatory import CompletionQueue
-from storage.files import OsFiles
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_moves import LogMoves
-from storage.recovery import open_log
-from timer import ManualClock, SystemTimer
+from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.fetch_context import FetchContext
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
+from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import CompletionQueue
+from odradek.storage.files import OsFiles
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_moves import LogMoves
+from odradek.storage.recovery import open_log
+from odradek.timer import ManualClock, SystemTimer
 
 T0 = TopicPartition("t", 0)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.replica.fetch_session import MAX_INT32, next_epoch
-from broker.replica.fetch_session_cache import FetchSessionCache
-from broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget
-from broker.replica.log_reader import LogReader
-from protocol.compiler import encode
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from timer import ManualClock
+from odradek.broker.replica.fetch_session import MAX_INT32, next_epoch
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget
+from odradek.broker.replica.log_reader import LogReader
+from odradek.protocol.compiler import encode
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import ManualClock
 
 MB = 1 << 20
 KEYS = [TopicPartition("t", number) for number in range(5)]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.replica.fetch_target import FetchTarget
-from protocol.errors import ErrorCode
-from protocol.records import iter_batches
-from protocol.topic_partition import TopicPartition
+from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.records import iter_batches
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import T0
 
 MB = 1 << 20
@@ -237,12 +237,12 @@ class TestColdReads:
     def cold(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         """While the list holds True, the page cache has nothing."""
         state = [True]
-        cached = __import__("storage.files").files.OsFile.read_cached
+        cached = __import__("odradek.storage.files").files.OsFile.read_cached
 
         def read_cached(file: Any, position: int, length: int) -> Any:
             return None if state[0] else cached(file, position, length)
 
-        monkeypatch.setattr("storage.files.OsFile.read_cached", read_cached)
+        monkeypatch.setattr("odradek.storage.files.OsFile.read_cached", read_cached)
         return state
 
     def test_a_cold_read_is_answered_when_the_disk_has_answered(self, room: Any, cold: list[bool]) -> None:

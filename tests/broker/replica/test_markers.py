@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.replica.fetch_target import FetchTarget
-from protocol.control_records import Marker
-from protocol.errors import ErrorCode
-from protocol.plain_batch import build_plain_marker
-from protocol.records import read_batch_header, read_coordinator_epoch, read_records
-from protocol.topic_partition import TopicPartition
+from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.protocol.control_records import Marker
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.plain_batch import build_plain_marker
+from odradek.protocol.records import read_batch_header, read_coordinator_epoch, read_records
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import T0
 
 READ_COMMITTED = 1

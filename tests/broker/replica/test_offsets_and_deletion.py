@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.replica.fetch_target import FetchTarget
-from broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from storage.retention import SEGMENTS_PER_STEP
+from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.retention import SEGMENTS_PER_STEP
 from tests.broker.replica.conftest import T0
 
 HIGH_WATERMARK = -1

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from broker.server import Broker
-from broker.testing import in_process_broker
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.headers import RequestHeader, request_header_version, response_header_version
-from protocol.messages.delete_records import DeleteRecordsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from protocol.messages.log_dirs import DescribeLogDirsRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.producers import DescribeProducersRequest
-from protocol.messages.registry import response_class
-from protocol.messages.topics import CreateTopicsRequest
-from protocol.records import Record, build_batch, iter_batches
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from odradek.broker.server import Broker
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.compiler import decode, encode
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
+from odradek.protocol.messages.delete_records import DeleteRecordsRequest
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.producers import DescribeProducersRequest
+from odradek.protocol.messages.registry import response_class
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.records import Record, build_batch, iter_batches
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import HastyFiles
 from tests.patience import until
 

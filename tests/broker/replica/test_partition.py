@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.replica.conftest import T0
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.replica.fetch_target import FetchTarget
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import T0
 
 
@@ -206,7 +206,7 @@ class TestFlushing:
         def fail(_: Any) -> None:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr("storage.files.OsFile.sync", fail)
+        monkeypatch.setattr("odradek.storage.files.OsFile.sync", fail)
         room.threads.run()
         room.turn()
         assert [produced.result.error for produced in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

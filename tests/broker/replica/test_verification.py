@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.conftest import T0
 
 T1 = TopicPartition("t", 1)

@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pipeline.segments.options import parse_options
-from pipeline.segments.planning import SPLIT_BYTES, plan
-from pipeline.segments.ranges import SegmentRange
-from pipeline.segments.reading import read_range
+from odradek.pipeline.segments.options import parse_options
+from odradek.pipeline.segments.planning import SPLIT_BYTES, plan
+from odradek.pipeline.segments.ranges import SegmentRange
+from odradek.pipeline.segments.reading import read_range
 
 VECTORS = Path(__file__).parent.parent.parent / "vectors"
 LOGS = VECTORS / "logs"

@@ -7,7 +7,7 @@ import pytest
 from batch_builder import batch
 from log_files import planned, rows_in, write_log
 
-from pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError
 
 
 @pytest.fixture

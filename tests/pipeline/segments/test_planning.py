@@ -7,8 +7,8 @@ import pytest
 from batch_builder import ABORT, COMMIT, batch, marker, record
 from log_files import LOGS, Row, planned, rows_of, write_log
 
-from pipeline.errors import PipelineError
-from pipeline.segments.options import parse_options
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.segments.options import parse_options
 
 TRANSACTIONAL = 0x10
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from log_files import VECTORS, json_lines, stored, told, write_log
 
-from pipeline.errors import PipelineError
-from pipeline.segments.options import parse_options
-from pipeline.segments.planning import plan
-from pipeline.segments.reading import read_range
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.segments.options import parse_options
+from odradek.pipeline.segments.planning import plan
+from odradek.pipeline.segments.reading import read_range
 
 RECORDS = VECTORS / "records"
 BUILT = [one for one in json_lines(RECORDS / "batches.jsonl") if not one["name"].startswith(("magic0", "magic1"))]

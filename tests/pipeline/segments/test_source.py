@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.testing import assertSchemaEqual
 
-from broker.testing import BrokerThread
-from pipeline.segments.columns import arrow_schema
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.segments.columns import arrow_schema
 from pyspark_odradek import DefaultSource
 
 

@@ -7,7 +7,7 @@ import pytest
 from batch_builder import batch
 from log_files import Row, rows_of, write_log
 
-from pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError
 
 GOOD = batch(0, [b"a", b"b"]) + batch(2, [b"c"])
 LAST = batch(3, [b"d", b"e", b"f"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.segments.worker_imports import spare_archives
+from odradek.pipeline.segments.worker_imports import spare_archives
 
 
 def archive(path: Path, module: str) -> str:

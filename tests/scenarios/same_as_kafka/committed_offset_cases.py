@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import encode_versioned
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Document, Peer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.records import Compression, Record, build_batch
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.records import Compression, Record, build_batch
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Document, Peer, T, batch
 

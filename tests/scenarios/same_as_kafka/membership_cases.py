@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.api_keys import ApiKey
+from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.committed_offset_cases import commit, coordinator
 from tests.scenarios.same_as_kafka.peer import Document, Peer

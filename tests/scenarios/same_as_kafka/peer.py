@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import decode
-from protocol.documents import to_document
-from protocol.errors import ErrorCode
-from protocol.headers import response_header_version
-from protocol.messages.registry import request_class, response_class
-from protocol.records import Record, build_batch, iter_batches, read_records
-from protocol.schema import Message
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode
+from odradek.protocol.documents import to_document
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import response_header_version
+from odradek.protocol.messages.registry import request_class, response_class
+from odradek.protocol.records import Record, build_batch, iter_batches, read_records
+from odradek.protocol.schema import Message
 from tests.scenarios.raw_client import RawClient, request_payload
 
 Document = dict[str, Any]

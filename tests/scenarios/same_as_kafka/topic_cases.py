@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from protocol.api_keys import ApiKey
+from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import ZERO_ID, Peer
 

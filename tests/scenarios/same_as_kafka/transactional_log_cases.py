@@ -6,9 +6,9 @@ import base64
 import time
 from typing import Any, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.records import iter_batches, read_control_type, read_coordinator_epoch, read_records
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.records import iter_batches, read_control_type, read_coordinator_epoch, read_records
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Document, Peer, T, batch
 

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from broker.coordinator.group.answers import join_refused
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.join import Joining
-from broker.coordinator.group.membership import GroupWaits, Membership, Syncing
-from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.shard import GroupShard
-from broker.coordinator.group.state import GroupState
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import AppendFailed, Decision
-from protocol.compiler import encode_versioned
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
-from purgatory import CompletionQueue, DelayedOperationPurgatory
-from timer import ManualClock, SystemTimer
+from odradek.broker.coordinator.group.answers import join_refused
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.join import Joining
+from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import AppendFailed, Decision
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.timer import ManualClock, SystemTimer
 
 GROUP = "g"
 SESSION_MS = 10_000

@@ -1,10 +1,10 @@
 """A log for decisions about offsets, whose high watermark moves when a test says so; and what a restart reads in it."""
 
-from broker.coordinator.group.offset_records import CommittedOffset, read_offset, read_offset_key
-from broker.coordinator.group.offsets import Commits, GroupOffsets
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import AppendFailed, Decision
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.offset_records import CommittedOffset, read_offset, read_offset_key
+from odradek.broker.coordinator.group.offsets import Commits, GroupOffsets
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import AppendFailed, Decision
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 Entry = tuple[CoordinatorRecord | bool, int]
 """A record, or a marker (whether it commits); and the producer's id."""

@@ -4,7 +4,7 @@ import json
 
 from structlog.testing import capture_logs
 
-from broker.coordinator.group.state import TRANSITIONS
+from odradek.broker.coordinator.group.state import TRANSITIONS
 from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom
 
 

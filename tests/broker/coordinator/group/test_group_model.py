@@ -16,8 +16,8 @@ from uuid import UUID
 import pytest
 import structlog
 
-from broker.coordinator.group.settings import GroupSettings
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.group_room import GROUP, Asked, GroupRoom
 from tests.broker.coordinator.group.reference_group import ReferenceGroup, Wish
 

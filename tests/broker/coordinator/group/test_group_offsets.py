@@ -2,9 +2,9 @@ from random import Random
 
 import pytest
 
-from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.record import CoordinatorRecord
-from protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from tests.broker.coordinator.group.offset_log import OffsetLog, commits, numbers, reference
 
 

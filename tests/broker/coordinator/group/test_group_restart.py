@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.state import TRANSITIONS, GroupState, IllegalTransition
-from broker.coordinator.record import CoordinatorRecord
-from protocol.errors import ErrorCode, MalformedMessage
-from protocol.messages.group_records import GroupMetadataValue
+from odradek.broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState, IllegalTransition
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.protocol.errors import ErrorCode, MalformedMessage
+from odradek.protocol.messages.group_records import GroupMetadataValue
+from odradek.timer import ManualClock
 from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom, subscription
-from timer import ManualClock
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "coordinator_records"
 

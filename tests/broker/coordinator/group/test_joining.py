@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.coordinator.group.settings import GroupSettings
-from broker.coordinator.group.state import GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.group_room import GROUP, REBALANCE_MS, SESSION_MS, GroupRoom, subscription
 
 DELAY_MS = 3_000

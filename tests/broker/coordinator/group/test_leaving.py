@@ -1,7 +1,7 @@
 """LeaveGroup, and groups that are deleted."""
 
-from broker.coordinator.group.state import GroupState
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.group_room import GROUP, GroupRoom
 
 

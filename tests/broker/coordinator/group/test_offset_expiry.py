@@ -1,12 +1,12 @@
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.offset_expiry import expired_offsets
-from broker.coordinator.group.offsets import GroupOffsets, OffsetsOfGroup
-from broker.coordinator.group.state import GroupState
-from protocol.compiler import encode_versioned
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.offset_expiry import expired_offsets
+from odradek.broker.coordinator.group.offsets import GroupOffsets, OffsetsOfGroup
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.timer import ManualClock
 from tests.broker.coordinator.group.offset_log import OffsetLog, committed
-from timer import ManualClock
 
 RETENTION_MS = 1000
 NOW_MS = 10_000

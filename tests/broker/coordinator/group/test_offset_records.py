@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinator.group.offset_records import (
+from odradek.broker.coordinator.group.offset_records import (
     CommittedOffset,
     key_prefix,
     offset_key,
@@ -13,8 +13,8 @@ from broker.coordinator.group.offset_records import (
     read_offset,
     read_offset_key,
 )
-from broker.coordinator.record import CoordinatorRecord, encode_value
-from protocol.messages.group_records import OffsetCommitValue
+from odradek.broker.coordinator.record import CoordinatorRecord, encode_value
+from odradek.protocol.messages.group_records import OffsetCommitValue
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 

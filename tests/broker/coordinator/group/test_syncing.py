@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinator.group.state import GroupState
-from protocol.errors import ErrorCode
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.group_room import REBALANCE_MS, SESSION_MS, Asked, GroupRoom
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.coordinator.record import CoordinatorRecord
-from broker.coordinator.shard import AppendFailed, Decision
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.markers import Marker, OnWritten
-from broker.coordinator.transaction.shard import TransactionShard
-from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, Transaction
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
-from timer import ManualClock
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import AppendFailed, Decision
+from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.transaction.markers import Marker, OnWritten
+from odradek.broker.coordinator.transaction.shard import TransactionShard
+from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch, Transaction
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import ManualClock
 
 LONGEST_TIMEOUT_MS = 900_000
 MINUTE_MS = 60_000

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.coordinator.transaction.changes import Changes
-from broker.coordinator.transaction.state import EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
-from broker.coordinator.transaction.transaction import NO_PARTITIONS, Transit
+from odradek.broker.coordinator.transaction.changes import Changes
+from odradek.broker.coordinator.transaction.state import EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
+from odradek.broker.coordinator.transaction.transaction import NO_PARTITIONS, Transit
 
 
 def to(state: TransactionState) -> Transit:

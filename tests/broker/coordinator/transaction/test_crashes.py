@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.transaction.timeouts import abort_timed_out, expiry_steps
-from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.transaction.timeouts import abort_timed_out, expiry_steps
+from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, RETURNS, TransactionRoom
 
 WEEK_MS = 7 * 24 * 60 * MINUTE_MS

@@ -3,10 +3,10 @@
 import pytest
 import structlog
 
-from broker.coordinator.transaction.state import BY_LABEL, MOVES, IllegalMove, TransactionState, check_move
-from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.transaction.state import BY_LABEL, MOVES, IllegalMove, TransactionState, check_move
+from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, RETURNS, TransactionRoom
 
 

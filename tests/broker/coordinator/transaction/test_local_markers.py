@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker.coordinator.transaction.local_markers import MARKERS_PER_TURN, LocalMarkerWriter
-from broker.coordinator.transaction.markers import Marker
-from broker.replica.replica_manager import ReplicaManager
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.transaction.local_markers import MARKERS_PER_TURN, LocalMarkerWriter
+from odradek.broker.coordinator.transaction.markers import Marker
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class Logs:

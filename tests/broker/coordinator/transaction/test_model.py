@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.coordinator.transaction import rules, transaction
-from broker.coordinator.transaction.timeouts import abort_timed_out, expiry_steps
-from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from odradek.broker.coordinator.transaction import rules, transaction
+from odradek.broker.coordinator.transaction.timeouts import abort_timed_out, expiry_steps
+from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.transaction.rooms import TransactionRoom
 
 STEPS = 100_000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinator.transaction.transaction import LARGEST_EPOCH, ProducerIdAndEpoch
-from protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH, ProducerIdAndEpoch
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.transaction.rooms import LONGEST_TIMEOUT_MS, ORDERS, RETURNS, TransactionRoom
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from broker.coordinator.transaction.state import PREPARE_COMMIT
-from broker.coordinator.transaction.timeouts import (
+from odradek.broker.coordinator.transaction.state import PREPARE_COMMIT
+from odradek.broker.coordinator.transaction.timeouts import (
     ABORTS_PER_STEP,
     BYTES_PER_BATCH,
     abort_steps,
     abort_timed_out,
     expiry_steps,
 )
-from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
+from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, TransactionRoom
 
 WEEK_MS = 7 * 24 * 60 * MINUTE_MS
