@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import odradek
 from odradek.storage.cleaner import Progress
 from odradek.storage.cleaner_job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
 from odradek.storage.cleaner_messages import GO, STOP, Message, decode
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(odradek.__file__).parent.parent
+PROGRAM = "import sys; sys.path.append(sys.argv.pop()); from odradek.storage.cleaner_worker import main; main()"
+"""Finds the broker's own package, wherever the broker was started and whatever folders lie there (-P)."""
+LAST_WORDS_BYTES = 2000
 
 
 class CleanerProcess:
@@ -25,6 +28,7 @@ class CleanerProcess:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        self._complaint: asyncio.Task[str] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -56,17 +60,16 @@ class CleanerProcess:
             raise
 
     async def _start(self) -> Process:
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "odradek.storage.cleaner_worker",
+                "-P",
+                "-c",
+                PROGRAM,
+                str(ROOT),
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=DEVNULL,
-                env=environment,
+                stderr=PIPE,
                 start_new_session=True,
             )
         )
@@ -76,6 +79,8 @@ class CleanerProcess:
             self._process = await starting
             await self.kill()
             raise
+        assert self._process.stderr is not None
+        self._complaint = asyncio.ensure_future(_complaint(self._process.stderr))
         return self._process
 
     async def _tell(self, process: Process, line: bytes) -> None:
@@ -92,7 +97,8 @@ class CleanerProcess:
         assert process.stdout is not None
         line = await process.stdout.readline()
         if not line:
-            raise ProcessLookupError("the process that cleans has ended")
+            complaint = "" if self._complaint is None else await self._complaint
+            raise ProcessLookupError(f"the process that cleans has ended: {complaint}".removesuffix(": "))
         return decode(line)
 
     async def _stop_work(self, process: Process) -> None:
@@ -112,7 +118,7 @@ class CleanerProcess:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            await _end_of(process)
+            await self._end_of(process)
             self._process = None
         except asyncio.CancelledError:
             await self.kill()
@@ -126,15 +132,24 @@ class CleanerProcess:
                 process.kill()
             assert process.stdin is not None
             process.stdin.close()
-            await _end_of(process)
+            await self._end_of(process)
+
+    async def _end_of(self, process: Process) -> None:
+        """Waits until it has ended and its pipes are closed."""
+        assert process.stdout is not None
+        await process.stdout.read()
+        if self._complaint is not None:
+            await self._complaint
+        await process.wait()
+        await asyncio.sleep(0)
 
 
-async def _end_of(process: Process) -> None:
-    """It has ended, and its pipes are closed."""
-    assert process.stdout is not None
-    await process.stdout.read()
-    await process.wait()
-    await asyncio.sleep(0)
+async def _complaint(stderr: asyncio.StreamReader) -> str:
+    """The last line that a process writes to its standard error; reads until the end, so that it never blocks."""
+    last = b""
+    while more := await stderr.read(LAST_WORDS_BYTES):
+        last = (last + more)[-LAST_WORDS_BYTES:]
+    return last.decode(errors="replace").strip().rpartition("\n")[2]
 
 
 _LAST_WORDS = (Message.DONE, Message.FAILED, Message.STOPPED)

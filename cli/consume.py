@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odradek.cli.errors import CommandError
+from odradek.cli.extras import require_extra
 from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, unescaped, with_admin
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints records until told to end; then says how many on stderr."""
+    require_extra("cli")
     topic = with_admin(arguments, lambda admin: admin.topic(arguments.topic))
     known = sorted(partition.partition_index for partition in topic.partitions)
     chosen = sorted(set(arguments.partition or known))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.cli.errors import CommandError
+from odradek.cli.extras import require_extra
 from odradek.cli.options import assignments, command
 
 JOBS = {
@@ -67,4 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         elif value is not None:
             given[one.name] = value
     settings = make_settings(given)
+    if arguments.job != "doctor":  # it looks for the packages itself
+        require_extra("spark")
     return int(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}").run(settings) or 0)

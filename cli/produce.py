@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from odradek.cli.errors import CommandError
+from odradek.cli.extras import require_extra
 from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, separator, with_admin
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> None:
     """Writes all lines and says how many on stderr."""
+    require_extra("cli")
     with_admin(arguments, lambda admin: admin.describe_cluster())  # a broker that is not there is best said at once
     common = [(name, value.encode()) for name, value in assignments(arguments.header, "--header").items()]
     with _open(arguments.file) as source:

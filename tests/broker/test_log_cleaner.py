@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
-from odradek.broker import log_cleaner
+from odradek.broker import cleaner_process, log_cleaner
 from odradek.broker.cleaner_process import CleanerProcess
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metrics_families import FAMILIES
@@ -416,3 +417,30 @@ async def test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_clea
         put(broker, 0, 100)
         await until(lambda: jobs)
         assert jobs[0] == (2_000_000, 100_000)
+
+
+async def test_the_process_is_ours_in_a_directory_that_has_packages_of_the_same_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("odradek", "storage"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('somebody else')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
+    async with broker_with_topic() as (broker, log):
+        put(broker, 0, 300)
+        await until(is_clean(log))
+
+
+async def test_what_the_process_says_when_it_cannot_start_is_why_a_log_is_uncleanable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
+    monkeypatch.setattr(cleaner_process, "PROGRAM", "import this_is_missing")
+    with structlog.testing.capture_logs() as lines:
+        async with broker_with_topic() as (broker, _):
+            put(broker, 0, 300)
+            assert broker.log_cleaner is not None
+            manager = broker.log_cleaner.manager
+            await until(lambda: any(manager.uncleanable().values()))
+    assert any("No module named 'this_is_missing'" in str(line) for line in lines), lines

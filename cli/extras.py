@@ -1,0 +1,27 @@
+"""What a command needs beyond a plain installation: the extras of the distribution, in pyproject.toml."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from odradek.cli.errors import CommandError
+
+MODULES = {
+    "cli": ("kafka.net", "snappy"),
+    "spark": ("pyspark", "deltalake", "pyarrow", "matplotlib", "kafka.net", "snappy"),
+}
+"""A module of each package of an extra. `kafka.net` is there since kafka-python 3."""
+
+
+def require_extra(extra: str) -> None:
+    """Raises CommandError, which says what to install, unless the packages of an extra are installed."""
+    missing = [module for module in MODULES[extra] if not _is_installed(module)]
+    if missing:
+        raise CommandError(f"{', '.join(missing)}: not installed; run: pip install 'odradek[{extra}]'")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # its package is missing, or does not load with this Python
+        return False
