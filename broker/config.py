@@ -6,7 +6,8 @@
     B   Without --config the single-node file that comes with Odradek counts, with it only the file named. Flags and
         --set override either, also where the file has the other name of a thing: --set log.dir hides its log.dirs.
     C   Names that are none are kept (DescribeConfigs shows them) and named in a warning at the start, and so are
-        settings that were set and change nothing yet.
+        settings that were set and change nothing yet. One that promises protection which is not there keeps the broker
+        from starting; an older release may have stored it as a dynamic setting, which is left out.
     D   `config[name]` is typed and always there. Values are replaced when dynamic settings change: whoever keeps one
         keeps the old one.
 
@@ -24,7 +25,7 @@ import structlog
 
 from odradek.broker.listeners import Listener, read_listeners, with_port
 from odradek.broker.properties import parse_properties
-from odradek.broker.settings import BROKER, TOPIC, ConfigError, Setting, Value, parse_value
+from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, ConfigError, Setting, Value, parse_value
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
 from odradek.storage.log_config import LogConfig
 
@@ -32,6 +33,14 @@ __all__ = ["BrokerConfig", "ConfigError", "load_config"]
 
 SINGLE_NODE_FILE = Path(__file__).with_name("server.properties")
 LISTENER_PREFIX = "listener.name."
+MECHANISM_SETTINGS = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+"""What a listener may have for each SASL mechanism: listener.name.{listener}.{mechanism}.{setting}."""
 TWO_NAMES = {"log.dir": "log.dirs", "log.dirs": "log.dir", "broker.id": "node.id", "node.id": "broker.id"}
 """Names of one thing that are no synonyms in Kafka's sense."""
 TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
@@ -49,11 +58,13 @@ def load_config(
     overrides = dict(_assignment(text) for text in settings)
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
-    file = read_properties_file(SINGLE_NODE_FILE if path is None else Path(path))
+    file_path = SINGLE_NODE_FILE if path is None else Path(path)
+    file = read_properties_file(file_path)
+    places = {**dict.fromkeys(file, str(file_path)), **dict.fromkeys(overrides, "--set")}
     if port is not None:
         listeners = overrides.get("listeners") or file.get("listeners") or str(_DEFAULTS["listeners"])
         overrides["listeners"] = with_port(listeners, port)
-    return BrokerConfig(_overridden(file, overrides), chosen=overrides if path is None else None)
+    return BrokerConfig(_overridden(file, overrides), chosen=overrides if path is None else None, places=places)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -67,22 +78,41 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The row of a broker setting; of listener.name.{listener}.{setting}, that of the setting. None for other names."""
+    """The row of a broker setting; of a listener's own (and its mechanisms'), that of the setting behind the prefix.
+
+    None for other names.
+    """
     setting = BROKER.get(name)
     if setting is None and name.startswith(LISTENER_PREFIX):
-        setting = BROKER.get(name[len(LISTENER_PREFIX) :].partition(".")[2])
+        own = name[len(LISTENER_PREFIX) :].partition(".")[2]
+        setting = BROKER.get(next((each for each in MECHANISM_SETTINGS if own.endswith(each)), own))
     return setting
+
+
+def promises_in_vain(name: str, text: str) -> bool:
+    """Whether a value promises protection that is not there. Raises ConfigError for a value that cannot be."""
+    setting = broker_setting(name) or AUTHORIZER.get(name)
+    return setting is not None and setting.promises_in_vain(parse_value(setting, text))
 
 
 class BrokerConfig:
     """See the file's head. `static`: what was given at the start, as text, by name."""
 
-    def __init__(self, static: Mapping[str, str], *, chosen: Collection[str] | None = None) -> None:
-        """`chosen`: the names that the user picked (all of them unless said), which a warning may name."""
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        *,
+        chosen: Collection[str] | None = None,
+        places: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        """`chosen`: the names that the user picked (all of them unless said), which a warning may name. `places`: the
+        file or flag that a name comes from, for messages.
+        """
         self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(static))
         self.cluster_wide: Mapping[str, str] = _NOTHING
         self.per_broker: Mapping[str, str] = _NOTHING
         self._chosen = frozenset(static if chosen is None else chosen)
+        self._places = places
         self._change_listeners: list[Callable[[frozenset[str]], None]] = []
         self._texts, self._values = self._layered(_NOTHING, _NOTHING)
         self.listeners: list[Listener] = read_listeners(self._values, self._texts)
@@ -177,6 +207,17 @@ class BrokerConfig:
         """Settings that the user set and that change nothing yet, sorted."""
         return without_effect(self._chosen, broker_setting)
 
+    def check_protection(self) -> None:
+        """Raises ConfigError where a setting given at the start promises protection that is not there."""
+        names = sorted(name for name, text in self.static.items() if promises_in_vain(name, text))
+        if names:
+            told = ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
+            raise ConfigError(
+                names[0],
+                f"Odradek does not give the protection that these settings promise: {told}. "
+                "Remove them if you can do without, as docs/security.md explains",
+            )
+
     def warn(self) -> None:
         """One line in the log for unknown names and one for settings without effect, where there are any."""
         if unknown := self.unknown_names():
@@ -209,6 +250,8 @@ class BrokerConfig:
         for name, text in settings.items():
             try:
                 self._layered(_NOTHING, {name: text})
+                if promises_in_vain(name, text):
+                    raise ConfigError(name, f"{name} promises protection that Odradek does not give")
             except ConfigError as error:
                 log.error("a stored setting cannot be used", name=name, reason=str(error))
             else:

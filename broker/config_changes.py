@@ -6,8 +6,9 @@
     C   Broker settings: a read-only one, a per-broker one for the whole cluster, TLS settings without a listener's
         prefix and any value that does not do are refused with INVALID_REQUEST (Kafka's code for these; KAFKA-13609).
     D   Names that are no broker settings may be stored: plug-ins have their own.
-    E   Not in Odradek yet: new listeners (INVALID_REQUEST), and passwords, which would have to be stored encrypted
-        (INVALID_CONFIG, as Kafka without password.encoder.secret).
+    E   Not in Odradek yet: new listeners (INVALID_REQUEST), passwords, which would have to be stored encrypted
+        (INVALID_CONFIG, as Kafka without password.encoder.secret), and settings that promise protection which is not
+        there (INVALID_CONFIG; Kafka takes those that it has no use for).
 
 Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 """
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
+from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting, promises_in_vain
 from odradek.broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -120,10 +121,12 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
             config.check_dynamic(after, per_broker=per_broker)
         except ConfigError as error:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        for name in changed:
+        for name, text in changed.items():
             setting = broker_setting(name)
             if setting is not None and setting.is_sensitive:
                 raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a password, which cannot be stored yet")
+            if promises_in_vain(name, text):
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not give")
         return after
 
     return checked

@@ -17,7 +17,7 @@ from odradek.broker.coordinator.group import state as group_state
 from odradek.broker.coordinator.transaction import state as transaction_state
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import client_api_table
-from odradek.broker.settings import BROKER_GROUPS, TOPIC, Setting, value_text
+from odradek.broker.settings import AUTHORIZER_SETTINGS, BROKER_GROUPS, TOPIC, Setting, value_text
 from odradek.broker.settings.setting import UpdateMode
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import codec_versions
@@ -36,7 +36,9 @@ def settings_page() -> str:
         "",
         "Names, types, defaults and bounds are Apache Kafka 3.9's, so a `server.properties` of Kafka's can be used as "
         "it is. A setting marked **yes** takes effect in Odradek today. The others are read, checked, shown and kept, "
-        "but change nothing yet; setting one is warned of in the log.",
+        "but change nothing yet; setting one is warned of in the log. One marked *refused* promises protection that "
+        "Odradek does not have yet: a value other than the default, or none, keeps the broker from starting, and is "
+        "refused while it runs ([security.md](security.md)).",
         "",
         f"{working} of {len(settings)} settings take effect.",
         "",
@@ -53,9 +55,17 @@ def settings_page() -> str:
             (_topic_row(setting) for setting in TOPIC.values()),
         ),
     ]
+    header = ("setting", "takes effect", "type", "default", "valid", "importance", "changes", "what it is")
     for title, group in BROKER_GROUPS.items():
-        header = ("setting", "takes effect", "type", "default", "valid", "importance", "changes", "what it is")
         lines += ["", f"## {title}", "", *_table(header, map(_broker_row, sorted(group, key=lambda each: each.name)))]
+    lines += [
+        "",
+        "## Authorizers",
+        "",
+        "Kafka's authorizers read these from `server.properties`; Odradek has none.",
+        "",
+        *_table(header, map(_broker_row, AUTHORIZER_SETTINGS)),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -174,7 +184,7 @@ def _facts(setting: Setting) -> tuple[str, ...]:
     valid = "" if setting.valid is None else setting.valid.text
     return (
         f"`{setting.name}`" + (" (internal)" if setting.internal else ""),
-        "**yes**" if setting.takes_effect else "not yet",
+        "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet",
         setting.type.name.lower(),
         "none" if default is None else '""' if default == "" else f"`{default}`",
         valid if len(valid) < 120 else "a release of Kafka",

@@ -152,6 +152,7 @@ class Broker:
         """Returns when clients are served. Raises StartError, after letting go of what was taken."""
         self.state = BrokerState.STARTING
         try:
+            self.config.check_protection()
             await self._serve_metrics()
             self._take_directories()
             self._assemble()

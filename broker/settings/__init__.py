@@ -5,6 +5,7 @@ It drives the parsing of server.properties, validation, DescribeConfigs, AlterCo
 
 from __future__ import annotations
 
+from odradek.broker.settings.authorizer import AUTHORIZER_SETTINGS
 from odradek.broker.settings.cleaner import CLEANER_SETTINGS
 from odradek.broker.settings.groups import GROUPS_SETTINGS
 from odradek.broker.settings.kraft import KRAFT_SETTINGS
@@ -51,7 +52,12 @@ TOPIC: dict[str, Setting] = {setting.name: setting for setting in TOPIC_SETTINGS
 BROKER: dict[str, Setting] = {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
 """Broker settings by name, Odradek's own among them."""
 
+AUTHORIZER: dict[str, Setting] = {setting.name: setting for setting in AUTHORIZER_SETTINGS}
+"""Settings of Kafka's authorizers by name."""
+
 __all__ = [
+    "AUTHORIZER",
+    "AUTHORIZER_SETTINGS",
     "BROKER",
     "BROKER_GROUPS",
     "TOPIC",

@@ -11,7 +11,7 @@ QUOTAS_SETTINGS = (
             doc="Samples kept for the quota on moves between log directories."),
     Setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, LOW, valid=AtLeast(1),
             doc="Length of one sample of the quota on moves between log directories."),
-    Setting("client.quota.callback.class", CLASS, None, LOW,
+    Setting("client.quota.callback.class", CLASS, None, LOW, protects=True,
             doc="Class that decides about client quotas; Odradek loads no Java classes."),
     Setting("controller.quota.window.num", INT, 11, LOW, valid=AtLeast(1),
             doc="Samples kept for the quota on changes of topics."),

@@ -20,7 +20,7 @@ from odradek.broker.settings.setting import (
 
 # fmt: off
 SERVER_SETTINGS = (
-    Setting("alter.config.policy.class.name", CLASS, None, LOW,
+    Setting("alter.config.policy.class.name", CLASS, None, LOW, protects=True,
             doc="Class that may veto changes of settings; Odradek loads no Java classes."),
     Setting("auto.create.topics.enable", BOOLEAN, True, HIGH, takes_effect=True,
             doc="Whether asking for the metadata of an unknown topic creates it."),
@@ -53,7 +53,7 @@ SERVER_SETTINGS = (
             doc="How often handing over leaderships is tried before the node stops regardless."),
     Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, MEDIUM,
             doc="Pause between two attempts to hand over leaderships."),
-    Setting("create.topic.policy.class.name", CLASS, None, LOW,
+    Setting("create.topic.policy.class.name", CLASS, None, LOW, protects=True,
             doc="Class that may veto new topics; Odradek loads no Java classes."),
     Setting("default.replication.factor", INT, 1, MEDIUM, takes_effect=True,
             doc="Replicas of a topic created without a count of its own."),

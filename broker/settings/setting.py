@@ -95,6 +95,8 @@ class Setting:
     `valid`          the rule for values, None where any of the type will do
     `documentation`  one sentence
     `takes_effect`   whether it changes anything in Odradek today
+    `protects`       whether a value other than the default promises protection: a login, encryption, access rules, a
+                     limit for others. While such a setting takes no effect, such a value is refused
     `update_mode`    for broker settings
     `synonyms`       topic setting: the broker settings its default comes from, first one first;
                      broker setting: names, itself among them, of which the first that is set wins
@@ -109,6 +111,7 @@ class Setting:
         "internal",
         "name",
         "own",
+        "protects",
         "synonyms",
         "takes_effect",
         "type",
@@ -126,6 +129,7 @@ class Setting:
         doc: str,
         valid: Rule | None = None,
         takes_effect: bool = False,
+        protects: bool = False,
         update_mode: UpdateMode = UpdateMode.READ_ONLY,
         synonyms: tuple[Synonym, ...] = (),
         internal: bool = False,
@@ -138,6 +142,7 @@ class Setting:
         self.documentation = doc
         self.valid = valid
         self.takes_effect = takes_effect
+        self.protects = protects
         self.update_mode = update_mode
         self.synonyms = synonyms
         self.internal = internal
@@ -147,6 +152,10 @@ class Setting:
     def is_sensitive(self) -> bool:
         """Whether its value is never shown."""
         return self.type is SettingType.PASSWORD
+
+    def promises_in_vain(self, value: Value) -> bool:
+        """Whether `value` promises protection that Odradek does not give. An empty value promises nothing."""
+        return self.protects and not self.takes_effect and value not in (None, "", [], self.default)
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"

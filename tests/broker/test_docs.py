@@ -8,7 +8,7 @@ from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState
 from odradek.broker.coordinator.transaction.state import MOVES, TransactionState
 from odradek.broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
 from odradek.broker.handlers.api_table import client_api_table
-from odradek.broker.settings import BROKER, TOPIC
+from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -20,8 +20,8 @@ def test_the_pages_in_docs_are_fresh(name: str) -> None:
 
 def test_every_setting_has_a_line_that_says_whether_it_takes_effect() -> None:
     lines = settings_page().splitlines()
-    for setting in [*TOPIC.values(), *BROKER.values()]:
-        mark = "**yes**" if setting.takes_effect else "not yet"
+    for setting in [*TOPIC.values(), *BROKER.values(), *AUTHORIZER.values()]:
+        mark = "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet"
         name = f"`{setting.name}`" + (" (internal)" if setting.internal else "")
         assert any(line.startswith(f"| {name} | {mark} | ") for line in lines), setting
 
