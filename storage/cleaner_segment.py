@@ -48,7 +48,7 @@ class CleanedSegment:
         self._index_interval_bytes = index_interval_bytes
         for suffix in SEGMENT_SUFFIXES:
             files.remove(self.path(suffix))
-        self._file = files.open(self.path(LOG_SUFFIX), create=True)
+        self._file = files.open(self.path(LOG_SUFFIX), exclusive=True)
         self._offset_index = OffsetIndex(files, self.path(INDEX_SUFFIX), base_offset, index_bytes)
         self._time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self.transaction_index = TransactionIndex(files, self.path(TRANSACTION_INDEX_SUFFIX), base_offset)

@@ -8,12 +8,17 @@ What `OsFiles` promises about durability (and any other implementation has to ke
 (A) bytes written to a file are durable after `File.sync()`;
 (B) a created, renamed or removed name is durable after `Files.sync_directory()` of its directory;
 (C) `Files.replace_file` leaves either the old or the new content under the name, never a mixture.
+
+And about other users of the machine:
+(D) what it makes is its owner's alone: directories are 0700, files 0600;
+(E) it makes no file through a symbolic link, and a new content is written into a new file (O_EXCL, O_NOFOLLOW).
 """
 
 import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -24,6 +29,7 @@ Buffer = bytes | bytearray | memoryview
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _SMALL_READ = 1 << 20
 _WRITE_MAX = 0x7FFFF000  # the most that Linux writes in one call
+_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class File(Protocol):
@@ -95,6 +101,9 @@ class Files(Protocol):
         """The names in a directory, sorted."""
 
     def make_directories(self, path: str) -> None: ...
+
+    def make_private(self, path: str) -> bool:
+        """Takes the permissions of group and others away from a directory or file; whether there were any."""
 
     def rename(self, source: str, target: str) -> None: ...
 
@@ -235,10 +244,10 @@ class OsFiles:
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
-            flags |= os.O_CREAT
+            flags |= os.O_CREAT | os.O_NOFOLLOW
         if exclusive:
-            flags |= os.O_CREAT | os.O_EXCL
-        return OsFile(path, os.open(path, flags, 0o644))
+            flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        return OsFile(path, os.open(path, flags, 0o600))
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -247,7 +256,7 @@ class OsFiles:
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
         try:
-            with open(temporary, "wb") as file:
+            with open(self._new_file(temporary), "wb") as file:
                 file.write(data)
                 file.flush()
                 if sync:
@@ -258,6 +267,15 @@ class OsFiles:
             raise
         if sync:
             self.sync_directory(os.path.dirname(path))
+
+    def _new_file(self, path: str) -> int:
+        """A descriptor of a file that was not there before; what a crash, or somebody else, left there is removed."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o600)
+        except FileExistsError:
+            self.remove(path)
+            return os.open(path, flags, 0o600)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -278,7 +296,16 @@ class OsFiles:
         return sorted(os.listdir(path))
 
     def make_directories(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def make_private(self, path: str) -> bool:
+        """A link to a file is left alone."""
+        if os.path.islink(path) and not os.path.isdir(path):
+            return False
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mode & _OF_OTHERS:
+            os.chmod(path, mode & ~_OF_OTHERS)
+        return mode & _OF_OTHERS != 0
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
@@ -306,7 +333,7 @@ class OsFiles:
         self.sync_file(path or ".")
 
     def lock(self, path: str) -> DirectoryLock | None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             return _OsLock(descriptor)
         except BlockingIOError:

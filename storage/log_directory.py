@@ -65,14 +65,15 @@ class LogDirectory:
         self._checkpointing = Lock()
 
     def open(self) -> None:
-        """Makes the directory if missing, locks it, reads whose it is. Raises OSError, DirectoryLocked,
-        MetaPropertiesError.
+        """Makes the directory if missing, locks it, closes it to other users, reads whose it is. Raises OSError,
+        DirectoryLocked, MetaPropertiesError.
         """
         self._make()
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         if self._lock is None:
             raise DirectoryLocked(f"{self.path} is in use by another broker (its {LOCK} is held)")
         try:
+            self._make_private()
             self.meta = read_meta_properties(self._files, self.path)
         except BaseException:
             self.release()
@@ -88,6 +89,21 @@ class LogDirectory:
         self._files.make_directories(self.path)
         for path in made:
             self._files.sync_directory(os.path.dirname(path))
+
+    def _make_private(self) -> None:
+        """The directory and the files in it (not those of partitions, which nobody else reaches then)."""
+        inside = (f"{self.path}/{name}" for name in self._files.list_directory(self.path))
+        tightened, reasons = [], []
+        for path in [self.path, *(path for path in inside if not self._files.is_directory(path))]:
+            try:
+                if self._files.make_private(path):
+                    tightened.append(path)
+            except OSError as error:
+                reasons.append(str(error))
+        if tightened:
+            _log.info("permissions_tightened", directory=self.path, paths=tightened)
+        if reasons:
+            _log.warning("permissions_not_tightened", directory=self.path, reasons=reasons)
 
     def begin_load(self) -> None:
         """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises
