@@ -10,12 +10,14 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jars import find_jars, packages
 from odradek.pipeline.java import find_java
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.spark_options import default_options_file, in_private_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,10 +63,13 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     if not MASTERS.fullmatch(settings.master):
         raise PipelineError(f"master {settings.master!r} is none of Spark's", "give local[*], or spark://HOST:PORT")
     conf = SparkConf().setAppName(f"odradek-{settings.name}").setMaster(settings.master)
+    home = Path(pyspark.__file__).parent
     jars = _jars(pyspark.__version__, settings.format == "protobuf")
     options = {**DEFAULTS, **jars, **settings.spark, **(extra or {})}
-    conf.setAll(list(options.items()))
     with _handler_kept():
+        with in_private_file(options, default_options_file(home)):
+            SparkContext._ensure_initialized(conf=conf)  # starts the Java process; what it is given others see
+        conf.setAll(list(options.items()))
         SparkContext.getOrCreate(conf)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     if not os.environ.get("ODRADEK_DEBUG"):

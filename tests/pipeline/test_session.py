@@ -1,6 +1,10 @@
 """The session has the connector: a topic of ours is read by Spark."""
 
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
@@ -37,3 +41,48 @@ def test_what_pyspark_raises_it_does_not_print_too(spark: SparkSession, capsys: 
 @pytest.mark.usefixtures("spark")
 def test_an_interrupt_is_handled_as_it_was_before_spark() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+OPENS_A_SESSION = """
+import subprocess, sys
+from odradek.pipeline.session import open_session
+from odradek.pipeline.settings import Settings
+secret = {"spark.hadoop.fs.s3a.secret.key": " s3cr3t = a\\\\b:#! ü"}
+session = open_session(Settings(name="secret", master="local[1]", spark=secret))
+print(subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout)
+sys.stdout.flush()
+print("context:", session.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key"))
+print("hadoop:", session.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
+print("defaults:", session.sparkContext.getConf().get("spark.from.defaults"))
+print("partitions:", session.conf.get("spark.sql.shuffle.partitions"))
+session.stop()
+"""
+
+
+def test_options_of_the_session_are_no_arguments_of_a_process_and_leave_no_file(tmp_path: Path) -> None:
+    """`ps` shows the arguments of all processes to everybody."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "tmp").mkdir()
+    defaults = "spark.from.defaults here\nspark.sql.shuffle.partitions 99"
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path / "conf"), "TMPDIR": str(tmp_path / "tmp")}
+    environment.pop("SPARK_HOME", None)
+    run = subprocess.run(
+        [sys.executable, "-"],
+        input=OPENS_A_SESSION,
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    processes, _, values = run.stdout.partition("context:")
+    assert "org.apache.spark.deploy.SparkSubmit" in processes, run.stderr
+    assert "s3cr3t" not in processes
+    assert values.splitlines() == [
+        "  s3cr3t = a\\b:#! ü",
+        "hadoop:  s3cr3t = a\\b:#! ü",
+        "defaults: here",
+        "partitions: 4",
+    ]
+    assert list((tmp_path / "tmp").glob("odradek-spark-*")) == []
