@@ -2,10 +2,11 @@
 
     GET /metrics   200, text
     GET /health    200 while clients are served, 503 before and after, or when a partition's disk fails; JSON
-    another path   404          another method   405          a request that is none   400
+    another path   404          another method   405          no HTTP request   400          a foreign Host   421
 
 One request per connection, GET and HEAD, no body. Everything has a limit: the head's size and time, the time to take
-the answer, the connections at once. The text is sent as it is made, the loop turning between the chunks.
+the answer, the connections at once. One connection more ends the oldest that has sent no request, else the oldest: so
+silent clients cannot keep others out. The text is sent as it is made, the loop turning between the chunks.
 """
 
 from __future__ import annotations
@@ -13,20 +14,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import structlog
 
 from odradek.broker.metrics_exposition import CONTENT_TYPE, Exposition
+from odradek.broker.metrics_request import is_host_allowed, request_line
 
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 64
-REQUEST_TIMEOUT_S = 30
+HEAD_TIMEOUT_S = 5
+ANSWER_TIMEOUT_S = 30
+
+WHAT_THERE_IS = "There are /metrics and /health."
+FOREIGN_HOST = "odradek.metrics.allowed.hosts names the hosts that requests may name, beside addresses and local names."
 
 log = structlog.get_logger("broker.metrics")
 
@@ -34,18 +40,28 @@ log = structlog.get_logger("broker.metrics")
 class MetricsServer:
     """Listens from `start` to `stop`. `port` is the bound one."""
 
-    def __init__(self, broker: Broker, host: str, port: int) -> None:
+    def __init__(self, broker: Broker, host: str, port: int, allowed_hosts: Iterable[str] = ()) -> None:
+        """`host` "" is every interface. `allowed_hosts`: see metrics_request.py, C."""
         self.port = port
         self._host = host
+        self._allowed_hosts = frozenset(name.lower() for name in (host, *allowed_hosts))
         self._broker = broker
         self._exposition = Exposition(broker)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}
+        self._asked: dict[asyncio.Task[None], None] = {}
+        """The tasks of connections without and with a request, oldest first."""
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """The addresses that are listened on, as (host, port)."""
+        return [] if self._server is None else [socket.getsockname()[:2] for socket in self._server.sockets]
 
     async def start(self) -> None:
         """Raises OSError when the address cannot be had."""
         self._server = await asyncio.start_server(self._serve, self._host or None, self.port, limit=MAX_HEAD_BYTES)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self.addresses[0][1]
         log.info("metrics are served", host=self._host, port=self.port)
 
     async def stop(self) -> None:
@@ -62,26 +78,45 @@ class MetricsServer:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._silent[task] = None
+        self._make_room()
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                if len(self._tasks) <= MAX_CONNECTIONS:
-                    await self._answer(reader, writer)
+            async with asyncio.timeout(HEAD_TIMEOUT_S):
+                head = await self._head(reader)
+            self._asked[task] = self._silent.pop(task)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await self._answer(head, writer)
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
-            self._tasks.discard(task)
+            self._silent.pop(task, None)
+            self._asked.pop(task, None)
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
+            self._tasks.discard(task)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _make_room(self) -> None:
+        """After the connection that has just come: its task is the last one of the silent."""
+        if len(self._silent) + len(self._asked) > MAX_CONNECTIONS:
+            connections = self._silent if len(self._silent) > 1 else self._asked
+            oldest = next(iter(connections))
+            del connections[oldest]
+            oldest.cancel()
+
+    async def _head(self, reader: asyncio.StreamReader) -> bytes:
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
+            return await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            head = b""
+            return b""
+
+    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         method, path = request_line(head)
         if method is None:
             status, content_type, body = refused(HTTPStatus.BAD_REQUEST)
+        elif not is_host_allowed(head, self._allowed_hosts):
+            log.warning("a metrics request for a foreign host was refused", method=method, path=path)
+            status, content_type, body = refused(HTTPStatus.MISDIRECTED_REQUEST, FOREIGN_HOST)
         elif method not in ("GET", "HEAD"):
             status, content_type, body = refused(HTTPStatus.METHOD_NOT_ALLOWED)
         elif path == "/metrics":
@@ -119,16 +154,8 @@ class MetricsServer:
         return HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE, "application/json", one(body)
 
 
-def request_line(head: bytes) -> tuple[str | None, str]:
-    """Method and path, without the query; (None, "") for what is no HTTP request."""
-    words = head.partition(b"\r\n")[0].split(b" ")
-    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-        return None, ""
-    return words[0].decode("latin-1"), words[1].decode("latin-1").partition("?")[0]
-
-
-def refused(status: HTTPStatus) -> tuple[HTTPStatus, str, AsyncIterator[bytes]]:
-    return status, "text/plain; charset=utf-8", one(f"{status.phrase}. There are /metrics and /health.\n".encode())
+def refused(status: HTTPStatus, hint: str = WHAT_THERE_IS) -> tuple[HTTPStatus, str, AsyncIterator[bytes]]:
+    return status, "text/plain; charset=utf-8", one(f"{status.phrase}. {hint}\n".encode())
 
 
 async def one(body: bytes) -> AsyncIterator[bytes]:

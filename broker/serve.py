@@ -1,6 +1,7 @@
 """The serve command: a broker as a process of its own.
 
-    odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N] [--set NAME=VALUE]...
+    odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N]
+                  [--metrics-host HOST] [--set NAME=VALUE]...
 
 When clients are served, one line `ready HOST:PORT` goes to stdout, the log to stderr; it serves also where nobody reads
 either. SIGTERM, SIGINT and SIGHUP end it in good order (but SIGHUP under nohup does not); a second one ends it at once.
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=_port, metavar="N", help="the port of the first listener; 0 takes a free one")
     parser.add_argument("--data-dir", metavar="DIR", help="where the logs are kept: log.dirs")
     parser.add_argument("--metrics-port", type=_port, metavar="N", help="serves /metrics and /health on this port")
+    parser.add_argument("--metrics-host", metavar="HOST", help="on this address; without it, on 127.0.0.1")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="one setting; may be repeated"
     )
@@ -61,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         settings = list(arguments.settings)
         if arguments.metrics_port is not None:
             settings.append(f"odradek.metrics.port={arguments.metrics_port}")
+        if arguments.metrics_host is not None:
+            settings.append(f"odradek.metrics.host={arguments.metrics_host}")
         config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config))

@@ -184,12 +184,13 @@ class Broker:
     # --- starting, step by step ---------------------------------------------------------------------------------
 
     async def _serve_metrics(self) -> None:
-        """First of all, so that a broker that recovers its logs can say so. On the first listener's interface."""
+        """First of all, so that a broker that recovers its logs can say so."""
         port = self.config["odradek.metrics.port"]
         if port >= 0:
             from odradek.broker.metrics_server import MetricsServer
 
-            self.metrics_server = MetricsServer(self, self.config.listeners[0].host, port)
+            host, allowed = self.config["odradek.metrics.host"], self.config["odradek.metrics.allowed.hosts"]
+            self.metrics_server = MetricsServer(self, host, port, allowed)
             await self.metrics_server.start()
             self._undo.append(self.metrics_server.stop)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.broker.settings.rules import AtLeast, Between
-from odradek.broker.settings.setting import HIGH, INT, LONG, LOW, MEDIUM, Setting
+from odradek.broker.settings.setting import HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 # fmt: off
 ODRADEK_SETTINGS = (
@@ -22,6 +22,10 @@ ODRADEK_SETTINGS = (
     Setting("odradek.max.unread.bytes.per.connection", LONG, 256 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
             takes_effect=True,
             doc="Answers waiting for a client that does not read, in bytes, beyond which its connection ends."),
+    Setting("odradek.metrics.allowed.hosts", LIST, [], LOW, own=True, takes_effect=True,
+            doc="Names with a dot that a request for /metrics may give as its Host; `*` stands for all."),
+    Setting("odradek.metrics.host", STRING, "127.0.0.1", LOW, own=True, takes_effect=True,
+            doc="The address that serves /metrics and /health; empty means all interfaces."),
     Setting("odradek.metrics.port", INT, -1, LOW, valid=Between(-1, 65535), own=True, takes_effect=True,
             doc="The port that serves /metrics and /health; 0 picks a free one, -1 serves neither."),
     Setting("odradek.timer.tick.ms", INT, 1, LOW, valid=AtLeast(1), own=True, takes_effect=True,

@@ -67,6 +67,8 @@ ELSEWHERE = {
     "security.inter.broker.protocol": "broker/test_listeners.py::test_listeners_that_cannot_be_are_refused",
     "socket.receive.buffer.bytes": "broker/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
     "socket.send.buffer.bytes": "broker/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
+    "odradek.metrics.allowed.hosts": "scenarios/test_hostile_metrics_clients.py::test_other_names_may_be_allowed",
+    "odradek.metrics.host": "broker/test_metrics.py::test_metrics_are_served_on_loopback_unless_told_otherwise",
     "odradek.metrics.port": "broker/test_metrics.py::test_health_is_200_while_clients_are_served",
     "odradek.max.unread.bytes": (
         "broker/test_connection.py::test_many_clients_that_read_nothing_end_before_their_answers_fill_the_memory"

@@ -275,6 +275,14 @@ async def test_without_a_port_nothing_listens() -> None:
         assert broker.metrics_server is None
 
 
+@pytest.mark.parametrize(("given", "bound"), [({}, "127.0.0.1"), ({"odradek.metrics.host": "127.0.0.2"}, "127.0.0.2")])
+async def test_metrics_are_served_on_loopback_unless_told_otherwise(given: dict[str, str], bound: str) -> None:
+    everywhere = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised.listeners": "PLAINTEXT://localhost:0"}
+    async with in_process_broker({"odradek.metrics.port": "0", **everywhere, **given}) as broker:
+        assert broker.metrics_server is not None
+        assert [address[0] for address in broker.metrics_server.addresses] == [bound]
+
+
 async def test_a_taken_metrics_port_is_a_reason_not_to_start() -> None:
     async with told() as (_, port):
         with pytest.raises(StartError, match="in use"):

@@ -1,0 +1,28 @@
+"""docker-compose.yml: who reaches the broker that it starts."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from odradek.broker.config import load_config
+from odradek.broker.serve import add_arguments
+
+COMPOSE = (Path(__file__).parents[2] / "docker-compose.yml").read_text()
+
+
+def test_ports_are_published_on_the_hosts_loopback_alone() -> None:
+    ports = re.findall(r'^ +- "([^"]+)"$', COMPOSE, re.MULTILINE)
+    assert ports == ["127.0.0.1:9092:9092", "127.0.0.1:9404:9404"]
+
+
+def test_its_command_serves_what_is_published_on_all_interfaces_of_the_container() -> None:
+    command, *arguments = re.findall(r"^ {6}- ((?:--)?\w\S*)$", COMPOSE.partition("ports:")[0], re.MULTILINE)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    config = load_config(settings=parsed.settings)
+    assert command == "serve"
+    assert (parsed.metrics_host, parsed.metrics_port) == ("0.0.0.0", 9404)
+    assert [(each.host, each.port) for each in config.listeners] == [("0.0.0.0", 29092), ("0.0.0.0", 9092)]
