@@ -7,13 +7,15 @@ logger's level is its own, else that of the nearest one above that has one, and 
 comparison.
 
 Much of what a line tells comes from clients, whose names may have 32 KB and come by thousands: of a text LONGEST_DETAIL
-characters are told, of a list MOST_ITEMS. Tracebacks are longer.
+characters are told, of a list MOST_ITEMS. Tracebacks are longer. On a terminal, characters that it might act upon are
+escaped (`printable.py`); JSON escapes them itself.
 
 What libraries say through the standard library's logging comes out the same way, from WARN up.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Callable, MutableMapping
@@ -21,6 +23,8 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import structlog
+
+from odradek.broker.printable import printable, printable_lines
 
 ROOT = "root"
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
@@ -55,7 +59,7 @@ def configure_logging(
         processors=[
             _Stamp(wall_ms),
             _shorten,
-            structlog.processors.format_exc_info if as_json else _leave_alone,
+            structlog.processors.format_exc_info if as_json else for_terminal,
             structlog.processors.JSONRenderer() if as_json else _console_renderer(),
         ],
         wrapper_class=FilteredLogger,
@@ -233,9 +237,33 @@ def _bridge_standard_library() -> None:
 
 def _console_renderer() -> structlog.typing.Processor:
     return structlog.dev.ConsoleRenderer(
-        colors=True, exception_formatter=structlog.dev.plain_traceback, sort_keys=False, pad_event_to=0
+        colors=True, exception_formatter=_printable_traceback, sort_keys=False, pad_event_to=0
     )
 
 
-def _leave_alone(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def for_terminal(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """structlog's processor that makes event and details printable; tracebacks are the renderer's."""
+    for name, value in event.items():
+        if name == "event":
+            event[name] = printable(str(value))
+        elif name != "exc_info" and not (value if isinstance(value, str) else repr(value)).isprintable():
+            event[name] = _Shown(printable(repr(value)))
     return event
+
+
+class _Shown:
+    """A detail as it is to be shown."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _printable_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.write(printable_lines(text.getvalue()))

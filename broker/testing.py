@@ -28,6 +28,7 @@ import structlog
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.server import Broker
+from odradek.broker.structured_logging import for_terminal
 from odradek.storage.files import Files
 from odradek.timer import Clock
 
@@ -176,7 +177,12 @@ class _WarningsOnly:
             self._brokers += 1
             if not structlog.is_configured():
                 warnings = structlog.make_filtering_bound_logger(logging.WARNING)
-                structlog.configure(wrapper_class=warnings, logger_factory=_standard_error)
+                *processors, renderer = structlog.get_config()["processors"]
+                structlog.configure(
+                    processors=[*processors, for_terminal, renderer],
+                    wrapper_class=warnings,
+                    logger_factory=_standard_error,
+                )
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

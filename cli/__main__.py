@@ -91,7 +91,9 @@ def run(parsed: argparse.Namespace) -> int:
 
 def describe(error: Exception) -> str:
     """One line about an error; of one that nobody foresaw also its kind."""
-    text = " ".join(str(error).split())
+    from odradek.broker.printable import printable
+
+    text = printable(" ".join(str(error).split()))
     kinds = {kind.__name__ for kind in type(error).__mro__}
     foreseen = isinstance(error, CommandError | OSError) or not FORESEEN.isdisjoint(kinds)
     return text if foreseen and text else f"{type(error).__name__}: {text} (ODRADEK_DEBUG=1 shows where)"

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from odradek.broker.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, with_admin
 
@@ -70,7 +71,7 @@ def describe(arguments: argparse.Namespace) -> None:
         return
     for one in shown:
         value = "(hidden)" if one.is_sensitive else "(none)" if one.value is None else one.value
-        print(f"{one.name}={value}\t{SOURCES.get(one.config_source, one.config_source)}")
+        print(f"{printable(one.name)}={printable(value)}\t{SOURCES.get(one.config_source, one.config_source)}")
 
 
 def _as_json(config: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.broker.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.group_reset import ResetTo, add_reset_options, new_offsets, reset_of, scope_of
 from odradek.cli.options import add_bootstrap_server, command, delete_each, with_admin
@@ -77,7 +78,7 @@ def list_groups(arguments: argparse.Namespace) -> None:
         print(json.dumps([group._asdict() for group in found], indent=2))
         return
     for group in found:
-        print(f"{group.group_id}\t{group.state}\t{group.protocol_type or NOTHING}")
+        print("\t".join(map(printable, (group.group_id, group.state, group.protocol_type or NOTHING))))
 
 
 # describe
@@ -195,7 +196,7 @@ def _state_row(group: dict[str, Any]) -> list[Any]:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Columns as wide as they must be; nothing at all is said by a dash."""
-    table = [list(columns), *([NOTHING if value is None else str(value) for value in row] for row in rows)]
+    table = [list(columns), *([NOTHING if value is None else printable(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())

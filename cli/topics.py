@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from odradek.broker.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, delete_each, positive, with_admin
 
@@ -90,7 +91,7 @@ def list_topics(arguments: argparse.Namespace) -> None:
         print(json.dumps(names))
         return
     for name in names:
-        print(name)
+        print(printable(name or ""))
 
 
 def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -108,16 +109,17 @@ def describe(arguments: argparse.Namespace) -> None:
         print(json.dumps(described, indent=2))
         return
     for topic in described:
-        settings = ",".join(f"{name}={value}" for name, value in topic["configs"].items())
+        settings = printable(",".join(f"{name}={value}" for name, value in topic["configs"].items()))
+        topic_name = printable(topic["name"])
         print(
-            f"Topic: {topic['name']}\tTopicId: {topic['topic_id']}\tPartitionCount: {len(topic['partitions'])}"
+            f"Topic: {topic_name}\tTopicId: {topic['topic_id']}\tPartitionCount: {len(topic['partitions'])}"
             f"\tReplicationFactor: {topic['replication_factor']}\tConfigs: {settings}"
         )
         for partition in topic["partitions"]:
             leader = "none" if partition["leader"] < 0 else partition["leader"]
             replicas, isr = (",".join(map(str, partition[key])) for key in ("replicas", "isr"))
             print(
-                f"\tTopic: {topic['name']}\tPartition: {partition['partition']}\tLeader: {leader}"
+                f"\tTopic: {topic_name}\tPartition: {partition['partition']}\tLeader: {leader}"
                 f"\tReplicas: {replicas}\tIsr: {isr}"
             )
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.broker.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, with_admin
 
@@ -161,7 +162,7 @@ def abort(arguments: argparse.Namespace) -> None:
 
 def _abort_by_id(arguments: argparse.Namespace) -> None:
     found = _with_transactions(arguments, lambda admin: admin.abort(arguments.transactional_id))
-    print(f"{arguments.transactional_id} is {found.state}")
+    print(f"{arguments.transactional_id} is {printable(found.state)}")
 
 
 def _abort_in_partition(arguments: argparse.Namespace) -> None:
@@ -240,8 +241,8 @@ def _title(name: str) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return ",".join(value)
-    return "none" if value is None else str(value)
+        return printable(",".join(value))
+    return "none" if value is None else printable(str(value))
 
 
 def _now_ms() -> int:
