@@ -149,7 +149,14 @@ def _as_json(record: Any) -> bytes:
         value.update(_text_or_base64(name, data))
     if record.headers:
         value["headers"] = [{"name": name, **_text_or_base64("value", data)} for name, data in record.headers]
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    return _printable_json(json.dumps(value, ensure_ascii=False)).encode() + b"\n"
+
+
+def _printable_json(text: str) -> str:
+    """The same JSON, readable, but with an escape for each character that a terminal might act upon."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterator
 
 import kafka
@@ -111,6 +112,18 @@ def test_a_log_in_json_escapes_by_itself() -> None:
         structlog.configure(**before)
     assert is_harmless(stream.getvalue())
     assert stream.getvalue().count("\n") == 1
+
+
+def test_records_consumed_as_json_are_escaped(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with BrokerThread(auto_create_topics_enable=True) as broker:
+        producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap)
+        producer.send("t", key="größe".encode(), value=HOSTILE.encode()).get(timeout=20)
+        producer.close()
+        main(["consume", "t", "--from-beginning", "--exit", "--json", "--bootstrap-server", broker.bootstrap])
+    line = capfdbinary.readouterr().out.decode()
+    assert is_harmless(line)
+    assert json.loads(line)["value"] == HOSTILE
+    assert "größe" in line
 
 
 @pytest.mark.parametrize("text", ["orders", "größe 日本語", "a\\b", ""])
