@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState
 from odradek.broker.coordinator.transaction.state import MOVES, TransactionState
 from odradek.broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
 from odradek.broker.handlers.api_table import client_api_table
-from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC
+from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -67,3 +68,12 @@ def test_a_stale_page_fails_the_check_and_is_written_again(tmp_path: Path, capsy
     assert "settings.md is stale" in capsys.readouterr().err
     assert main(["--directory", str(tmp_path)]) == 0
     assert page.read_text() == settings_page()
+
+
+def test_the_limits_that_the_security_page_names_are_the_settings_defaults() -> None:
+    table = (DOCS / "security.md").read_text().partition("## Limits")[2].partition("\n## ")[0]
+    limits = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| \S", table, re.MULTILINE)
+    assert len(limits) >= 16
+    for name, default in limits:
+        assert BROKER[name].takes_effect, name
+        assert value_text(BROKER[name].default) == default, name
