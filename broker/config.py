@@ -260,9 +260,11 @@ class BrokerConfig:
 
 
 def without_effect(names: Iterable[str], setting_of: Callable[[str], Setting | None]) -> list[str]:
-    """Those of `names` that are settings which change nothing yet, sorted."""
+    """Those of `names` that are settings which change nothing yet, sorted. A listener's own never do."""
     rows = ((name, setting_of(name)) for name in names)
-    return sorted(name for name, setting in rows if setting is not None and not setting.takes_effect)
+    return sorted(
+        name for name, setting in rows if setting is not None and not (setting.takes_effect and setting.name == name)
+    )
 
 
 def _topic_defaults(values: Mapping[str, Any]) -> dict[str, Value]:

@@ -178,11 +178,11 @@ def test_unknown_names_are_kept_and_named_in_one_warning() -> None:
 
 def test_setting_what_has_no_effect_yet_warns() -> None:
     read = BrokerConfig.from_mapping(
-        {"num.io.threads": "4", "num.partitions": "2", "listener.name.x.num.network.threads": "5"}
+        {"num.io.threads": "4", "num.partitions": "2", "listener.name.x.max.connections": "5"}
     )
     with capture_logs() as lines:
         read.warn()
-    assert [line["names"] for line in lines] == [["listener.name.x.num.network.threads", "num.io.threads"]]
+    assert [line["names"] for line in lines] == [["listener.name.x.max.connections", "num.io.threads"]]
 
 
 def test_the_single_node_file_itself_warns_of_nothing_but_what_the_user_adds_does() -> None:
