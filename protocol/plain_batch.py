@@ -45,11 +45,11 @@ class PlainBatch:
         header = self.header
         header.base_offset = offset
         header.partition_leader_epoch = partition_leader_epoch
-        return ValidatedBatch(header, [header.pack() + self.body], NO_TIMESTAMP, 0)
+        return ValidatedBatch(header, [b"".join((header.pack(), self.body))], NO_TIMESTAMP, 0)
 
     def to_bytes(self) -> bytes:
         """The batch in one piece."""
-        return self.header.pack() + self.body
+        return b"".join((self.header.pack(), self.body))
 
 
 def build_plain_batch(

@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large = None
         if self._answers and self._must_wait(_API_KEY(frame)[0]):
             self._block(HELD)
-            self._kept = len(frame).to_bytes(4, "big") + frame
+            self._kept = b"".join((len(frame).to_bytes(4, "big"), frame))
         else:
             self._handle(frame)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 
@@ -72,3 +73,15 @@ def test_placed_in_a_log_it_is_what_validation_makes_of_it() -> None:
     assert placed.max_timestamp == validated.max_timestamp == 7
     assert placed.offset_of_max_timestamp == validated.offset_of_max_timestamp == 12_346
     assert [record.offset for record in read_records(stored, 0, read_batch_header(stored))] == [12_345, 12_346]
+
+
+def test_a_batch_that_was_placed_leaves_no_memory_behind() -> None:
+    def place(count: int) -> int:
+        for offset in range(count):
+            build_plain_batch([(b"key", b"value")], 1).placed(offset, 1)
+            build_plain_batch([(b"key", b"value")], 1).to_bytes()
+        return sys.getallocatedblocks()
+
+    place(100)
+    before = place(100)
+    assert place(1000) - before < 100

@@ -71,7 +71,7 @@ def key_prefix(group_id: str, topic: str) -> bytes:
 
 
 def offset_key(prefix: bytes, partition: int) -> bytes:
-    return prefix + _PARTITION(partition)
+    return b"".join((prefix, _PARTITION(partition)))
 
 
 def offset_value(committed: CommittedOffset) -> bytes:

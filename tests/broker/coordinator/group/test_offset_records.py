@@ -1,5 +1,6 @@
 import base64
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,11 @@ def test_the_short_way_to_a_value_writes_what_the_general_writer_does(metadata: 
     value = {"offset": 2**40, "leader_epoch": 7, "metadata": metadata, "commit_timestamp": 1_700_000_000_000}
     written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000))
     assert written == encode_value(OffsetCommitValue(**value), 3)
+
+
+def test_a_key_does_not_hold_the_prefix_that_it_was_made_of() -> None:
+    prefix = key_prefix("group", "topic")
+    before = sys.getrefcount(prefix)
+    for partition in range(100):
+        offset_key(prefix, partition)
+    assert sys.getrefcount(prefix) == before
