@@ -1,4 +1,4 @@
-"""For all tests: which form of the compiled modules runs, and what CI asks of a run.
+"""For all tests: which form of the compiled modules runs, and what CI asks of a run. Which tests run: tests/kinds.py.
 
 ODRADEK_PURE=1        loads the .py of every compiled module although its .so is there
 ODRADEK_NO_SKIP=1     makes a skipped test a failed one
@@ -44,6 +44,7 @@ def _module(file: Path) -> ModuleType:
 SETUP = _module(ROOT / "setup.py")
 FILES = {path.removesuffix(".py").replace("/", "."): ROOT / path for path in SETUP.COMPILED}
 PURE = os.environ.get("ODRADEK_PURE") == "1"
+pytest_plugins = ["tests.programs", "tests.kinds", "tests.soak"]
 if PURE:  # at once: the conftest of a package imports the package
     sys.meta_path.insert(0, Sources(FILES))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -13,6 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+GIVEN_AWAY_BY_NOBODY = range(15_000, 32_000)
+"""Below the ports that Linux gives to clients and to servers that ask for any."""
 
 
 @dataclass(slots=True)
@@ -48,18 +52,27 @@ class SpawnedBroker:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that stays free until somebody asks for it by number: the system gives none of these away by itself."""
+    while True:
+        port = random.SystemRandom().choice(GIVEN_AWAY_BY_NOBODY)
+        if _is_free(port):
+            return port
 
 
 def free_port_beside_another() -> int:
     """One whose next is free too: a KRaft broker's controller listens there."""
-    while True:
-        port = free_port()
-        with socket.socket() as probe, contextlib.suppress(OSError, OverflowError):
-            probe.bind(("127.0.0.1", port + 1))
-            return port
+    while not _is_free((port := free_port()) + 1):
+        pass
+    return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def start_broker(

@@ -1,4 +1,7 @@
-"""Every asynchronous test of the broker runs twice: on uvloop, and on asyncio in debug mode."""
+"""Every asynchronous test of the broker runs on uvloop, as a broker does.
+
+As the kind `second_loop` it runs again, on asyncio in debug mode.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -8,6 +11,7 @@ import uvloop
 
 from odradek.broker.network.connection_limits import ConnectionLimits
 from tests.broker.echo_server import Bench, running
+from tests.kinds import is_chosen
 
 
 def debugging_loop() -> asyncio.AbstractEventLoop:
@@ -19,7 +23,13 @@ def debugging_loop() -> asyncio.AbstractEventLoop:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"uvloop": uvloop.new_event_loop, "asyncio": debugging_loop}
+    loops = {"quick": ("uvloop", uvloop.new_event_loop), "second_loop": ("asyncio", debugging_loop)}
+    return dict(loop for kind, loop in loops.items() if is_chosen(config, kind))
+
+
+def pytest_itemcollected(item: pytest.Function) -> None:
+    if hasattr(item, "callspec") and debugging_loop in item.callspec.params.values():
+        item.add_marker("second_loop")
 
 
 @pytest.fixture

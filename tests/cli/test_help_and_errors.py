@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.cli.__main__ import COMMANDS, describe, main
-from odradek.pipeline.topic_ids import TopicVanished
+from odradek.pipeline.errors import PipelineError
 from odradek.protocol.records import Record, build_batch
 
 
@@ -108,7 +108,10 @@ def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
 
 
 def test_every_kind_of_an_error_that_is_for_people_is_told_as_it_stands() -> None:
-    assert describe(TopicVanished("orders: gone", "create it")) == "orders: gone; create it"
+    class TopicGone(PipelineError):
+        pass
+
+    assert describe(TopicGone("orders: gone", "create it")) == "orders: gone; create it"
 
 
 def test_serve_says_in_one_line_why_it_does_not_start() -> None:

@@ -6,7 +6,6 @@ ODRADEK_CLIENTS_AGAINST=HOST:PORT=DATA_DIR runs the same tests against a broker 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.clients import program_clients
 from tests.clients.members.watch import until_coordinators
 from tests.spawned_broker import spawned_broker
 
@@ -58,32 +56,3 @@ def new_topic(client_broker: ClientBroker, request: pytest.FixtureRequest) -> It
     yield create
     admin.delete_topics(made)
     admin.close()
-
-
-@pytest.fixture
-def kcat() -> None:
-    if shutil.which("kcat") is None:
-        pytest.skip("kcat is not on this machine")
-
-
-@pytest.fixture
-def java_tools() -> list[str]:
-    tools = program_clients.kafka_tools()
-    if tools is None:
-        pytest.skip("$KAFKA_TOOLS does not say how to run Kafka's tools")
-    return tools
-
-
-@pytest.fixture(scope="session")
-def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("go") is None:
-        pytest.skip("go is not on this machine")
-    return program_clients.build_franz_go(tmp_path_factory.mktemp("franz_go"))
-
-
-@pytest.fixture(scope="session")
-def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command before the name of a class of tests/clients/java."""
-    if shutil.which("mvn") is None or shutil.which("java") is None:
-        pytest.skip("java and mvn are not on this machine")
-    return program_clients.build_java_programs(tmp_path_factory.mktemp("java"))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shlex
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,12 +20,6 @@ def run(command: Sequence[str], stdin: bytes = b"") -> bytes:
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr.decode(errors='replace')[-2000:]}"
     return done.stdout
-
-
-def kafka_tools() -> list[str] | None:
-    """The command before a Java class of Kafka's tools, from $KAFKA_TOOLS; None where it is not set."""
-    tools = os.environ.get("KAFKA_TOOLS")
-    return shlex.split(tools) if tools else None
 
 
 def kcat_produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
@@ -62,20 +53,20 @@ def _from_kcat(line: dict[str, object]) -> Sent:
     return Sent(int(str(line["partition"])), 0, encoded(line["key"]), encoded(line["payload"]), headers)
 
 
-def build_franz_go(directory: Path) -> Path:
+def build_franz_go(directory: Path) -> None:
     """Builds the Go program into ``directory``."""
-    program = directory / "franz_go"
-    go = shutil.which("go")
-    assert go is not None
-    subprocess.run([go, "build", "-o", str(program), "."], cwd=FRANZ_GO, check=True, timeout=600)
-    return program
+    subprocess.run(["go", "build", "-o", str(directory / "franz_go"), "."], cwd=FRANZ_GO, check=True, timeout=600)
 
 
-def build_java_programs(directory: Path) -> list[str]:
-    """Builds the programs in tests/clients/java into ``directory``; the command before the name of a class."""
+def build_java_programs(directory: Path) -> None:
+    """Builds the programs in tests/clients/java into ``directory``."""
     command = ["mvn", "-q", "-B", "-f", str(JAVA / "pom.xml"), f"-Doutput={directory / 'target'}"]
     command += ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory / 'libs'}"]
     run(command)
+
+
+def java_command(directory: Path) -> list[str]:
+    """The command before the name of a class that is built into ``directory``."""
     jvm = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     return [*jvm, "-cp", f"{directory / 'target' / 'classes'}:{directory / 'libs'}/*"]
 

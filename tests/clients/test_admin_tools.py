@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.clients import program_clients
 from tests.spawned_broker import free_port_beside_another, spawned_broker
 
-TOOLS, CONTROL = program_clients.kafka_tools(), os.environ.get("KAFKA_CONTROL", "")
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
@@ -44,25 +41,20 @@ STEPS = (
     "remove an ACL",
 )
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        not TOOLS or not CONTROL, reason="$KAFKA_TOOLS and $KAFKA_CONTROL name no Kafka to compare with"
-    ),
-]
+pytestmark = pytest.mark.timeout(400)
 
 
 class Script:
     """The steps on one broker; `told` is what each printed, comparably."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, tools: list[str], bootstrap: str, directory: Path) -> None:
+        self.tools = tools
         self.bootstrap = bootstrap
         self.directory = directory
         self.told: dict[str, str] = {}
 
     def tool(self, name: str, *arguments: str) -> str:
-        assert TOOLS is not None
-        command = [*TOOLS, name, "--bootstrap-server", self.bootstrap, *arguments]
+        command = [*self.tools, name, "--bootstrap-server", self.bootstrap, *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
         return self.comparable(f"{ended.stdout}{ended.stderr}")
 
@@ -144,32 +136,33 @@ def _in_order(line: str) -> str:
     return json.dumps(described)
 
 
-def with_kafka(directory: Path) -> Script:
+def with_kafka(control: list[str], tools: list[str], directory: Path) -> Script:
     port = free_port_beside_another()
     directory.mkdir()
     log_dirs = f"log.dirs={directory / 'one'},{directory / 'two'}"
-    command = shlex.split(CONTROL)
     try:
-        start = [*command, "start", str(port), str(directory), "num.partitions=1", log_dirs]
+        start = [*control, "start", str(port), str(directory), "num.partitions=1", log_dirs]
         subprocess.run(start, check=True, timeout=120, stdin=subprocess.DEVNULL)
-        script = Script(f"127.0.0.1:{port}", directory)
+        script = Script(tools, f"127.0.0.1:{port}", directory)
         script.run()
         return script
     finally:
-        subprocess.run([*command, "stop", str(directory)], check=False, timeout=60)
+        subprocess.run([*control, "stop", str(directory)], check=False, timeout=60)
 
 
-def with_ours(directory: Path) -> Script:
+def with_ours(tools: list[str], directory: Path) -> Script:
     directory.mkdir()
     log_dirs = Path(f"{directory / 'one'},{directory / 'two'}")
     with spawned_broker(log_dirs, SETTINGS) as broker:
-        script = Script(broker.bootstrap, directory)
+        script = Script(tools, broker.bootstrap, directory)
         script.run()
         return script
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script]:
+def scripts(
+    tmp_path_factory: pytest.TempPathFactory, java_tools: list[str], kafka_control: list[str]
+) -> dict[str, Script]:
     """Kafka's and ours, after the last step; run side by side."""
     directory = tmp_path_factory.mktemp("admin")
     found: dict[str, Script] = {}
@@ -177,7 +170,8 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script]:
     def run(name: str, begin: Callable[[Path], Script]) -> None:
         found[name] = begin(directory / name)
 
-    threads = [threading.Thread(target=run, args=each) for each in (("kafka", with_kafka), ("ours", with_ours))]
+    beginnings = {"kafka": partial(with_kafka, kafka_control, java_tools), "ours": partial(with_ours, java_tools)}
+    threads = [threading.Thread(target=run, args=each) for each in beginnings.items()]
     for thread in threads:
         thread.start()
     for thread in threads:

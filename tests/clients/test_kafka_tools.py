@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from tests.clients import program_clients
 from tests.clients.kafka_tools.stages import Stage, run_both
 
-TOOLS, CONTROL = program_clients.kafka_tools(), os.environ.get("KAFKA_CONTROL", "")
 STEPS = (
     "ConsumerPerformance reads all with a group",
     "EndToEndLatency sends and waits",
@@ -51,18 +47,14 @@ STEPS = (
     "DumpLogSegments decodes transactions",
 )
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        not TOOLS or not CONTROL, reason="$KAFKA_TOOLS and $KAFKA_CONTROL name no Kafka to compare with"
-    ),
-]
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stage, Stage]:
-    assert TOOLS is not None
-    return run_both(TOOLS, CONTROL, tmp_path_factory.mktemp("stages"))
+def stages(
+    tmp_path_factory: pytest.TempPathFactory, java_tools: list[str], kafka_control: list[str]
+) -> tuple[Stage, Stage]:
+    return run_both(java_tools, kafka_control, tmp_path_factory.mktemp("stages"))
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -16,9 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.members.watch import Watch, until
 from tests.clients.transactions import CopierProcess, Numbers, ends, read_committed
+from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
-ROUNDS = 24 if os.environ.get("ODRADEK_SOAK") == "1" else 4
+ROUNDS = rounds(4, in_soak=24)
 PARTITIONS = 4
 PER_SECOND = 1_000
 SETTINGS = {
@@ -87,7 +88,7 @@ def copier(
         copier.kill()
 
 
-@pytest.mark.soak
+@pytest.mark.soak("24 kills of a copier, its broker or both", minutes=4)
 @pytest.mark.timeout(900)
 def test_a_copier_that_is_killed_with_its_broker_again_and_again_copies_each_record_once_and_in_order(
     broker: KilledBroker, copier: CopierProcess

@@ -1,12 +1,7 @@
-"""kafka-python's own integration suite passes against our broker as it does against Apache Kafka.
-
-$KAFKA_PYTHON_SUITE is a command that runs it: `COMMAND HOST:PORT [pytest arguments]`; without it this is skipped.
-"""
+"""kafka-python's own integration suite passes against our broker as it does against Apache Kafka."""
 
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,7 +10,6 @@ import pytest
 
 from tests.spawned_broker import spawned_broker
 
-SUITE = shlex.split(os.environ.get("KAFKA_PYTHON_SUITE", ""))
 SETTINGS = {
     "broker.id": "0",
     "auto.create.topics.enable": "true",
@@ -30,12 +24,13 @@ NEEDS_AN_AUTHORIZER = "test_create_describe_delete_acls"
 PASS_WITH_KAFKA = 51
 
 
-@pytest.mark.skipif(not SUITE, reason="KAFKA_PYTHON_SUITE does not say how to run kafka-python's own tests")
 @pytest.mark.timeout(900)
-def test_all_that_pass_against_apache_kafka_pass_but_the_one_that_needs_an_authorizer(tmp_path: Path) -> None:
+def test_all_that_pass_against_apache_kafka_pass_but_the_one_that_needs_an_authorizer(
+    tmp_path: Path, kafka_python_suite: list[str]
+) -> None:
     report = tmp_path / "report.xml"
     with spawned_broker(tmp_path / "data", SETTINGS) as broker:
-        command = [*SUITE, broker.bootstrap, f"--junitxml={report}", "-k", f"not {NEEDS_AN_AUTHORIZER}"]
+        command = [*kafka_python_suite, broker.bootstrap, f"--junitxml={report}", "-k", f"not {NEEDS_AN_AUTHORIZER}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert report.exists(), done.stdout[-2000:] + done.stderr[-2000:]
     outcomes = outcomes_of(report)

@@ -7,15 +7,14 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jars import find_jars
 from odradek.pipeline.session import open_session
 from odradek.pipeline.settings import Settings, make_settings
-
-pyspark = pytest.importorskip("pyspark", reason="make setup-spark installs it")
-from pyspark.sql import SparkSession  # noqa: E402
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 QUICK_SESSION = {

@@ -28,10 +28,11 @@ from odradek.pipeline.places import Places
 from odradek.pipeline.settings import Settings
 from tests.pipeline.lake import check_tables, order, read_by_arrow, same_rows, send, send_transaction
 from tests.pipeline.test_kills import finish, lively, one_after_the_other, settings_of
+from tests.soak import SOAK
 
 POINTS = [("rows: committed", 2)]  # Between two tables of the second chunk.
 ORDERS = 250  # Two chunks.
-if os.environ.get("ODRADEK_SOAK") == "1":
+if SOAK:
     ORDERS = 400
     POINTS += [
         *[("read", 1), ("dead_letters: committed", 1), ("windows: committed", 1), ("rows: files written", 1)],
@@ -189,7 +190,7 @@ def counts_of(row: LedgerRow) -> tuple[object, ...]:
     return row.batch_id, row.rows_in, row.good, row.dead, row.duplicates, row.lost, row.start_offsets, row.end_offsets
 
 
-@pytest.mark.soak
+@pytest.mark.soak("a kill at each of 6 places", minutes=3)
 @pytest.mark.timeout(1200)
 def test_kills_leave_the_tables_that_a_batch_computation_finds(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path

@@ -28,10 +28,10 @@ from odradek.pipeline.places import Places
 from odradek.pipeline.settings import Settings
 from tests.pipeline.conftest import QUICK_SESSION
 from tests.pipeline.lake import IngestThread, check_tables, order, send
+from tests.soak import SOAK, rounds
 from tests.spawned_broker import free_port, start_broker
 
-SOAK = os.environ.get("ODRADEK_SOAK") == "1"
-RANDOM_KILLS, BROKER_KILLS = (22, 3) if SOAK else (1, 1)
+RANDOM_KILLS, BROKER_KILLS = rounds(1, in_soak=22), rounds(1, in_soak=3)
 POINTS = [
     ("read", 1),  # Before the first batch is committed.
     ("rows: files written", 1),  # Inside the sink, and between the tables.
@@ -127,13 +127,13 @@ def settings_of(orders: Settings, **more: object) -> Settings:
     )
 
 
-@pytest.mark.soak
+@pytest.mark.soak("a kill at each of 9 places", minutes=3)
 @pytest.mark.timeout(1200)
 def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = settings_of(orders)
-    send(broker.bootstrap, topic, lively(1000 if SOAK else 250))
+    send(broker.bootstrap, topic, lively(rounds(250, in_soak=1000)))
     with one_after_the_other(settings, tmp_path, [*POINTS, *(MORE_POINTS if SOAK else [])]) as jobs:
         for job in jobs:
             finish(job, tmp_path, -signal.SIGKILL)
@@ -141,7 +141,7 @@ def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
     check_tables(spark, settings)
 
 
-@pytest.mark.soak
+@pytest.mark.soak("22 kills at random moments", minutes=10)
 @pytest.mark.timeout(3000)
 def test_random_kills_leave_the_tables_that_a_batch_computation_finds(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
@@ -162,7 +162,7 @@ def test_random_kills_leave_the_tables_that_a_batch_computation_finds(
     check_tables(spark, settings)
 
 
-@pytest.mark.soak
+@pytest.mark.soak("a signal to an ingest here and in a process of its own", minutes=1)
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("where", ["here", "in a process of its own"] if SOAK else ["here"])
 def test_a_signal_ends_the_ingest_after_its_batch_with_status_0(
@@ -215,7 +215,7 @@ def end_the_ingest_elsewhere(settings: Settings, directory: Path) -> None:
         kill(process)
 
 
-@pytest.mark.soak
+@pytest.mark.soak("3 kills of the broker", minutes=2)
 @pytest.mark.timeout(600)
 def test_a_broker_that_is_killed_during_a_run_is_waited_for_and_nothing_is_lost(
     spark: SparkSession, orders: Settings, topic: str, tmp_path: Path

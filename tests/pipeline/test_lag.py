@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
-import shlex
 import subprocess
 from collections.abc import Iterator
 
@@ -18,8 +16,6 @@ from odradek.pipeline.kafka_admin import admin_client
 from odradek.pipeline.lag import PartitionLag, partition_lags, processed_offsets
 from odradek.pipeline.settings import Settings
 from tests.pipeline.ledger_rows import batch
-
-TOOLS = os.environ.get("KAFKA_TOOLS")
 
 
 @pytest.fixture
@@ -125,15 +121,14 @@ def test_processed_is_what_the_newest_batch_of_the_ingest_says_else_the_backfill
     assert processed_offsets([]) == {}
 
 
-@pytest.mark.skipif(not TOOLS, reason="KAFKA_TOOLS names no command that runs Kafka's tools")
 def test_kafkas_own_tool_prints_the_same_lag_for_the_shadow_group(
-    broker: BrokerThread, filled: Settings, topic: str
+    broker: BrokerThread, filled: Settings, topic: str, java_tools: list[str]
 ) -> None:
     processed = {topic: {0: 4, 1: 3}}
     assert shadow_group.commit(filled, processed)
     with transaction(filled, topic, commit=True):
         open_ = partition_lags(filled, processed)
-        assert kafkas_lags(filled) == {
+        assert kafkas_lags(java_tools, filled) == {
             (one.topic, one.partition): (one.committed, one.log_end_offset, (one.lag or 0) + one.in_open_transactions)
             for one in open_
         }
@@ -141,13 +136,14 @@ def test_kafkas_own_tool_prints_the_same_lag_for_the_shadow_group(
     assert shadow_group.commit(filled, processed)
     idle = partition_lags(filled, processed)
     assert [one.lag for one in idle] == [0, 0]
-    assert kafkas_lags(filled) == {(one.topic, one.partition): (one.processed, one.end_offset, one.lag) for one in idle}
+    assert kafkas_lags(java_tools, filled) == {
+        (one.topic, one.partition): (one.processed, one.end_offset, one.lag) for one in idle
+    }
 
 
-def kafkas_lags(settings: Settings) -> dict[tuple[str, int], tuple[int, int, int]]:
+def kafkas_lags(tools: list[str], settings: Settings) -> dict[tuple[str, int], tuple[int, int, int]]:
     """CURRENT-OFFSET, LOG-END-OFFSET and LAG of each partition, as ConsumerGroupCommand prints them."""
-    assert TOOLS is not None
-    command = [*shlex.split(TOOLS), "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    command = [*tools, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
     command += ["--bootstrap-server", settings.bootstrap_server, "--describe", "--offsets", "--group", settings.group]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=120, stdin=subprocess.DEVNULL

@@ -20,7 +20,7 @@ from odradek.pipeline.jobs import compact, ingest, report
 from odradek.pipeline.places import Places
 from odradek.pipeline.settings import Settings
 from tests.pipeline.lake import BASE, check_tables, order, send, send_transaction
-from tests.pipeline.test_lag import TOOLS, kafkas_lags
+from tests.pipeline.test_lag import kafkas_lags
 
 DAY = 86_400
 
@@ -36,7 +36,7 @@ def lags(facts: dict[str, Any]) -> list[Any]:
 
 
 def test_lag_is_exact_when_idle_and_what_kafkas_own_tool_prints(
-    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, java_tools: list[str]
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), watermark_delay="1 hour", shadow_group=f"group-{topic}")
     send(broker.bootstrap, topic, [order(number, number) for number in [*range(20), *range(4)]])
@@ -55,10 +55,9 @@ def test_lag_is_exact_when_idle_and_what_kafkas_own_tool_prints(
     assert lags(facts) == [4, 3]
     partitions = facts["lag"]["partitions"]
     assert all(one["committed"] == one["processed"] for one in partitions)
-    if TOOLS:
-        assert kafkas_lags(settings) == {
-            (one["topic"], one["partition"]): (one["processed"], one["end_offset"], one["lag"]) for one in partitions
-        }
+    assert kafkas_lags(java_tools, settings) == {
+        (one["topic"], one["partition"]): (one["processed"], one["end_offset"], one["lag"]) for one in partitions
+    }
     assert ingest.run(settings) == 0
     assert lags(reported(settings)) == [0, 0]
 

@@ -15,7 +15,8 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.registry import NAMES, message_class
 from odradek.protocol.messages.sasl import SaslHandshakeRequest
 from odradek.protocol.primitives import LONGEST_REPLACED
-from tests.protocol.vector_files import MESSAGE_FILES, SOAK, lines_of, message_vectors
+from tests.protocol.vector_files import MESSAGE_FILES, lines_of, message_vectors
+from tests.soak import rounds
 
 DAMAGED = [line for line in lines_of("messages/malformed.jsonl") if line["name"] in NAMES]
 DAMAGES = sorted({line["damage"] for line in DAMAGED})
@@ -113,13 +114,14 @@ def test_a_version_that_a_message_does_not_have_is_refused_by_name() -> None:
             encode(FetchRequest(), version)
 
 
+@pytest.mark.soak("2,000 changed vectors of each message", minutes=0.5)
 @pytest.mark.parametrize("name", MESSAGE_FILES)
 def test_bytes_changed_at_random_are_read_or_refused_and_nothing_else(name: str) -> None:
     """What is read can be written, or is refused for the order of unknown tags; and written bytes are read the same."""
     chance = random.Random(name)
     cls = message_class(name)
     vectors = [(line["version"], bytes.fromhex(line["hex"])) for line in message_vectors(name)]
-    for _ in range(2000 if SOAK else 300):
+    for _ in range(rounds(300, in_soak=2000)):
         version, data = chance.choice(vectors)
         changed = bytearray(data[:3000])
         for _ in range(chance.randint(1, 4)):

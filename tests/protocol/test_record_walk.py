@@ -11,9 +11,9 @@ import pytest
 
 from odradek.protocol import record_walk
 from odradek.protocol.record import MalformedRecord, Record, read_all, record_bytes, varint_bytes
-from tests.protocol.vector_files import SOAK
+from tests.soak import rounds
 
-ROUNDS = 40_000 if SOAK else 3_000
+ROUNDS = rounds(3_000, in_soak=40_000)
 EDGES = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 20, 1 << 27, 1 << 28, -(1 << 28) - 1, 1 << 34, 1 << 62]
 
 
@@ -51,6 +51,7 @@ def damaged(chance: random.Random, data: bytes) -> bytes:
     return bytes(damage)
 
 
+@pytest.mark.soak("40,000 damaged batches", minutes=0.2)
 def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source: ModuleType) -> None:
     chance = random.Random(20_260)
     taken = 0

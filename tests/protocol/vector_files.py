@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.soak import SOAK
+
 VECTORS = Path(__file__).parent.parent / "vectors"
-SOAK = os.environ.get("ODRADEK_SOAK") == "1"
 NOT_MESSAGES = ("frames", "malformed")
 
 MESSAGE_FILES = sorted(path.stem for path in (VECTORS / "messages").glob("*.jsonl") if path.stem not in NOT_MESSAGES)
@@ -35,8 +36,12 @@ def coordinator_vectors(name: str) -> Iterator[dict[str, Any]]:
     return lines_of(f"coordinator_records/{name}.jsonl")
 
 
-def cut_points(size: int, sample: bool) -> list[int]:
-    """Where to cut bytes of this size: everywhere, or of long ones at both ends and evenly between."""
-    if not sample or size <= 4000:
+def cut_points(data: bytes) -> list[int]:
+    """Where to cut `data`: everywhere in a soak, else at both ends and at some places between that its bytes choose.
+
+    Vectors of one message differ little, so together their samples come to most places.
+    """
+    size = len(data)
+    if SOAK or size <= 24:
         return list(range(size))
-    return sorted({*range(80), *range(size - 80, size), *range(0, size, size // 40)})
+    return sorted({*range(6), *range(size - 6, size), *random.Random(data).sample(range(6, size - 6), 10)})

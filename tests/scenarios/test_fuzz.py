@@ -12,10 +12,10 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from odradek.broker.handlers.api_table import client_api_table
 from tests.scenarios.fuzzer import TOPIC, Mutator, Outcomes, seed_frames
+from tests.soak import rounds
 from tests.spawned_broker import spawned_broker
 
-SOAK = os.environ.get("ODRADEK_SOAK") == "1"
-FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", "200000" if SOAK else "6000"))
+FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", rounds(6_000, in_soak=200_000)))
 SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "20"))
 VECTORS = Path(__file__).parent.parent / "vectors"
 SETTINGS = {
@@ -26,7 +26,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.soak
+@pytest.mark.soak("200,000 mutated frames", minutes=3)
 @pytest.mark.timeout(1800)
 def test_mutated_frames_are_answered_or_closed_without_a_traceback_in_flat_memory(tmp_path: Path) -> None:
     served = {int(row.key) for row in client_api_table().rows()}

@@ -7,7 +7,6 @@ looked at after each of the following, too.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -34,9 +33,10 @@ from tests.clients.transactions import read_committed
 from tests.scenarios import coordinator_requests as ask
 from tests.scenarios.coordinator_promises import NOBODY, GroupPromise, Members, OffsetPromise, Promise, Transaction
 from tests.scenarios.coordinator_requests import Connection, described, field_of, find_coordinators, until_loaded
+from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
-ROUNDS = 12 if os.environ.get("ODRADEK_SOAK") == "1" else 1
+ROUNDS = rounds(1, in_soak=12)
 """How many times each step is killed, both ways."""
 STEPS_OF_TRANSACTIONS = ("init", "add", "write", "add offsets", "send offsets", "commit it", "abort it")
 STEPS = ("join", "sync", "leave", "commit", *STEPS_OF_TRANSACTIONS)
@@ -282,7 +282,8 @@ LIVES: dict[str, Callable[[World, str], None]] = {
 }
 
 
-@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.soak("12 kills at each step, answered or not", minutes=3)
 @pytest.mark.timeout(900)
 def test_a_broker_that_is_killed_at_any_step_knows_what_it_has_promised(world: World) -> None:
     kills = [(step, is_answered) for step in STEPS for is_answered in (False, True)] * ROUNDS

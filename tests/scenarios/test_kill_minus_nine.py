@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from pathlib import Path
@@ -10,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.numbered_producer import NumberedProducer, read_all
+from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
-ROUNDS = 25 if os.environ.get("ODRADEK_SOAK") == "1" else 3
+ROUNDS = rounds(3, in_soak=25)
 
 
-@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.soak("25 kills while a producer writes", minutes=1)
 @pytest.mark.timeout(600)
 def test_no_acknowledged_record_is_missing_or_doubled_after_kill_minus_nine(tmp_path: Path) -> None:
     source, port = random.Random(9), free_port()

@@ -17,9 +17,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tests.clients.transactions import END_OF_PARTITION
+from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
-KILLS = 20 if os.environ.get("ODRADEK_SOAK") == "1" else 3
+KILLS = rounds(3, in_soak=20)
 TOPIC, PARTITIONS, KEYS = "t", 2, 40
 RECORDS, PADDING = (1800, 900), (1000, 100)
 """Of each partition and round; the second has less than 1 MB of sealed segments."""
@@ -187,7 +188,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.kill()
 
 
-@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.soak("20 kills amid a clean", minutes=2)
 @pytest.mark.timeout(900)
 def test_a_broker_that_is_killed_amid_a_clean_has_the_latest_of_each_key_and_cleans_on(world: World) -> None:
     for number in range(KILLS):

@@ -3,7 +3,6 @@ cannot show a missing fsync."""
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 
@@ -11,9 +10,10 @@ import pytest
 
 from odradek.broker.testing import BrokerThread
 from tests.scenarios.numbered_producer import NumberedProducer, read_all
+from tests.soak import rounds
 from tests.storage.memory_files import ForgetfulFiles
 
-ROUNDS = 25 if os.environ.get("ODRADEK_SOAK") == "1" else 4
+ROUNDS = rounds(4, in_soak=25)
 SETTINGS = {"log.segment.bytes": "60000", "num.partitions": "1", "log.flush.offset.checkpoint.interval.ms": "50"}
 
 
@@ -38,7 +38,7 @@ def cut_power(files: ForgetfulFiles, source: random.Random, flush_messages: int)
     return acknowledged, after
 
 
-@pytest.mark.soak
+@pytest.mark.soak("25 power cuts", minutes=1)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_no_acknowledged_record_is_missing_or_doubled_after_a_power_cut(seed: int) -> None:
     source = random.Random(seed)

@@ -1,14 +1,10 @@
 """The same requests to Apache Kafka in ZooKeeper mode and to ours: every field of every answer is compared.
 
 The cases are tables in `same_as_kafka/`, a sentence for each; `known.py` there lists what differs on purpose, and why.
-`$KAFKA_CONTROL` is a command that starts and stops Kafka and ZooKeeper: `zk-start PORT DIR`,
-`zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...`, `stop DIR`; without it these tests are skipped.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +30,6 @@ from tests.scenarios.same_as_kafka.known import KNOWN, Known
 from tests.scenarios.same_as_kafka.peer import Peer
 from tests.spawned_broker import free_port, spawned_broker
 
-CONTROL = shlex.split(os.environ.get("KAFKA_CONTROL", ""))
 CASES: list[Case] = [
     case
     for room in (
@@ -67,13 +62,12 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
 }
 
-pytestmark = pytest.mark.skipif(not CONTROL, reason="KAFKA_CONTROL names no Kafka to compare with")
 met: set[Known] = set()
 compared: set[tuple[int, int]] = set()
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) -> Iterator[str]:
     """A broker of Kafka's with its ZooKeeper; where it listens."""
     directory = tmp_path_factory.mktemp("kafka")
     zookeeper_port, port = free_port(), free_port()
@@ -82,7 +76,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     def start(name: str, *command: str) -> None:
         started.append(directory / name)
-        subprocess.run([*CONTROL, *command], check=True, timeout=120, stdin=subprocess.DEVNULL)
+        subprocess.run([*kafka_control, *command], check=True, timeout=120, stdin=subprocess.DEVNULL)
 
     try:
         zookeeper = directory / "zookeeper"
@@ -92,7 +86,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         for path in reversed(started):
-            subprocess.run([*CONTROL, "stop", str(path)], check=False, timeout=60)
+            subprocess.run([*kafka_control, "stop", str(path)], check=False, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +128,7 @@ def _advertised(bootstrap: str) -> dict[int, tuple[int, int]]:
     return {entry["ApiKey"]: (entry["MinVersion"], entry["MaxVersion"]) for entry in answer["ApiKeys"]}
 
 
+@pytest.mark.usefixtures("kafka")
 def test_every_known_difference_is_still_one() -> None:
     """Says nothing unless all cases have been run before it."""
     if len(compared) == len(RUNS):

@@ -1,7 +1,5 @@
 """The cleaner and Apache Kafka's: Kafka's tools read what ours has cleaned, and both keep the same of the same log."""
 
-import os
-import shlex
 import shutil
 import subprocess
 import time
@@ -19,13 +17,8 @@ from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
 from odradek.storage.cleaner_candidates import log_to_clean
 from odradek.storage.files import OsFiles
 from odradek.storage.log import Log
+from tests.spawned_broker import free_port_beside_another
 
-TOOLS = os.environ.get("KAFKA_TOOLS")
-CONTROL = os.environ.get("KAFKA_CONTROL")
-needs_tools = pytest.mark.skipif(not TOOLS, reason="KAFKA_TOOLS names no command that runs Kafka's tools")
-needs_control = pytest.mark.skipif(
-    not (CONTROL and TOOLS), reason="KAFKA_CONTROL and KAFKA_TOOLS name no commands that run a Kafka and its tools"
-)
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 3000,
@@ -51,14 +44,13 @@ def fill(log: Log, now_ms: int, first: int = 0, rounds: int = 60) -> None:
         end_transaction(log, 2, committed=number % 3 > 0, time=now_ms + number)
 
 
-def kafkas_dump(folder: Path, names: list[str], *flags: str) -> str:
-    command = [*shlex.split(TOOLS or ""), "kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags]
+def kafkas_dump(tools: list[str], folder: Path, names: list[str], *flags: str) -> str:
+    command = [*tools, "kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120)
     return done.stdout + done.stderr
 
 
-@needs_tools
-def test_kafka_finds_nothing_wrong_with_what_was_cleaned(tmp_path: Path) -> None:
+def test_kafka_finds_nothing_wrong_with_what_was_cleaned(tmp_path: Path, java_tools: list[str]) -> None:
     folder = tmp_path / "orders-0"
     log = open_small(OsFiles(), str(folder), **SETTINGS)
     for round_number in range(4):
@@ -68,7 +60,7 @@ def test_kafka_finds_nothing_wrong_with_what_was_cleaned(tmp_path: Path) -> None
     assert len(log.segments) > 2
     log.close()
     names = sorted(path.name for path in folder.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
-    deep = kafkas_dump(folder, names, "--deep-iteration", "--print-data-log")
+    deep = kafkas_dump(java_tools, folder, names, "--deep-iteration", "--print-data-log")
     assert "isvalid: false" not in deep
     assert not [
         line
@@ -76,7 +68,7 @@ def test_kafka_finds_nothing_wrong_with_what_was_cleaned(tmp_path: Path) -> None
         if line.startswith(("Mismatches", "Found", "The following")) or "Exception" in line
     ]
     indexes = [name for name in names if name.endswith("index")]
-    sane = kafkas_dump(folder, indexes, "--index-sanity-check")
+    sane = kafkas_dump(java_tools, folder, indexes, "--index-sanity-check")
     assert sane.count("passed sanity check.") + sane.count("is empty.") == len(indexes)
 
 
@@ -112,34 +104,43 @@ def test_logs_that_kafka_has_cleaned_are_cleaned_on_from_its_checkpoint(tmp_path
     manager.shutdown()
 
 
+class Kafka:
+    """A Kafka on `port` that keeps its data below `directory`; the test starts and stops it."""
+
+    def __init__(self, control: list[str], tools: list[str], directory: Path) -> None:
+        self.port = free_port_beside_another()
+        self.directory = directory
+        self._control, self._tools = control, tools
+
+    def start(self, *settings: str) -> None:
+        command = [*self._control, "start", str(self.port), str(self.directory), *settings]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    def stop(self, *, check: bool = True) -> None:
+        command = [*self._control, "stop", str(self.directory)]
+        subprocess.run(command, check=check, capture_output=True, timeout=120)
+
+    def create_topic(self) -> None:
+        command = [*self._tools, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"127.0.0.1:{self.port}"]
+        command += ["--create", "--topic", "t", "--partitions", "1", "--replication-factor", "1"]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """The directory in which a Kafka finds the partition t-0, and its port; started by the test."""
-    port = 24100 + os.getpid() % 500 * 2
-    yield port, tmp_path / "kafka"
-    subprocess.run([*shlex.split(CONTROL or ""), "stop", str(tmp_path / "kafka")], capture_output=True, check=False)
+def kafka(kafka_control: list[str], java_tools: list[str], tmp_path: Path) -> Iterator[Kafka]:
+    kafka = Kafka(kafka_control, java_tools, tmp_path / "kafka")
+    yield kafka
+    kafka.stop(check=False)
 
 
-def topic_command(port: int, *arguments: str) -> None:
-    command = [*shlex.split(TOOLS or ""), "org.apache.kafka.tools.TopicCommand"]
-    subprocess.run(
-        [*command, "--bootstrap-server", f"127.0.0.1:{port}", *arguments], check=True, capture_output=True, timeout=60
-    )
-
-
-def control(*arguments: str) -> None:
-    subprocess.run([*shlex.split(CONTROL or ""), *arguments], check=True, capture_output=True, timeout=120)
-
-
-@needs_control
-def test_kafkas_cleaner_keeps_the_same_of_the_same_log(tmp_path: Path, kafka: tuple[int, Path]) -> None:
+def test_kafkas_cleaner_keeps_the_same_of_the_same_log(tmp_path: Path, kafka: Kafka) -> None:
     """A log of ours is given to Kafka in the place of one of its own, and is cleaned by both."""
-    port, directory = kafka
+    directory = kafka.directory
     settings = ["log.cleaner.backoff.ms=100", "log.cleaner.min.cleanable.ratio=0.01", "log.segment.bytes=3000"]
     settings += ["log.index.size.max.bytes=4096", "log.index.interval.bytes=200", "log.cleanup.policy=compact"]
-    control("start", str(port), str(directory), *settings, "log.cleaner.enable=true")
-    topic_command(port, "--create", "--topic", "t", "--partitions", "1", "--replication-factor", "1")
-    control("stop", str(directory))
+    kafka.start(*settings, "log.cleaner.enable=true")
+    kafka.create_topic()
+    kafka.stop()
 
     now_ms = time.time_ns() // 1_000_000
     ours = tmp_path / "ours" / "t-0"
@@ -158,12 +159,12 @@ def test_kafkas_cleaner_keeps_the_same_of_the_same_log(tmp_path: Path, kafka: tu
     sealed = log.active_segment.base_offset
     clean(log, now_ms)
 
-    control("start", str(port), str(directory), *settings)
+    kafka.start(*settings)
     checkpoint = directory / "data" / CLEANER_OFFSET
     give_up = time.monotonic() + 60
     while not (checkpoint.exists() and f"t 0 {sealed}\n" in checkpoint.read_text()) and time.monotonic() < give_up:
         time.sleep(0.1)
-    control("stop", str(directory))
+    kafka.stop()
     by_kafka = open_small(OsFiles(), str(theirs), **SETTINGS)
     assert contents(by_kafka) == contents(log)
 

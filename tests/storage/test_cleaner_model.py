@@ -5,7 +5,6 @@ What the model says of a clean: of the records that are not aborted the last one
 its batch's horizon has passed; nothing goes behind the offset that the clean has come to.
 """
 
-import os
 import random
 from typing import Any
 
@@ -17,9 +16,10 @@ from small_logs import NOW, open_small
 from odradek.protocol.records import ControlType, read_control_type
 from odradek.storage.cleaner_candidates import log_to_clean
 from odradek.storage.log import Log
+from tests.soak import rounds
 
-SEEDS = range(600 if os.environ.get("ODRADEK_SOAK") else 40)
-CRASH_SEEDS = range(120 if os.environ.get("ODRADEK_SOAK") else 8)
+SEEDS = range(rounds(40, in_soak=600))
+CRASH_SEEDS = range(rounds(8, in_soak=120))
 RETENTION_MS = 1000
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
@@ -159,6 +159,7 @@ class Run:
                     assert entry.transaction.marker in indexed
 
 
+@pytest.mark.soak("600 seeds", minutes=2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_log_that_is_cleaned_at_random_keeps_what_the_model_keeps(seed: int) -> None:
     run = Run(seed)
@@ -225,6 +226,7 @@ class WatchedFiles(ForgetfulFiles):
         super().sync_directory(path)
 
 
+@pytest.mark.soak("120 seeds, a crash at every step", minutes=2)
 @pytest.mark.parametrize("seed", CRASH_SEEDS)
 def test_a_crash_at_any_step_of_a_clean_loses_nothing(seed: int) -> None:
     files = WatchedFiles()

@@ -1,8 +1,6 @@
 """Kafka's own DumpLogSegments reads the files that our storage writes, and finds nothing wrong."""
 
 import io
-import os
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -16,15 +14,11 @@ from odradek.protocol.records import build_end_transaction_marker
 from odradek.storage.dump import DumpOptions, dump_files
 from odradek.storage.files import OsFiles
 
-TOOLS = os.environ.get("KAFKA_TOOLS")
-pytestmark = pytest.mark.skipif(not TOOLS, reason="KAFKA_TOOLS names no command that runs Kafka's tools")
-
 KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
 
 
-def kafkas_dump(folder: Path, names: list[str], *flags: str) -> list[str]:
-    assert TOOLS is not None
-    command = [*shlex.split(TOOLS), "kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags]
+def kafkas_dump(tools: list[str], folder: Path, names: list[str], *flags: str) -> list[str]:
+    command = [*tools, "kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=True, timeout=120, stdin=subprocess.DEVNULL
     )
@@ -38,15 +32,15 @@ def our_dump(folder: Path, names: list[str], options: DumpOptions, monkeypatch: 
     return (out.getvalue() + errors.getvalue()).split("\n")[:-1]
 
 
-def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def check(tools: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = sorted(path.name for path in folder.iterdir() if path.suffix in KINDS)
-    deep = kafkas_dump(folder, names, "--deep-iteration", "--print-data-log")
+    deep = kafkas_dump(tools, folder, names, "--deep-iteration", "--print-data-log")
     assert deep == our_dump(folder, names, DumpOptions(deep_iteration=True, print_data_log=True), monkeypatch)
     assert not [line for line in deep if line.endswith("isvalid: false") or "invalid" in line]
     wrong = ("Mismatches", "Found", "Non-consecutive", "The following")
     assert not [line for line in deep if line.startswith(wrong)]
     indexes = [name for name in names if name.endswith("index") and not name.endswith(".txnindex")]
-    sane = kafkas_dump(folder, indexes, "--index-sanity-check")
+    sane = kafkas_dump(tools, folder, indexes, "--index-sanity-check")
     assert sane == our_dump(folder, indexes, DumpOptions(index_sanity_check=True), monkeypatch)
     results = [line for line in sane if not line.startswith("Dumping")]
     assert len(results) == len(indexes)
@@ -75,22 +69,26 @@ def fill(folder: Path, clean: bool, **settings: object) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 def test_kafka_finds_nothing_wrong_with_a_log_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str], clean: bool
 ) -> None:
     folder = tmp_path / "orders-0"
     fill(folder, clean)
-    check(folder, monkeypatch)
+    check(java_tools, folder, monkeypatch)
 
 
-def test_kafka_finds_nothing_wrong_with_log_append_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_finds_nothing_wrong_with_log_append_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str]
+) -> None:
     folder = tmp_path / "orders-0"
     fill(folder, True, message_timestamp_type="LogAppendTime", compression_type="lz4")
-    check(folder, monkeypatch)
+    check(java_tools, folder, monkeypatch)
 
 
-def test_kafka_finds_nothing_wrong_with_what_we_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_finds_nothing_wrong_with_what_we_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str]
+) -> None:
     directory = copy_of("damaged", tmp_path / "data")
     manager = open_manager(directory)
     manager.shutdown()
     for partition in ("plain-0", "plain-1", "compressed-0", "untidy-times-0", "append-time-0"):
-        check(directory / partition, monkeypatch)
+        check(java_tools, directory / partition, monkeypatch)

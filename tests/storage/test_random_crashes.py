@@ -5,7 +5,6 @@ What the model promises: everything that was flushed survives a crash; nothing a
 is read is what was appended; producers keep their sequences. A failing seed is the test's name.
 """
 
-import os
 import random
 
 import pytest
@@ -20,8 +19,9 @@ from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
+from tests.soak import rounds
 
-SEEDS = range(1200 if os.environ.get("ODRADEK_SOAK") else 40)
+SEEDS = range(rounds(40, in_soak=1_200))
 STEPS = 120
 PARTITION = TopicPartition("orders", 0)
 CONFIG = LogConfig({"segment.bytes": 700, "index.interval.bytes": 100, "retention.ms": -1})
@@ -206,7 +206,7 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.soak
+@pytest.mark.soak("1,200 seeds", minutes=1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_flushed_survives_and_nothing_else_appears(seed: int) -> None:
     run = Run(seed)

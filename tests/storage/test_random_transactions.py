@@ -160,7 +160,7 @@ WEIGHTS: dict[Callable[[TransactionalRun], None], int] = {
 }
 
 
-@pytest.mark.soak
+@pytest.mark.soak("1,200 seeds", minutes=1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_read_committed_consumer_sees_what_was_committed_whatever_happens_to_the_log(seed: int) -> None:
     run = TransactionalRun(seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -44,17 +43,16 @@ class Stage:
 
 
 @contextmanager
-def kafka(control: str, directory: Path) -> Iterator[Script]:
+def kafka(control: list[str], directory: Path) -> Iterator[Script]:
     """A node of Apache Kafka; `control` starts and stops it."""
     port = free_port_beside_another()
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    command = shlex.split(control)
     try:
-        start = [*command, "start", str(port), str(directory), *settings]
+        start = [*control, "start", str(port), str(directory), *settings]
         subprocess.run(start, check=True, timeout=120, stdin=subprocess.DEVNULL)
         yield Script(f"127.0.0.1:{port}", directory / "data", [])
     finally:
-        subprocess.run([*command, "stop", str(directory)], check=False, timeout=60)
+        subprocess.run([*control, "stop", str(directory)], check=False, timeout=60)
 
 
 @contextmanager
@@ -63,7 +61,7 @@ def ours(directory: Path) -> Iterator[Script]:
         yield Script(broker.bootstrap, directory / "data", [])
 
 
-def run_both(tools: list[str], control: str, directory: Path) -> tuple[Stage, Stage]:
+def run_both(tools: list[str], control: list[str], directory: Path) -> tuple[Stage, Stage]:
     """Apache Kafka's stage and ours, after the last step."""
     with kafka(control, directory / "kafka") as theirs, ours(directory / "ours") as own:
         stages = (Stage(theirs), Stage(own))

@@ -1,12 +1,11 @@
 """The group against a reference of a few lines: the same random life, and after every step the same answers and state.
 
-100,000 steps on one seed, and as many more as ODRADEK_SOAK asks for.
+10,000 steps on one seed; in a soak 100,000 on each of 20.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -20,9 +19,10 @@ from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.group_room import GROUP, Asked, GroupRoom
 from tests.broker.coordinator.group.reference_group import ReferenceGroup, Wish
+from tests.soak import rounds
 
-STEPS = 100_000
-SEEDS = range(1, 21) if os.environ.get("ODRADEK_SOAK") else (1,)
+STEPS = rounds(10_000, in_soak=100_000)
+SEEDS = range(1, 1 + rounds(1, in_soak=20))
 INSTANCES = (None, None, None, "one", "two", "three")
 PROTOCOLS = (("range",), ("range", "sticky"), ("sticky", "range"), ("range", "sticky", "roundrobin"), ("sticky",), ())
 SESSIONS = (6_000, 11_000, 31_000)
@@ -252,8 +252,9 @@ def _told(response: Any) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.soak("100,000 steps on each of 20 seeds", minutes=1.5)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_hundred_thousand_random_steps_are_as_the_reference_says(seed: int) -> None:
+def test_random_steps_are_as_the_reference_says(seed: int) -> None:
     source, done = Random(seed), Counter[str]()
     life = Life(source, done)
     for _ in range(STEPS):

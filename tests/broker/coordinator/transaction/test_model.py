@@ -7,7 +7,6 @@ id which markers there are, in which order. It knows nothing of records, transit
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -21,8 +20,9 @@ from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoc
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.transaction.rooms import TransactionRoom
+from tests.soak import rounds
 
-STEPS = 100_000
+STEPS = rounds(10_000, in_soak=100_000)
 LARGEST_EPOCH = 7
 EXPIRATION_MS = 50_000
 NAMES = ("a", "b", "c")
@@ -318,10 +318,9 @@ EVERY_ANSWER = {
 
 
 @pytest.mark.usefixtures("_quiet")
-@pytest.mark.parametrize("seed", range(int(os.environ.get("ODRADEK_SOAK", "0")) * 19 + 1))
-def test_a_hundred_thousand_random_steps_show_no_difference_from_the_reference(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+@pytest.mark.soak("100,000 steps on each of 20 seeds", minutes=1)
+@pytest.mark.parametrize("seed", range(rounds(1, in_soak=20)))
+def test_random_steps_show_no_difference_from_the_reference(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     for module in (rules, transaction):
         monkeypatch.setattr(module, "LARGEST_EPOCH", LARGEST_EPOCH)
     comparison = Comparison(seed)

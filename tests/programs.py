@@ -1,0 +1,98 @@
+"""Other people's programs, each a fixture. A test that uses one is of the kind `programs` (tests/kinds.py).
+
+Where a program is not on the machine, its tests are skipped; ODRADEK_NO_SKIP=1 makes them fail. What has to be built is
+built once for all workers of a run.
+
+$KAFKA_TOOLS          a command before the name of a class of Kafka's tools, and its arguments
+$KAFKA_CONTROL        a command that starts and stops Kafka and ZooKeeper: `start PORT DIR`, `zk-start PORT DIR`,
+                      `zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...`, `stop DIR`
+$KAFKA_PYTHON_SUITE   a command that runs kafka-python's own tests: `COMMAND HOST:PORT [pytest arguments]`
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients import program_clients
+
+FIXTURES: set[str] = set()
+"""The names of all fixtures that stand for another program."""
+
+
+def program(fixture: Callable[..., Any]) -> Any:
+    """Makes a fixture that stands for another program."""
+    FIXTURES.add(fixture.__name__)
+    return pytest.fixture(scope="session")(fixture)
+
+
+def _on_path(*names: str) -> None:
+    if missing := [name for name in names if shutil.which(name) is None]:
+        pytest.skip(f"{' and '.join(missing)} not on this machine")
+
+
+def _command_in(variable: str) -> list[str]:
+    command = shlex.split(os.environ.get(variable, ""))
+    if not command:
+        pytest.skip(f"${variable} is not set: it is a command (tests/programs.py)")
+    return command
+
+
+@program
+def kcat() -> None:
+    _on_path("kcat")
+
+
+@program
+def java_tools() -> list[str]:
+    """The command before a Java class of Kafka's tools."""
+    return _command_in("KAFKA_TOOLS")
+
+
+@program
+def kafka_control() -> list[str]:
+    """The command that starts and stops Kafka."""
+    return _command_in("KAFKA_CONTROL")
+
+
+@program
+def kafka_python_suite() -> list[str]:
+    """The command that runs kafka-python's own tests."""
+    return _command_in("KAFKA_PYTHON_SUITE")
+
+
+@program
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program in Go that produces and consumes by franz-go."""
+    _on_path("go")
+    directory = _built_once(tmp_path_factory, "franz_go", program_clients.build_franz_go)
+    return directory / "franz_go"
+
+
+@program
+def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command before the name of a class of tests/clients/java."""
+    _on_path("java", "mvn")
+    directory = _built_once(tmp_path_factory, "java", program_clients.build_java_programs)
+    return program_clients.java_command(directory)
+
+
+def _built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+    """The directory into which the first worker to come has built."""
+    base = factory.getbasetemp()
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"{name}-built"
+    done = directory / ".done"
+    with open(f"{directory}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            directory.mkdir(exist_ok=True)
+            build(directory)
+            done.touch()
+    return directory
