@@ -1,5 +1,5 @@
 # make run    sets everything up and starts a broker on 127.0.0.1:9092 with ./data
-# make test   sets everything up and passes the tests
+# make test   sets everything up and passes the tests that need nothing more
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,15 +8,11 @@ SPARK_STAMP := $(VENV)/.installed-spark
 DIST_STAMP := $(VENV)-dist/.installed
 DIST_BIN := $(VENV)-dist/bin
 ROOMS := broker cli pipeline protocol purgatory storage timer
-# The modules that set-up compiles, and the tests that run them both ways.
-COMPILED := $(shell grep -v '^#' compiled_modules.txt)
-TESTS_OF_COMPILED := tests/protocol/test_record*.py tests/timer tests/purgatory tests/storage tests/broker/replica \
-	tests/broker/handlers tests/broker/coordinator tests/broker/test_build_info.py tests/broker/test_connection*.py
+COMPILED := $(shell grep '\.py$$' compiled_modules.txt)
+JOBS ?= auto
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 
-# About half of the pipeline's tests, by the time they take.
-FIRST_OF_PIPELINE := $(wildcard tests/pipeline/test_[a-j]*.py)
-
-.PHONY: setup setup-spark run test test-pipeline test-pipeline-first test-pipeline-second \
+.PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pythons \
 	pipeline-demo check docs bench bench-pipeline soak image-test dist dist-test clean
 
 setup: $(STAMP)
@@ -40,20 +36,28 @@ $(SPARK_STAMP): $(STAMP)
 run: setup
 	@exec $(BIN)/odradek serve
 
+# Each behaviour once, on uvloop, compiled where set-up found a compiler; tests/kinds.py says what is left out.
 test: setup
-	$(BIN)/python -m pytest --ignore=tests/pipeline
-	ODRADEK_PURE=1 $(BIN)/python -m pytest $(TESTS_OF_COMPILED)
+	$(PYTEST) --dist=worksteal $(TESTS)
 
-# In two halves side by side, each with a Spark of its own: one alone leaves half of two cores idle.
+# What `make test` leaves out.
+test-all: test-programs test-plain test-pipeline
+
+# Other people's programs, the second event loop, long loops. A file's tests share a Kafka, so one worker runs them.
+test-programs: setup
+	$(PYTEST) --dist=loadfile --kinds=programs,second_loop,long
+
+# The compiled modules as plain Python.
+test-plain: setup
+	ODRADEK_PURE=1 $(PYTEST) --dist=worksteal --of-compiled
+
 test-pipeline: setup-spark
-	@$(MAKE) --jobs=2 --keep-going --output-sync --no-print-directory test-pipeline-first test-pipeline-second
+	$(PYTEST) --dist=loadfile --kinds=spark,programs,long tests/pipeline
+	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
 
-test-pipeline-first:
-	$(BIN)/python -m pytest $(FIRST_OF_PIPELINE)
-
-test-pipeline-second:
-	$(BIN)/python -m pytest tests/pipeline $(addprefix --ignore=,$(FIRST_OF_PIPELINE))
-	ODRADEK_PURE=1 $(BIN)/python -m pytest tests/pipeline/segments/test_record_vectors.py tests/pipeline/segments/test_kafka_logs.py
+# `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.
+test-pythons: setup
+	$(BIN)/python -m tests.pythons
 
 # A broker, lively data, ingest, tables and report in ./pipeline-demo; under three minutes.
 pipeline-demo: setup-spark
@@ -77,10 +81,10 @@ bench: setup
 bench-pipeline: setup-spark
 	$(BIN)/python -m benchmarks --pipeline
 
-# The long loops in full: every cut of every vector, >= 20 kills and power cuts, 200,000 mutated frames.
+# The long loops in full: first the plan, then all of it, then what each has taken.
 soak: setup-spark
-	ODRADEK_SOAK=1 $(BIN)/python -m pytest -m soak
-	ODRADEK_SOAK=1 $(BIN)/python -m pytest tests/protocol
+	ODRADEK_SOAK=1 $(BIN)/python -m pytest -qq --kinds=all --plan
+	ODRADEK_SOAK=1 $(PYTEST) --dist=worksteal --kinds=all
 
 image-test: setup
 	tests/image/image-test

@@ -1,6 +1,7 @@
 """For all tests: which form of the compiled modules runs, and what CI asks of a run. Which tests run: tests/kinds.py.
 
 ODRADEK_PURE=1        loads the .py of every compiled module although its .so is there
+--of-compiled         collects only the folders that mirror a folder with compiled modules
 ODRADEK_NO_SKIP=1     makes a skipped test a failed one
 """
 
@@ -47,6 +48,18 @@ PURE = os.environ.get("ODRADEK_PURE") == "1"
 pytest_plugins = ["tests.programs", "tests.kinds", "tests.soak"]
 if PURE:  # at once: the conftest of a package imports the package
     sys.meta_path.insert(0, Sources(FILES))
+
+
+MIRRORS = {(ROOT / "tests" / path).parent for path in SETUP.COMPILED}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--of-compiled", action="store_true", help="only the tests beside compiled modules")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_elsewhere = collection_path.is_file() and collection_path.parent not in MIRRORS
+    return True if config.getoption("--of-compiled") and is_elsewhere else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

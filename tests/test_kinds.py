@@ -1,0 +1,55 @@
+"""`make test` needs nothing but an installed Odradek, and `make test-all` runs what it leaves out."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import kinds
+
+ROOT = Path(__file__).parent.parent
+FILES = [
+    "tests/clients/test_produce_and_consume.py",
+    "tests/broker/test_steps.py",
+    "tests/scenarios/test_kill_minus_nine.py",
+]
+
+
+def collected(*arguments: str) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def test_programs_second_loops_and_long_loops_are_left_to_a_run_of_their_own_that_runs_nothing_else() -> None:
+    quick, rest = collected(*FILES), collected("--kinds=programs,second_loop,long", *FILES)
+    names = {line.partition("::")[2].partition("[")[0] for line in quick}
+    assert {"test_kafka_python", "test_aiokafka", "test_confluent_kafka"} <= names
+    assert not {"test_kcat", "test_franz_go", "test_java_console_tools"} & names
+    assert {line for line in rest if "clients" in line and "[zstd]" in line} == {
+        f"{FILES[0]}::{name}[zstd]" for name in ("test_kcat", "test_franz_go", "test_java_console_tools")
+    }
+    assert not [line for line in quick if FILES[2] in line]
+    assert [line for line in rest if FILES[2] in line]
+    again = {line for line in rest if FILES[1] in line}
+    assert again
+    assert again < {line for line in quick if FILES[1] in line}, "the same tests, by another loop"
+
+
+def test_what_only_the_pipeline_needs_is_hidden_from_other_tests() -> None:
+    assert kinds.packages_of("spark") >= {"pyspark", "pyarrow", "deltalake", "numpy"}
+    for package in kinds.packages_of("spark"):
+        with pytest.raises(ModuleNotFoundError, match="is hidden: this run leaves out"):
+            importlib.import_module(package)
+
+
+def test_a_kind_that_is_none_is_a_usage_error() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--kinds=quick,slow", "tests/timer"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--kinds: slow is not among quick, programs" in done.stderr
