@@ -179,6 +179,19 @@ class ProducerState:
             first_offset = entry.current_transaction_first_offset
             self.ongoing[first_offset] = TransactionMetadata(entry.producer_id, first_offset)
 
+    def remember_batches(self, recovered: "ProducerState") -> None:
+        """Takes over the last five batches of each producer from a state that has read them.
+
+        A snapshot holds one batch of each, but a client repeats all requests that were under way when the broker was
+        killed. Kafka has at most one of a connection's in its log without having answered it.
+        """
+        for producer_id, entry in self.producers.items():
+            known = recovered.producers.get(producer_id)
+            if known is None or known.producer_epoch != entry.producer_epoch:
+                continue
+            if known.batches[-1:] == entry.batches[-1:]:
+                entry.batches = known.batches
+
     def remove_expired(self, now_ms: int) -> int:
         """Forgets producers without an open transaction whose last batch is too old, by the records' time; returns
         how many.

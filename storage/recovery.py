@@ -105,13 +105,16 @@ def open_log_steps(
     log.snapshots.scan()
     _load_segments(log)
     yield
+    recovered = None
     if log.segments and (not clean or not _ends_with_a_whole_batch(log.active_segment)):
-        yield from _recover(log, contiguous and not config.compact)
+        recovered = yield from _recover(log, contiguous and not config.compact)
     _settle(log, clean)
     yield
     log.snapshots.remove_outside(log.log_start_offset, log.log_end_offset)
     log.snapshots.remove_strays(log.base_offsets)
     rebuild_producer_state(log, clean=clean)
+    if recovered is not None:
+        log.producer_state.remember_batches(recovered)
     if not clean:
         files.sync_directory(directory)  # what was removed must not come back beside other batches at its offsets
     log.update_high_watermark(high_watermark)
@@ -185,8 +188,11 @@ def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
     return last.position + last.size == segment.size and last.base_offset >= segment.base_offset
 
 
-def _recover(log: Log, gaps_end_the_log: bool) -> Steps[None]:
-    """(C). A crash may take the end of a segment and leave the next one: with `gaps_end_the_log` that one goes too."""
+def _recover(log: Log, gaps_end_the_log: bool) -> Steps[ProducerState]:
+    """(C). A crash may take the end of a segment and leave the next one: with `gaps_end_the_log` that one goes too.
+
+    The generator's value is the producers as the batches behind the recovery point show them.
+    """
     first = max([base for base in log.base_offsets if base <= log.recovery_point], default=log.base_offsets[0])
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
     state = _state_at(log, to_recover[0].base_offset)
@@ -219,6 +225,7 @@ def _recover(log: Log, gaps_end_the_log: bool) -> Steps[None]:
     log.directory_changed = True
     if log.active_segment in log.unsynced_segments:
         log.unsynced_segments.remove(log.active_segment)
+    return state
 
 
 def _state_at(log: Log, offset: int) -> ProducerState:

@@ -127,6 +127,20 @@ def test_the_last_batch_is_a_duplicate_after_a_restart_too(files: ForgetfulFiles
     append(again, idempotent(12))
 
 
+@pytest.mark.parametrize("segment_bytes", [1_000_000, 200], ids=["one segment", "many segments"])
+def test_the_last_five_batches_are_duplicates_after_a_kill_too(files: ForgetfulFiles, segment_bytes: int) -> None:
+    """A client repeats all five requests that were under way, and none of them may be out of order."""
+    log = open_small(files, segment_bytes=segment_bytes)
+    for sequence in range(12):
+        append(log, idempotent(sequence))
+    again = open_small(files, segment_bytes=segment_bytes, options={"clean": False})
+    for sequence in range(7, 12):
+        info = again.append_as_leader(idempotent(sequence), 0, api_version=9)
+        assert (info.duplicate, info.first_offset) == (True, sequence)
+    assert refusal(again, idempotent(6)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(again, idempotent(12))
+
+
 def test_a_silent_producer_expires_by_its_records_time(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock, options={"producer_id_expiration_ms": 1000})
