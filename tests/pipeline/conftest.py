@@ -41,10 +41,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session of this run; jobs find it by `open_session`."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of this worker, with directories of its own; jobs find it by `open_session`."""
     os.environ.pop("SPARK_HOME", None)
-    session = open_session(Settings(name="tests", master="local[2]"), QUICK_SESSION)
+    own = tmp_path_factory.mktemp("spark")
+    directories = {"spark.sql.warehouse.dir": str(own / "warehouse"), "spark.local.dir": str(own / "scratch")}
+    session = open_session(Settings(name="tests", master="local[2]"), {**QUICK_SESSION, **directories})
     yield session
     session.stop()
 
