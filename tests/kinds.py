@@ -86,10 +86,11 @@ def is_chosen(config: pytest.Config, kind: str) -> bool:
 
 
 def packages_of(extra: str) -> frozenset[str]:
-    """The packages that an extra of pyproject.toml names, by the names that they are imported by."""
+    """The packages that an extra of pyproject.toml names itself, by the names that they are imported by."""
     project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
     required = project["optional-dependencies"][extra]
-    return frozenset("".join(c if c.isalnum() or c in "_-" else " " for c in line).split()[0] for line in required)
+    names = {"".join(c if c.isalnum() or c in "_-" else " " for c in line).split()[0] for line in required}
+    return frozenset(names - {project["name"]})
 
 
 def folder_kind(path: Path) -> str | None:

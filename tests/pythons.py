@@ -56,7 +56,7 @@ def to_test(here: dict[Version, str], own: Version) -> list[Version]:
 def test(version: Version, python: str, arguments: list[str]) -> bool:
     copy = COPIES / "{}.{}".format(*version)
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(ROOT, copy, ignore=NOT_SOURCES)
+    shutil.copytree(ROOT, copy, ignore=NOT_SOURCES, symlinks=True)
     command = ["make", "--no-print-directory", "-C", str(copy), "test", f"PYTHON={python}"]
     return subprocess.run([*command, f"TESTS={' '.join(arguments)}"], check=False).returncode == 0
 
