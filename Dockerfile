@@ -1,7 +1,7 @@
 # The broker as an image: compiled where it is built, started as a user of its own, with one volume for its data.
 #
 #   docker build -t odradek .
-#   docker run -p 9092:9092 -v odradek-data:/var/lib/odradek odradek
+#   docker run -p 127.0.0.1:9092:9092 -v odradek-data:/var/lib/odradek odradek
 #
 # BASE must hold Python 3.11 or newer with venv, and the certificates of the package index.
 ARG BASE=python:3.11-slim-bookworm
