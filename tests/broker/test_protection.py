@@ -112,6 +112,8 @@ async def test_a_broker_does_not_start_without_the_protection_that_it_was_told_t
         "listener.name.plaintext.plain.sasl.jaas.config",
         "listener.name.plaintext.sasl.jaas.config",
         "listener.name.plaintext.ssl.keystore.password",
+        "listener.name.plaintext.plain.ssl.keystore.password",
+        "my.plugin.sasl.jaas.config",
     ],
 )
 async def test_a_password_of_a_listener_is_not_stored(name: str) -> None:
