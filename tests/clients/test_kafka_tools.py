@@ -47,7 +47,7 @@ STEPS = (
     "DumpLogSegments decodes transactions",
 )
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("the script of tools")]
 
 
 @pytest.fixture(scope="module")
