@@ -5,7 +5,8 @@
 
 When clients are served, one line `ready HOST:PORT` goes to stdout, the log to stderr; it serves also where nobody reads
 either. SIGTERM, SIGINT and SIGHUP end it in good order (but SIGHUP under nohup does not); a second one ends it at once.
-Whatever keeps it from starting is one line on stderr and exit status 1.
+Whatever keeps it from starting is one line on stderr and exit status 1. So is a log directory that could not be marked
+as cleanly shut down: its logs are recovered at the next start.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serves until told to stop. The exit status: 0, or 1 if the broker could not start."""
+    """Serves until told to stop. The exit status: 0, or 1 if the broker could not start or not end cleanly."""
     gc.disable()
     _fill_standard_streams()
     _allow_many_files()
@@ -67,24 +68,29 @@ def run(arguments: argparse.Namespace) -> int:
             settings.append(f"odradek.metrics.host={arguments.metrics_host}")
         config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(config))
+            unclean = runner.run(serve(config))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
+    else:
+        for directory, reason in unclean.items():
+            print(f"odradek: {directory} is not marked as cleanly shut down: {reason}", file=sys.stderr)
+        return 1 if unclean else 0
     finally:
         _give_up_what_nobody_reads()
-    return 0
 
 
-async def serve(config: BrokerConfig) -> None:
-    """Starts a broker, says so on stdout, and stops it at the first signal. Raises StartError."""
+async def serve(config: BrokerConfig) -> dict[str, str]:
+    """Starts a broker, says so on stdout, and stops it at the first signal. Returns its `unclean_directories`. Raises
+    StartError.
+    """
     from odradek.broker.server import Broker, log
 
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
     broker = Broker(config)
     if not await _started_before(told_to_stop, broker.start()):
-        return
+        return {}
     try:
         gc.collect()
         gc.freeze()
@@ -97,6 +103,7 @@ async def serve(config: BrokerConfig) -> None:
     finally:
         await broker.stop()
     log.info("broker stopped", broker_id=broker.broker_id)
+    return broker.unclean_directories
 
 
 def main(argv: Sequence[str] | None = None) -> int:

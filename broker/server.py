@@ -133,6 +133,8 @@ class Broker:
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
         self.coordinator_runtimes: list[CoordinatorRuntime] = []
+        self.unclean_directories: dict[str, str] = {}
+        """After a stop: log directories without the mark of a clean shutdown, and why; their logs will be recovered."""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         """What has been started, as what ends it."""
 
@@ -303,12 +305,15 @@ class Broker:
         self._undo[place] = self._abandon_logs
         for _ in self.log_manager.load_steps(self._log_config, self._is_known):
             await asyncio.sleep(0)
-        self._undo[place] = partial(self.log_manager.shutdown, run_all_in_threads)
+        self._undo[place] = self._close_logs
 
     def _abandon_logs(self) -> None:
         for partition_log in self.log_manager.logs.values():
             partition_log.close_files()
         self.log_manager.release()
+
+    def _close_logs(self) -> None:
+        self.unclean_directories = self.log_manager.shutdown(run_all_in_threads)
 
     async def _serve(self) -> None:
         self.reaper.start()

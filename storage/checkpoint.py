@@ -54,8 +54,8 @@ def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
     return epochs
 
 
-def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]]) -> None:
-    _write(files, path, (f"{epoch} {start_offset}" for epoch, start_offset in epochs))
+def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
+    _write(files, path, (f"{epoch} {start_offset}" for epoch, start_offset in epochs), sync=sync)
 
 
 def _entries(files: Files, path: str) -> list[str]:
@@ -75,10 +75,10 @@ def _entries(files: Files, path: str) -> list[str]:
     return entries
 
 
-def _write(files: Files, path: str, entries: Iterable[str]) -> None:
+def _write(files: Files, path: str, entries: Iterable[str], *, sync: bool = True) -> None:
     lines = list(entries)
     text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
-    files.replace_file(path, text.encode())
+    files.replace_file(path, text.encode(), sync=sync)
 
 
 def read_partition_metadata(files: Files, path: str) -> uuid.UUID | None:
@@ -95,8 +95,8 @@ def read_partition_metadata(files: Files, path: str) -> uuid.UUID | None:
         raise CorruptCheckpoint(f"{path}: {fields['topic_id']!r} is no topic id") from None
 
 
-def write_partition_metadata(files: Files, path: str, topic_id: uuid.UUID) -> None:
-    files.replace_file(path, f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode())
+def write_partition_metadata(files: Files, path: str, topic_id: uuid.UUID, *, sync: bool = True) -> None:
+    files.replace_file(path, f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode(), sync=sync)
 
 
 def uuid_to_text(value: uuid.UUID) -> str:

@@ -56,6 +56,7 @@ class LogClosing:
         log = self._log
         if not log.writable:
             log.make_writable()
+        log.leader_epochs.write()
         if log.snapshots.take(log.producer_state, sync=False):
             log.directory_changed = True
         self._job = flushing.begin_flush(log)
@@ -90,8 +91,10 @@ class LogClosing:
         log.closed = log.failure is None
 
 
-def close_all(logs: list[Log], run_all: RunAll) -> list[Log]:
-    """Closes all logs, some at a time; returns those that could not be closed well, and those that failed before."""
+def close_all(logs: list[Log], run_all: RunAll) -> list[tuple[Log, str]]:
+    """Closes all logs, some at a time; returns those that could not be closed well, and those that failed before, with
+    the reason.
+    """
     failed = []
     for start in range(0, len(logs), LOGS_AT_A_TIME):
         closings = [LogClosing(log) for log in logs[start : start + LOGS_AT_A_TIME]]
@@ -99,9 +102,9 @@ def close_all(logs: list[Log], run_all: RunAll) -> list[Log]:
         for log, closing in zip(logs[start:], closings, strict=False):
             try:
                 closing.finish()
-            except ProtocolError:  # named in the log already
-                failed.append(log)
+            except ProtocolError as error:  # named in the log already
+                failed.append((log, str(error.__cause__ or error)))
             else:
                 if log.failure is not None:
-                    failed.append(log)
+                    failed.append((log, str(log.failure)))
     return failed

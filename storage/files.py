@@ -2,7 +2,7 @@
 
 Everything in `storage/` reaches the disk through these two protocols, so that a test can hand in a disk that is
 full after n bytes, that forgets what was not synced, or that lives in memory. All calls are synchronous and raise
-OSError.
+OSError, which names the file.
 
 What `OsFiles` promises about durability (and any other implementation has to keep):
 (A) bytes written to a file are durable after `File.sync()`;
@@ -30,6 +30,11 @@ _HAS_SENDFILE = hasattr(os, "sendfile")
 _SMALL_READ = 1 << 20
 _WRITE_MAX = 0x7FFFF000  # the most that Linux writes in one call
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or a quota on it, has no room left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):
@@ -170,9 +175,13 @@ class OsFile:
         total = 0
         for part in parts:
             total += len(part)
-        written = os.pwritev(self._descriptor, parts, position)
-        if written != total:
-            self._write_on(parts, position, written)
+        try:
+            written = os.pwritev(self._descriptor, parts, position)
+            if written != total:
+                self._write_on(parts, position, written)
+        except OSError as error:
+            error.filename = self.path
+            raise
         return total
 
     def _write_on(self, parts: Sequence[Buffer], position: int, done: int) -> None:
@@ -190,10 +199,18 @@ class OsFile:
             done = 0
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def allocate(self, size: int) -> None:
-        os.posix_fallocate(self._descriptor, 0, size)
+        try:
+            os.posix_fallocate(self._descriptor, 0, size)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -202,7 +219,11 @@ class OsFile:
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def duplicate(self) -> "OsFile":
         return OsFile(self.path, os.dup(self._descriptor))
@@ -262,7 +283,8 @@ class OsFiles:
                 if sync:
                     os.fsync(file.fileno())
             os.replace(temporary, path)
-        except OSError:
+        except OSError as error:
+            error.filename = path
             self.remove(temporary)
             raise
         if sync:
@@ -326,6 +348,9 @@ class OsFiles:
             return
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(descriptor)
 

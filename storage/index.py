@@ -23,8 +23,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
-from odradek.storage.files import File, Files
+import structlog
 
+from odradek.storage.files import File, Files, is_full
+
+_log = structlog.get_logger(__name__)
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -48,12 +51,18 @@ class _IndexFile:
         self.entry_size = entry_size
         self.written = 0
 
+    def exists(self) -> bool:
+        return self._file is not None or self._files.exists(self.path)
+
     def open(self) -> File:
         if self._file is None:
             self._file = self._files.open(self.path, create=True)
         return self._file
 
     def read(self) -> bytes:
+        """The content; nothing of a file that is missing, for there may be no room to make it."""
+        if not self.exists():
+            return b""
         file = self.open()
         try:
             return bytes(file.read(0, file.size()))
@@ -68,6 +77,11 @@ class _IndexFile:
     def truncate(self, entries: int) -> None:
         self.open().truncate(entries * self.entry_size)
         self.written = entries
+
+    def remove(self) -> None:
+        self.close()
+        self._files.remove(self.path)
+        self.written = 0
 
     def close(self) -> None:
         if self._file is not None:
@@ -191,14 +205,30 @@ class SparseIndex:
         keys.append(key)
         self._values.append(value)
         if len(keys) - self._store.written >= _BLOCK_ENTRIES:
-            self._write_if_there_is_room()
+            self.write_if_there_is_room()
 
-    def _write_if_there_is_room(self) -> None:
+    def write_if_there_is_room(self) -> None:
+        """Case (C): entries that cannot be written stay in memory until a flush, a roll or a close writes them."""
         try:
             self.write()
-            self.close()
-        except OSError:  # case (C): the entries stay in memory until a flush, a roll or a close writes them
+        except OSError:
             pass
+        finally:
+            self.close()
+
+    def write_durably_if_there_is_room(self) -> None:
+        """The file of a sealed segment is complete and synced; or, on a full disk, it is gone, so that the next start
+        makes it anew. Raises OSError.
+        """
+        try:
+            self.write().sync()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._store.remove()
+            _log.warning("index_waits_for_room", path=self.path, reason=str(error))
+        finally:
+            self.close()
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries of `offset` and above."""
@@ -214,7 +244,8 @@ class SparseIndex:
     def reset(self) -> None:
         self._keys = array(self._key_type)
         self._values = array("I")
-        self._store.truncate(0)
+        if self._store.exists():
+            self._store.truncate(0)
 
     def write(self) -> File:
         """Brings the file up to date (OSError when it cannot be) and returns it, open, for a sync."""

@@ -5,7 +5,7 @@
 import structlog
 
 from odradek.storage.checkpoint import CorruptCheckpoint, read_epochs, write_epochs
-from odradek.storage.files import Files
+from odradek.storage.files import Files, is_full
 from odradek.storage.log_offsets import EpochEndOffset
 
 _log = structlog.get_logger(__name__)
@@ -14,14 +14,17 @@ UNDEFINED = EpochEndOffset(-1, -1)
 
 
 class LeaderEpochs:
-    """Entries (epoch, start offset), both strictly ascending. A change is on the disk before it is in memory."""
+    """Entries (epoch, start offset), both strictly ascending. A change is on the disk before it is in memory; on a full
+    disk one that the log's batches tell of again (`may_wait`) is in memory alone, until `write`.
+    """
 
-    __slots__ = ("_files", "entries", "path")
+    __slots__ = ("_files", "entries", "is_written", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.path = path
         self.entries: list[tuple[int, int]] = []
+        self.is_written = True
 
     def load(self) -> None:
         """Reads the file; one that is corrupt is named and begun anew (recovery fills it from the batches)."""
@@ -39,32 +42,52 @@ class LeaderEpochs:
         """-1 when there is none."""
         return self.entries[-1][0] if self.entries else -1
 
-    def assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: int, start_offset: int, *, may_wait: bool = False) -> None:
         """The epoch begins at the offset; entries that this contradicts go. Raises OSError, and then nothing has
         changed.
         """
         entries = self.entries
         if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
             return
-        self._replace(_assigned(entries, epoch, start_offset))
+        self._replace(_assigned(entries, epoch, start_offset), may_wait)
 
-    def truncate_from_end(self, end_offset: int) -> None:
+    def begin(self, epoch: int) -> None:
+        """The first epoch of a log that is being made; the file is its maker's to sync. Raises OSError."""
+        entries = [(epoch, 0)]
+        write_epochs(self._files, self.path, entries, sync=False)
+        self.entries = entries
+
+    def truncate_from_end(self, end_offset: int, *, may_wait: bool = False) -> None:
         """Drops the epochs that begin at `end_offset` or above."""
-        self._replace([entry for entry in self.entries if entry[1] < end_offset])
+        self._replace([entry for entry in self.entries if entry[1] < end_offset], may_wait)
 
-    def truncate_from_start(self, start_offset: int) -> None:
+    def truncate_from_start(self, start_offset: int, *, may_wait: bool = False) -> None:
         """Drops the epochs that ended before `start_offset`; the one that goes on over it begins there now."""
         older = [entry for entry in self.entries if entry[1] <= start_offset]
         if older:
-            self._replace([(older[-1][0], start_offset), *self.entries[len(older) :]])
+            self._replace([(older[-1][0], start_offset), *self.entries[len(older) :]], may_wait)
 
-    def clear(self) -> None:
-        self._replace([])
+    def clear(self, *, may_wait: bool = False) -> None:
+        self._replace([], may_wait)
 
-    def _replace(self, entries: list[tuple[int, int]]) -> None:
-        if entries != self.entries:
+    def write(self) -> None:
+        """Writes what has waited for room. Raises OSError."""
+        if not self.is_written:
+            write_epochs(self._files, self.path, self.entries)
+            self.is_written = True
+
+    def _replace(self, entries: list[tuple[int, int]], may_wait: bool) -> None:
+        if entries == self.entries:
+            return
+        try:
             write_epochs(self._files, self.path, entries)
-            self.entries = entries
+            self.is_written = True
+        except OSError as error:
+            if not (may_wait and is_full(error)):
+                raise
+            _log.warning("leader_epochs_wait_for_room", path=self.path, reason=str(error))
+            self.is_written = False
+        self.entries = entries
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """The largest known epoch not above `epoch`, and where it ends; (-1, -1) when that is not known."""

@@ -198,13 +198,13 @@ class Log:
     def assign_epoch_start_offset(self, leader_epoch: int) -> None:
         """A leader begins its epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""
         try:
-            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+            self.leader_epochs.assign(leader_epoch, self.log_end_offset, may_wait=True)
         except OSError as error:
             raise log_append.storage_error(self, "leader_epoch_not_written", error) from error
 
-    def assign_topic_id(self, topic_id: uuid.UUID) -> None:
+    def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool = True) -> None:
         """The log is this topic's from now on. Raises INCONSISTENT_TOPIC_ID when it is another's of that name."""
-        claim_folder(self.files, self.directory, self.topic_partition, self.topic_id, topic_id)
+        claim_folder(self.files, self.directory, self.topic_partition, self.topic_id, topic_id, sync=sync)
         self.topic_id = topic_id
 
     # ---- reading

@@ -30,9 +30,10 @@ class LogCheckpoints:
         self._moves = moves
         self._taken = 0
 
-    def take(self, name: str) -> Callable[[], None]:
+    def take(self, name: str, only: str | None = None) -> Callable[[], None]:
         """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a
-        function that writes it, in any thread. It raises OSError, and does nothing where the file says just that.
+        function that writes it, in any thread, in all directories or in `only` this one. It raises OSError, and does
+        nothing where the file says just that.
         """
         offset_of = CHECKPOINTED[name]
         self._taken += 1
@@ -49,7 +50,8 @@ class LogCheckpoints:
 
         def write() -> None:
             for path, entries in offsets.items():
-                self._directories[path].checkpoint(name, entries, number)
+                if only is None or path == only:
+                    self._directories[path].checkpoint(name, entries, number)
 
         return write
 
@@ -58,9 +60,24 @@ class LogCheckpoints:
         for name in names:
             self.take(name)()
 
+    def write_one(self, directory: str, *names: str) -> None:
+        """Takes and writes those of one directory, given by its path. Raises OSError."""
+        for name in names:
+            self.take(name, directory)()
+
+    def take_all(self) -> Callable[[], None]:
+        """All of them as `take`."""
+        writes = [self.take(name) for name in CHECKPOINTED]
+
+        def write() -> None:
+            for each in writes:
+                each()
+
+        return write
+
     def write_all(self) -> None:
         """Before and after a log changes its directory. Raises OSError."""
-        self.write(*CHECKPOINTED)
+        self.take_all()()
 
 
 def _moved_start(log: Log) -> int | None:

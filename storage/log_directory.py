@@ -17,7 +17,7 @@ from odradek.storage.checkpoint import (
     read_offsets,
     write_offsets,
 )
-from odradek.storage.files import DirectoryLock, Files
+from odradek.storage.files import DirectoryLock, Files, is_full
 from odradek.storage.log_names import is_deleted_folder, parse_folder, parse_future_folder
 from odradek.storage.meta_properties import MetaProperties, read_meta_properties
 
@@ -111,7 +111,7 @@ class LogDirectory:
         """
         checkpoint = f"{self.path}/{RECOVERY_POINT}"
         if not self._files.exists(checkpoint) and not self.partitions():
-            write_offsets(self._files, checkpoint, {})  # from now on, a partition that is not in it is a new one
+            self._begin_recovery_points(checkpoint)
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._files.exists(marker)
         if self.clean:
@@ -122,6 +122,15 @@ class LogDirectory:
         self.log_start_offsets = self._read(LOG_START_OFFSET)
         self.high_watermarks = self._read(HIGH_WATERMARK)
         self.cleaner_offsets = self._read(CLEANER_OFFSET)
+
+    def _begin_recovery_points(self, checkpoint: str) -> None:
+        """From now on, a partition that is not in it is a new one. Raises OSError, but for a full disk."""
+        try:
+            write_offsets(self._files, checkpoint, {})
+        except OSError as error:
+            if not is_full(error):
+                raise
+            _log.warning("checkpoint_not_written", reason=str(error))
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -34,6 +34,7 @@ from odradek.storage.flushing import FlushJob
 from odradek.storage.log import Log
 from odradek.storage.log_checkpoints import LogCheckpoints
 from odradek.storage.log_config import LONG_MAX, LogConfig
+from odradek.storage.log_creation import LogCreator
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_moves import LogMoves
 from odradek.storage.log_names import deleted_folder
@@ -88,6 +89,7 @@ class LogManager:
         self._cache = cache if cache is not None else SegmentCache()
         self._removals: list[tuple[int, str]] = []
         self.moves = LogMoves(self)
+        self.creator = LogCreator(self)
         self.checkpoints = LogCheckpoints(self.directories, self.logs, self.moves)
         self.take_checkpoint = self.checkpoints.take
 
@@ -201,74 +203,25 @@ class LogManager:
         Raises INCONSISTENT_TOPIC_ID when it belongs to another topic of that name, KAFKA_STORAGE_ERROR when it
         cannot be made.
         """
-        log = self.logs.get(topic_partition)
-        try:
-            if log is None:
-                log = self._create(topic_partition, topic_id, config)
-            if topic_id is not None and topic_id.int:
-                log.assign_topic_id(topic_id)
-        except (OSError, CorruptCheckpoint) as error:
-            _log.error("log_not_created", partition=str(topic_partition), reason=str(error))
-            raise ProtocolError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}"
-            ) from error
-        self.logs[topic_partition] = log
-        return log
+        return self.creator.make(topic_partition, topic_id, config)
 
-    def _create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
-        preferred = self.moves.take_preference(topic_partition)
-        directory = self._emptiest() if preferred is None else self.directories[preferred]
-        folder = f"{directory.path}/{topic_partition}"
-        if self.files.exists(folder):
-            raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
-        if any(other.names(topic_partition) for other in self.directories.values()):
-            self.checkpoints.write_all()  # They speak of a deleted one of that name: after a crash it would be this.
-        try:
-            log = open_log(
-                self.files,
-                folder,
-                topic_partition,
-                config,
-                self.clock,
-                random_source=self._random,
-                cache=self._cache,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-                max_decompressed_bytes=self._max_decompressed_bytes,
-            )
-            if topic_id is not None and topic_id.int:
-                log.assign_topic_id(topic_id)
-            self.files.sync_directory(directory.path)
-        except OSError:
-            self._give_up(directory.path, topic_partition)
-            raise
-        return log
-
-    def _give_up(self, directory: str, topic_partition: TopicPartition) -> None:
-        """What was made of a partition must not stand in the way of a topic of that name. A rename needs neither
-        room nor a descriptor, which may be what was missing.
-        """
-        folder = f"{directory}/{topic_partition}"
-        if not self.files.exists(folder):
-            return
-        target = f"{directory}/{deleted_folder(topic_partition, self.unique())}"
-        try:
-            self.files.rename(folder, target)
-        except OSError as error:
-            _log.error("unfinished_folder_stays", folder=folder, reason=str(error))
-            return
-        self.remove_later(target, 0)
+    def open_new_log(self, folder: str, topic_partition: TopicPartition, config: LogConfig) -> Log:
+        """A log in a new folder, for `creator`. Raises OSError."""
+        return open_log(
+            self.files,
+            folder,
+            topic_partition,
+            config,
+            self.clock,
+            random_source=self._random,
+            cache=self._cache,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        )
 
     def unique(self) -> uuid.UUID:
         """What makes the name of a folder the only one."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
-
-    def _emptiest(self) -> LogDirectory:
-        if len(self.directories) == 1:
-            return next(iter(self.directories.values()))
-        counts = dict.fromkeys(self.directories, 0)
-        for log in self.logs.values():
-            counts[self.directory_of(log)] += 1
-        return self.directories[min(counts, key=lambda path: counts[path])]
 
     @staticmethod
     def directory_of(log: Log) -> str:
@@ -294,9 +247,9 @@ class LogManager:
                 ) from error
         return log.truncate_to(offset)
 
-    def delete(self, topic_partition: TopicPartition) -> None:
+    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
         """Renames the partition's folder (`-delete`) and forgets the log; the folder is removed after
-        file.delete.delay.ms.
+        file.delete.delay.ms. Without `sync` the log directory is the caller's to sync.
 
         Raises KAFKA_STORAGE_ERROR when it cannot be renamed. A partition without a log is deleted already.
         """
@@ -316,7 +269,8 @@ class LogManager:
         del self.logs[topic_partition]
         log.close_files()
         self.remove_later(target, log.config.file_delete_delay_ms)
-        self._sync_directory(directory)
+        if sync:
+            self._sync_directory(directory)
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """A folder that nothing refers to any more; who reads it may finish."""
@@ -370,24 +324,36 @@ class LogManager:
 
     # ---- stopping
 
-    def shutdown(self, run_all: RunAll = one_after_the_other) -> None:
+    def shutdown(self, run_all: RunAll = one_after_the_other) -> dict[str, str]:
         """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well,
         unlocks. `run_all` does what waits for the disk, in threads perhaps.
+
+        Returns, by path, why a directory's shutdown was not clean: the next start recovers its logs.
         """
         removal = self.take_removals(everything=False)
         if removal is not None:
             removal.run()
-        failed = {self.directory_of(log) for log in close_all(list(self.logs.values()), run_all)}
         try:
-            self.checkpoints.write(RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
+            failed = {self.directory_of(log): reason for log, reason in close_all(list(self.logs.values()), run_all)}
             for path, directory in self.directories.items():
-                if path not in failed:
-                    directory.mark_clean()
-        except OSError as error:
-            _log.error("shutdown_not_clean", reason=str(error))
+                reason = self._end(directory, failed.get(path))
+                if reason is not None:
+                    failed[path] = reason
+                    _log.error("shutdown_not_clean", directory=path, reason=reason)
+            return failed
         finally:
             self.logs.clear()
             self.release()
+
+    def _end(self, directory: LogDirectory, failure: str | None) -> str | None:
+        """Writes a directory's checkpoints, and the mark if no log failed to close; why there is no mark."""
+        try:
+            self.checkpoints.write_one(directory.path, RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
+            if failure is None:
+                directory.mark_clean()
+        except OSError as error:
+            return str(error)
+        return failure
 
     def release(self) -> None:
         """Gives the locks back and nothing else: what a crash would do."""

@@ -51,7 +51,7 @@ def rebuild_producer_state(log: Log, *, clean: bool = False) -> None:
     if clean and not snapshots.offsets:
         for offset in [*last_bases, end_offset]:
             state.map_end_offset = offset
-            snapshots.take(state, sync=True)
+            snapshots.take_if_there_is_room(state, sync=True)
         return
     snapshots.remove_outside(log.log_start_offset, end_offset)
     state.clear()
@@ -65,10 +65,10 @@ def rebuild_producer_state(log: Log, *, clean: bool = False) -> None:
             break
         state.map_end_offset = start_offset
         if segment.base_offset in last_bases:
-            snapshots.take(state, sync=True)
+            snapshots.take_if_there_is_room(state, sync=True)
         replay(state, log.use(segment), start_offset, end_offset)
     state.map_end_offset = end_offset
-    snapshots.take(state, sync=True)
+    snapshots.take_if_there_is_room(state, sync=True)
 
 
 def replay(state: ProducerState, segment: LogSegment, start_offset: int, end_offset: int) -> None:

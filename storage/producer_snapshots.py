@@ -2,7 +2,7 @@
 
 import structlog
 
-from odradek.storage.files import Files
+from odradek.storage.files import Files, is_full
 from odradek.storage.log_names import SNAPSHOT_SUFFIX, offset_file_name, offset_of_file
 from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
 from odradek.storage.producer_state import ProducerState
@@ -53,6 +53,15 @@ class ProducerSnapshots:
             self.offsets.sort()
         self.last_offset = offset
         return True
+
+    def take_if_there_is_room(self, state: ProducerState, *, sync: bool) -> None:
+        """A snapshot spares a replay; without one the replay begins at the one before. Raises OSError."""
+        try:
+            self.take(state, sync=sync)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            _log.warning("producer_snapshot_not_written", reason=str(error))
 
     def load_latest(self, state: ProducerState, log_start_offset: int, now_ms: int) -> None:
         """Fills an empty state from the newest snapshot that can be read; a corrupt one is removed."""

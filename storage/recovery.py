@@ -8,6 +8,9 @@ In this order:
     later segments go. Indexes, transaction indexes, producer state and leader epochs are made anew on the way;
 (D) the producers are brought to the log's end, strays among the snapshots go.
 
+On a full disk what is derived from the segments (indexes, snapshots, leader epochs) stays in memory where it finds no
+room, and is written later: the log can be read.
+
 `open_log_steps` yields after every piece of work, so that a caller can do something else in between.
 """
 
@@ -174,7 +177,7 @@ def _rebuild_transaction_index(log: Log, segment: LogSegment) -> None:
                 continue
             aborted = apply_stored(state, batch, read_batch_header(batch.data, batch.start))
             if aborted is not None:
-                segment.transaction_index.append(aborted)
+                segment.transaction_index.append_if_there_is_room(aborted)
     except CorruptSegment as error:
         _log.warning("transaction_index_incomplete", directory=log.directory, reason=error.reason)
     log.files.sync_file(segment.transaction_index.path)
@@ -208,7 +211,7 @@ def _recover(log: Log, gaps_end_the_log: bool) -> Steps[ProducerState]:
         cut = yield from recover_segment(log, segment, state, limit)
         if segment is not log.active_segment:
             log.unsynced_segments.append(segment)
-        log.snapshots.take(state, sync=False)
+        log.snapshots.take_if_there_is_room(state, sync=False)
         if gaps_end_the_log and following and segment.next_offset() < following[0].base_offset:
             cut = True
         if cut:
@@ -291,10 +294,10 @@ def _recover_batch(
     segment.index_recovered(batch.position, batch.size, last_offset, header.max_timestamp)
     epoch = header.partition_leader_epoch
     if epoch >= 0 and epoch > log.leader_epochs.latest_epoch:
-        log.leader_epochs.assign(epoch, header.base_offset)
+        log.leader_epochs.assign(epoch, header.base_offset, may_wait=True)
     aborted = apply_stored(state, batch, header)
     if aborted is not None:
-        segment.transaction_index.append(aborted)
+        segment.transaction_index.append_if_there_is_room(aborted)
     state.map_end_offset = last_offset + 1
     return last_offset + 1
 
@@ -324,7 +327,7 @@ def _settle(log: Log, clean: bool) -> None:
             )
             for segment in list(log.segments):
                 delete_segment(log, segment)
-            log.leader_epochs.clear()
+            log.leader_epochs.clear(may_wait=True)
     if not log.segments:
         log.segments.add(log.new_segment(log.log_start_offset))
         log.directory_changed = True
@@ -338,8 +341,8 @@ def _settle(log: Log, clean: bool) -> None:
         and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}")
     ):
         _read_epochs(log)
-    log.leader_epochs.truncate_from_end(end_offset)
-    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    log.leader_epochs.truncate_from_end(end_offset, may_wait=True)
+    log.leader_epochs.truncate_from_start(log.log_start_offset, may_wait=True)
 
 
 def _read_epochs(log: Log) -> None:
@@ -347,4 +350,4 @@ def _read_epochs(log: Log) -> None:
     for segment in log.segments:
         for batch in log.use(segment).scan(0):
             if batch.leader_epoch > log.leader_epochs.latest_epoch:
-                log.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+                log.leader_epochs.assign(batch.leader_epoch, batch.base_offset, may_wait=True)

@@ -120,8 +120,9 @@ class LogSegment:
 
     @property
     def is_released(self) -> bool:
-        """Whether the segment holds no open file and no index in memory."""
-        return self._file is None and not self.offset_index.loaded and not self.time_index.loaded
+        """Whether the segment holds no open file, no index in memory, and nothing that waits for room."""
+        indexes_loaded = self.offset_index.loaded or self.time_index.loaded
+        return self._file is None and not indexes_loaded and not self.transaction_index.waits_for_room
 
     # ---- appending
 
@@ -244,7 +245,8 @@ class LogSegment:
     def finish_indexes(self) -> None:
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
-        self.write_indexes()
+        self.offset_index.write_if_there_is_room()
+        self.time_index.write_if_there_is_room()
 
     def rebuild_indexes(self) -> None:
         """Offset and time index anew from the records, as they stand; the transaction index needs the producers
@@ -255,9 +257,8 @@ class LogSegment:
         for batch in self.scan(0):
             self.index_recovered(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         self.finish_indexes()
-        for index in (self.offset_index, self.time_index):
-            index.write().sync()
-            index.close()
+        self.offset_index.write_durably_if_there_is_room()
+        self.time_index.write_durably_if_there_is_room()
 
     def cut_at(self, size: int) -> None:
         """Recovery found no more whole batches behind `size`."""
@@ -331,6 +332,7 @@ class LogSegment:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
         if self._file is not None and self.file.size() > self.size:
             self.file.truncate(self.size)
+        self.transaction_index.write()
         self.write_indexes()
 
     def write_indexes(self) -> None:

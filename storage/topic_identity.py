@@ -34,13 +34,19 @@ def load_topic_id(files: Files, directory: str, topic_partition: TopicPartition)
 
 
 def claim_folder(
-    files: Files, directory: str, topic_partition: TopicPartition, known: uuid.UUID | None, topic_id: uuid.UUID
+    files: Files,
+    directory: str,
+    topic_partition: TopicPartition,
+    known: uuid.UUID | None,
+    topic_id: uuid.UUID,
+    *,
+    sync: bool,
 ) -> None:
     """Writes the id into a folder of which none is known. Raises INCONSISTENT_TOPIC_ID when it belongs to another topic
     of that name, and OSError.
     """
     if known is None:
-        write_partition_metadata(files, f"{directory}/{PARTITION_METADATA}", topic_id)
+        write_partition_metadata(files, f"{directory}/{PARTITION_METADATA}", topic_id, sync=sync)
     elif known != topic_id:
         raise ProtocolError(
             ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} has the topic id {known}, not {topic_id}"

@@ -10,6 +10,8 @@ applied and answered.
     (B) A write that fails (disk full) is taken back by cutting the journal to its length before, and raises
         StoreUnavailable; the next one may succeed. Where cutting or syncing fails, too, nobody knows what is on the
         disk: every change is refused from then on, until the store is opened again.
+        A change of ephemeral entries (a registration, an election) holds for this session only. On a full disk it is
+        in memory alone, and is written before the next change: a broker starts, and its logs can be read.
     (C) A journal larger than the snapshot and than `compact_bytes` is replaced: a new snapshot is written beside the
         old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
         transactions that the snapshot has already: they are skipped.
@@ -29,6 +31,7 @@ from odradek.broker.controller.journal_disk import JournalDisk
 from odradek.broker.controller.metadata_journal import (
     JOURNAL_NAME,
     SNAPSHOT_NAME,
+    JournalContent,
     encode_journal_header,
     encode_snapshot,
     encode_transaction,
@@ -52,7 +55,7 @@ from odradek.broker.controller.metadata_store import (
     WatchEvent,
 )
 from odradek.broker.controller.metadata_tree import MetadataTree, Transaction
-from odradek.storage.files import Files
+from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20
 
@@ -87,6 +90,7 @@ class EmbeddedMetadataStore:
         self._snapshot_bytes = 0
         self._tree = MetadataTree()
         self._session_epoch = 0
+        self._unwritten: list[bytes] = []
         self._refusal: str | None = "it is not open"
         self._writing = asyncio.Lock()
         self._session_listeners: list[SessionListener] = []
@@ -105,6 +109,7 @@ class EmbeddedMetadataStore:
     async def open(self) -> None:
         """Reads what is on disk. Raises StoreDamaged, or StoreUnavailable where the disk cannot be read or written."""
         self._tree = MetadataTree()
+        self._unwritten.clear()
         try:
             await self._run_blocking(self._load)
         except OSError as error:
@@ -198,15 +203,25 @@ class EmbeddedMetadataStore:
         return transaction.results
 
     async def _write(self, transaction: Transaction) -> None:
-        line = encode_transaction(transaction.number, transaction.entries)
+        self._unwritten.append(encode_transaction(transaction.number, transaction.entries))
+        lines = b"".join(self._unwritten)
         try:
-            await self._run_blocking(lambda: self._disk.append(line))
+            await self._run_blocking(lambda: self._disk.append(lines))
         except OSError as error:
             await self._take_back(error)
-            raise StoreUnavailable("", f"cannot write {JOURNAL_NAME}: {error}") from error
+            if self._refusal is not None or not (is_full(error) and self._is_of_session(transaction)):
+                self._unwritten.pop()
+                raise StoreUnavailable("", f"cannot write {JOURNAL_NAME}: {error}") from error
+        else:
+            self._unwritten.clear()
         self._tree.apply(transaction.number, transaction.entries)
         if self._disk.journal_bytes > max(self._compact_bytes, self._snapshot_bytes):
             await self._compact_if_possible()
+
+    def _is_of_session(self, transaction: Transaction) -> bool:
+        """Whether it makes, changes or removes an ephemeral entry."""
+        entries = [(entry or self._tree.get(path)) for path, entry in transaction.entries.items()]
+        return any(entry is not None and entry.ephemeral for entry in entries)
 
     async def _take_back(self, cause: OSError) -> None:
         """Case (B)."""
@@ -237,6 +252,7 @@ class EmbeddedMetadataStore:
         self._disk.replace(SNAPSHOT_NAME, snapshot)
         self._snapshot_bytes = len(snapshot)
         self._disk.replace_journal(encode_journal_header())
+        self._unwritten.clear()
 
     def _load(self) -> None:
         snapshot = self._disk.read(SNAPSHOT_NAME)
@@ -257,9 +273,20 @@ class EmbeddedMetadataStore:
             log.warning(
                 "metadata journal ended in an unfinished change, which was dropped", directory=self._disk.directory
             )
-            self._compact()
+            self._drop_tail(content)
         else:
             self._disk.open_journal(len(journal))
+
+    def _drop_tail(self, content: JournalContent) -> None:
+        """Case (D). On a full disk the tail is cut off; a change that it held whole is written with the next one."""
+        try:
+            self._compact()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._disk.open_journal(content.whole_bytes)
+            self._disk.take_back()
+            self._unwritten = [content.kept_tail] if content.kept_tail else []
 
     def _check_open(self) -> None:
         if self._refusal is not None:

@@ -43,11 +43,13 @@ _CRC_DIGITS = 8
 
 class JournalContent(NamedTuple):
     """What a journal held: how many transactions were applied, and whether its tail was torn: then it must not be
-    appended to.
+    appended to. `whole_bytes`: where its last line end stands; `kept_tail`: what follows, as a line, if it was kept.
     """
 
     applied: int
     torn: bool
+    whole_bytes: int
+    kept_tail: bytes
 
 
 def encode_line(value: Any) -> bytes:
@@ -107,7 +109,7 @@ def read_journal(name: str, content: bytes, tree: MetadataTree) -> JournalConten
             )
         lines.apply(tree, number, record.get("entries"))
         applied += 1
-    return JournalContent(applied, lines.torn)
+    return JournalContent(applied, lines.torn, lines.whole_bytes, lines.kept_tail)
 
 
 def _row(path: str, entry: Entry) -> list[Any]:
@@ -133,6 +135,8 @@ class _Lines:
 
     def __init__(self, name: str, content: bytes, *, torn_tail_allowed: bool) -> None:
         self.torn = bool(content) and not content.endswith(b"\n")
+        self.whole_bytes = len(content)
+        self.kept_tail = b""
         self._name = name
         self._line_number = 0
         self._position = 0
@@ -181,8 +185,11 @@ class _Lines:
             record = _parse_line(line)
             if record is None and is_last and torn_tail_allowed:
                 record = self._parse_tail(line)
+            if is_last and self.torn:
+                self.whole_bytes = position
                 if record is None:
                     return
+                self.kept_tail = encode_line(record)
             if record is None:
                 raise self.damage("checksum does not fit")
             position += len(line)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from tests.clients.python_clients import confluent_messages
-from tests.spawned_broker import SpawnedBroker, spawned_broker
+from tests.spawned_broker import SpawnedBroker, spawned_broker, start_broker
 
 MEBIBYTE = 1024 * 1024
 
@@ -52,7 +54,9 @@ def produce(broker: SpawnedBroker, values: list[bytes]) -> list[confluent_kafka.
 
 
 def consume_all(broker: SpawnedBroker) -> list[bytes]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     partition = confluent_kafka.TopicPartition("disk", 0, 0)
     _, end = consumer.get_watermark_offsets(partition, timeout=20)
     consumer.assign([partition])
@@ -82,3 +86,53 @@ def test_a_full_disk_refuses_appends_keeps_reads_and_takes_appends_again_when_th
         assert "No space left" in log
     with spawned_broker(data) as broker:
         assert consume_all(broker) == kept + late, "nothing torn is left behind"
+
+
+def fill(disk: Path) -> None:
+    """Takes all the room there is."""
+    with (disk / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(MEBIBYTE))
+    with (disk / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        while ballast.write(bytes(64)):
+            pass
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_a_broker_starts_on_a_full_disk_serves_reads_and_takes_appends_when_there_is_room(
+    small_disk: Path, ends_well: bool
+) -> None:
+    settings = {"num.partitions": "1", "log.preallocate": "false", "log.segment.bytes": str(MEBIBYTE)}
+    data = small_disk / "data"
+    first = start_broker(data, settings)
+    kept = [b"%04d" % number + os.urandom(MEBIBYTE // 3) for number in range(12)]
+    assert produce(first, kept) == [None] * 12
+    if ends_well:
+        assert first.terminate() == 0
+        fill(small_disk)
+    else:
+        fill(small_disk)
+        first.kill()
+    first.close()
+
+    broker = start_broker(data, settings)
+    assert consume_all(broker) == kept, "reads are served"
+    assert {error.code() for error in produce(broker, kept) if error is not None} == {
+        confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR
+    }
+    log = broker.log_text()
+    assert "Traceback" not in log
+    assert f"No space left on device: '{data}/metadata.journal'" in log
+    assert f"No space left on device: '{data}/disk-0/" in log
+    fill(small_disk)  # what the start had removed made room
+    assert broker.terminate() == 1, "the next start must recover"
+    assert re.search(rf"odradek: {data} is not marked as cleanly shut down: .*: '{data}/", broker.log_text())
+    broker.close()
+
+    with spawned_broker(data, settings) as broker:
+        (small_disk / "ballast").unlink()
+        late = [b"late" + os.urandom(MEBIBYTE // 3) for _ in range(4)]
+        assert produce(broker, late) == [None] * 4
+        assert consume_all(broker) == kept + late
+    with spawned_broker(data, settings) as broker:
+        assert consume_all(broker) == kept + late

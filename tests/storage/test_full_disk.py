@@ -204,13 +204,65 @@ def test_a_full_disk_while_a_transaction_is_aborted_leaves_it_open_and_a_later_a
     assert reached == {0, 1}
 
 
-def append_code_of_abort(log: Log) -> ErrorCode | None:
+def append_code_of_abort(log: Log, epoch: int = 0) -> ErrorCode | None:
     marker = build_end_transaction_marker(
         ControlType.ABORT, timestamp=NOW, producer_id=1, producer_epoch=0, coordinator_epoch=0
     )
     try:
-        log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+        log.append_as_leader(marker, epoch, origin=AppendOrigin.COORDINATOR)
     except ProtocolError as error:
         return error.code
     log.update_high_watermark(log.log_end_offset)
     return None
+
+
+def crashed_log(files: ForgetfulFiles) -> ForgetfulFiles:
+    """The disk after a crash of a log of several segments, with producers, aborted transactions and two epochs."""
+    log = open_small(files, **SETTINGS)
+    for number in range(12):
+        append(log, idempotent(2 * number, b"x" * 30, is_transactional=True), epoch=number // 6)
+        append(log, idempotent(2 * number + 1, b"y", is_transactional=True), epoch=number // 6)
+        assert append_code_of_abort(log, number // 6) is None
+    files.make_durable()
+    after = files.crash()
+    for name in after.list_directory("/data/orders-0"):
+        if name.endswith((".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")):
+            after.remove(f"/data/orders-0/{name}")  # of those a crash may leave anything
+    return after
+
+
+def test_a_log_that_needs_recovery_is_read_whole_on_a_disk_with_any_room() -> None:
+    whole = crashed_log(ForgetfulFiles())
+    expected = open_small(whole, options={"clean": False}, **SETTINGS)
+    for room in (*range(1, 600, 23), 1000, 2000):
+        files = crashed_log(ForgetfulFiles())
+        files.room = room
+        log = open_small(files, options={"clean": False}, **SETTINGS)
+        log.update_high_watermark(log.log_end_offset)
+        assert all_bytes(log) == all_bytes(expected)
+        data = log.read(0, 1 << 20)
+        assert log.aborted_transactions(data) == expected.aborted_transactions(data)
+        assert log.leader_epochs.entries == expected.leader_epochs.entries
+        assert log.offset_for_timestamp(NOW) == expected.offset_for_timestamp(NOW)
+        log.assign_epoch_start_offset(2)
+        files.room = 0
+        append_fails(log, batch(b"z" * 200))
+        files.room = None
+        append(log, batch(b"z"), epoch=2)
+        log.close()
+        again = open_small(files, options={"recovery_point": log.log_end_offset}, **SETTINGS)
+        assert again.leader_epochs.entries[-1] == (2, expected.log_end_offset)
+        assert again.read(0, 1 << 20).records
+        again.update_high_watermark(again.log_end_offset)
+        for base_offset in expected.base_offsets:
+            data = expected.read(base_offset, 1 << 20)
+            assert again.aborted_transactions(data) == expected.aborted_transactions(data)
+
+
+def test_a_log_that_could_not_write_what_it_derives_is_not_closed_cleanly() -> None:
+    files = crashed_log(ForgetfulFiles())
+    files.room = 1
+    log = open_small(files, options={"clean": False}, **SETTINGS)
+    with pytest.raises(ProtocolError):
+        log.close()
+    assert not log.closed

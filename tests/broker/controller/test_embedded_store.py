@@ -237,3 +237,42 @@ async def test_changes_at_once_are_written_one_after_the_other_and_a_cancelled_o
     await asyncio.gather(*others)
     again = await opened(files)
     assert await again.children("/") == ["0", "1", "2", "3", "4", "cancelled"]
+
+
+async def test_on_a_full_disk_a_session_begins_in_memory_and_is_written_before_the_next_change() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/epoch", b"1")
+    await store.create("/me", b"", ephemeral=True)
+    files.crash()
+    files.capacity = sum(map(len, files.contents.values()))
+    again = await opened(files)
+    assert await again.exists("/me") is None
+    await again.multi([Create("/me", b"", ephemeral=True), Set("/epoch", b"2")])
+    assert (await again.get("/epoch")).data == b"2"
+    with pytest.raises(StoreUnavailable):
+        await again.set("/epoch", b"3")
+    files.capacity = 1 << 20
+    await again.create("/kept", b"x")
+    files.crash()
+    last = await opened(files)
+    assert ((await last.get("/epoch")).data, (await last.get("/kept")).data) == (b"2", b"x")
+
+
+async def test_on_a_full_disk_a_torn_tail_is_cut_off_and_a_change_that_it_held_whole_is_kept() -> None:
+    files = MemoryFiles()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    before = len(files.contents["/data/metadata.journal"])
+    await store.create("/b", b"2")
+    journal = files.contents["/data/metadata.journal"]
+    for cut in (before + 5, len(journal) - 1):
+        torn = MemoryFiles()
+        torn.contents = {"/data/metadata.journal": journal[:cut]}
+        torn.capacity = cut
+        again = await opened(torn)
+        assert torn.contents == {"/data/metadata.journal": journal[:before]}
+        torn.capacity = 1 << 20
+        await again.create("/c", b"3")
+        last = await opened(torn)
+        assert await last.children("/") == (["a", "c"] if cut < len(journal) - 1 else ["a", "b", "c"])

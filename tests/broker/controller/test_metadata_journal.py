@@ -36,7 +36,7 @@ def test_a_journal_gives_the_tree_that_wrote_it() -> None:
     tree, lines = written()
     again = MetadataTree()
     content = read_journal("j", b"".join(lines), again)
-    assert content == (len(CHANGES), False)
+    assert content[:2] == (len(CHANGES), False)
     assert same(again, tree)
 
 
@@ -58,7 +58,7 @@ def test_a_journal_cut_at_any_byte_gives_the_changes_before_the_cut_and_is_torn_
             ends += len(lines[whole])
         kept = whole + 1 if cut == ends + len(lines[whole + 1]) - 1 else whole  # whole but for the line end
         tree = MetadataTree()
-        assert read_journal("j", journal[:cut], tree) == (kept, cut != ends), cut
+        assert read_journal("j", journal[:cut], tree)[:2] == (kept, cut != ends), cut
         assert tree.number == kept
 
 
@@ -66,8 +66,8 @@ def test_a_tail_of_zeros_is_torn() -> None:
     _, lines = written()
     torn = b"".join(lines[:-1]) + lines[-1][:8] + b"\0" * (len(lines[-1]) - 9) + b"\n"
     tree = MetadataTree()
-    assert read_journal("j", torn, tree) == (len(CHANGES) - 1, True)
-    assert read_journal("j", b"".join(lines[:-1]) + b"\0" * 100, MetadataTree()) == (len(CHANGES) - 1, True)
+    assert read_journal("j", torn, tree)[:2] == (len(CHANGES) - 1, True)
+    assert read_journal("j", b"".join(lines[:-1]) + b"\0" * 100, MetadataTree())[:2] == (len(CHANGES) - 1, True)
 
 
 def test_a_flipped_byte_anywhere_is_damage_or_changes_nothing() -> None:

@@ -1,0 +1,192 @@
+"""Making a partition's log: its files are made on the loop, synced in any thread, and then it counts.
+
+What reaches the disk, in this order: the contents of the folder's small files, the names in the folder, and, once for
+all logs that are made together, the folder's own name in its log directory. A crash in between leaves no folder, or one
+in which a file may be missing or empty: the next start makes the log anew, or takes it as it is and writes the rest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, CorruptCheckpoint
+from odradek.storage.files import Files
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_names import deleted_folder
+
+if TYPE_CHECKING:
+    from odradek.storage.log import Log
+    from odradek.storage.log_directory import LogDirectory
+    from odradek.storage.log_manager import LogManager
+
+NO_EPOCH = -1
+
+_log = structlog.get_logger(__name__)
+
+
+class NewLog(NamedTuple):
+    """A log that shall be there: it begins with this leader epoch where it has to be made."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID | None
+    leader_epoch: int
+    config: LogConfig
+
+
+class LogCreation:
+    """`log`, new, in the directory of log.dirs with the path `directory`. `run` once, in any thread; then
+    LogCreator.finish on the loop.
+    """
+
+    __slots__ = ("_files", "directory", "error", "log")
+
+    def __init__(self, files: Files, directory: str, log: Log) -> None:
+        self.log = log
+        self.directory = directory
+        self.error: OSError | None = None
+        self._files = files
+
+    def run(self) -> None:
+        """Syncs the folder and what is in it; an OSError is kept in `error`."""
+        folder = self.log.directory
+        try:
+            self._files.sync_file(f"{folder}/{PARTITION_METADATA}")
+            self._files.sync_file(f"{folder}/{LEADER_EPOCH}")
+            self._files.sync_directory(folder)
+        except OSError as error:
+            self.error = error
+
+
+class DirectorySync:
+    """A directory of log.dirs, to be synced once for all that was made or renamed in it. `run` in any thread."""
+
+    __slots__ = ("_files", "error", "path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.path = path
+        self.error: OSError | None = None
+        self._files = files
+
+    def run(self) -> None:
+        """An OSError is kept in `error`."""
+        try:
+            self._files.sync_directory(self.path)
+        except OSError as error:
+            self.error = error
+
+
+class LogCreator:
+    """Of one LogManager, whose logs are all on the loop."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._begun: dict[TopicPartition, LogCreation] = {}
+
+    def predecessors_checkpoints(self, partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
+        """Checkpoints may speak of deleted partitions of these names: after a crash it would be of the new ones.
+        Returns what writes them, in any thread, or None. It raises OSError.
+        """
+        directories = self._manager.directories.values()
+        if any(directory.names(partition) for partition in partitions for directory in directories):
+            return self._manager.checkpoints.take_all()
+        return None
+
+    def begin(self, wish: NewLog) -> LogCreation | None:
+        """Makes the partition's log in the directory with the fewest partitions; None where there is one already.
+
+        Raises INCONSISTENT_TOPIC_ID when that belongs to another topic of that name, KAFKA_STORAGE_ERROR when the log
+        cannot be made.
+        """
+        log = self._manager.logs.get(wish.topic_partition)
+        try:
+            if log is None:
+                return self._begin(wish)
+            if wish.topic_id is not None and wish.topic_id.int:
+                log.assign_topic_id(wish.topic_id)
+        except (OSError, CorruptCheckpoint) as error:
+            raise _not_created(wish.topic_partition, error) from error
+        return None
+
+    def _begin(self, wish: NewLog) -> LogCreation:
+        topic_partition = wish.topic_partition
+        manager = self._manager
+        preferred = manager.moves.take_preference(topic_partition)
+        directory = self._emptiest() if preferred is None else manager.directories[preferred]
+        folder = f"{directory.path}/{topic_partition}"
+        if manager.files.exists(folder):
+            raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
+        write = self.predecessors_checkpoints((topic_partition,))
+        if write is not None:
+            write()
+        try:
+            log = manager.open_new_log(folder, topic_partition, wish.config)
+            if wish.topic_id is not None and wish.topic_id.int:
+                log.assign_topic_id(wish.topic_id, sync=False)
+            if wish.leader_epoch != NO_EPOCH:
+                log.leader_epochs.begin(wish.leader_epoch)
+        except OSError:
+            self._give_up(directory.path, topic_partition)
+            raise
+        creation = self._begun[topic_partition] = LogCreation(manager.files, directory.path, log)
+        return creation
+
+    def finish(self, creation: LogCreation) -> Log:
+        """The log counts from now on. Raises KAFKA_STORAGE_ERROR where it could not be synced: then it is gone."""
+        log = creation.log
+        del self._begun[log.topic_partition]
+        if creation.error is not None:
+            log.close_files()
+            self._give_up(creation.directory, log.topic_partition)
+            raise _not_created(log.topic_partition, creation.error) from creation.error
+        self._manager.logs[log.topic_partition] = log
+        return log
+
+    def make(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
+        """Begins, syncs and finishes. Raises as `begin`."""
+        creation = self.begin(NewLog(topic_partition, topic_id, NO_EPOCH, config))
+        if creation is None:
+            return self._manager.logs[topic_partition]
+        creation.run()
+        if creation.error is None:
+            directory_sync = DirectorySync(self._manager.files, creation.directory)
+            directory_sync.run()
+            creation.error = directory_sync.error
+        return self.finish(creation)
+
+    def _give_up(self, directory: str, topic_partition: TopicPartition) -> None:
+        """What was made of a partition must not stand in the way of a topic of that name. A rename needs neither
+        room nor a descriptor, which may be what was missing.
+        """
+        manager = self._manager
+        folder = f"{directory}/{topic_partition}"
+        if not manager.files.exists(folder):
+            return
+        target = f"{directory}/{deleted_folder(topic_partition, manager.unique())}"
+        try:
+            manager.files.rename(folder, target)
+        except OSError as error:
+            _log.error("unfinished_folder_stays", folder=folder, reason=str(error))
+            return
+        manager.remove_later(target, 0)
+
+    def _emptiest(self) -> LogDirectory:
+        directories = self._manager.directories
+        if len(directories) == 1:
+            return next(iter(directories.values()))
+        counts = dict.fromkeys(directories, 0)
+        for log in self._manager.logs.values():
+            counts[self._manager.directory_of(log)] += 1
+        for creation in self._begun.values():
+            counts[creation.directory] += 1
+        return directories[min(counts, key=lambda path: counts[path])]
+
+
+def _not_created(topic_partition: TopicPartition, error: Exception) -> ProtocolError:
+    _log.error("log_not_created", partition=str(topic_partition), reason=str(error))
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}")
