@@ -268,8 +268,9 @@ class Controller:
         except StoreUnavailable as error:
             return {plan.name: storage_error(error) for plan in plans}
         failures: dict[str, ProtocolError] = {}
+        unmade = await self._local.make_logs([(metadata, plan.config) for plan, metadata in created])
         for plan, metadata in created:
-            failed = await self._local.open(plan.name, metadata.topic_id, metadata.partitions.values(), plan.config)
+            failed = await self._local.lead(metadata, plan.config, unmade)
             if failed:
                 failures[plan.name] = next(iter(failed.values()))
                 await self._take_back(metadata, plan.config, failed)
@@ -350,7 +351,7 @@ class Controller:
         except StoreUnavailable as error:
             return storage_error(error)
         config = self._cache.topic_config(name)
-        failures = await self._local.open(name, topic.topic_id, added.values(), config)
+        failures = await self._local.open(topic._replace(partitions=added), config)
         self._cache.put_topic(topic._replace(partitions={**topic.partitions, **added}), config)
         log.info("partitions added", topic=name, partitions=len(topic.partitions) + len(added))
         return next(iter(failures.values()), None)

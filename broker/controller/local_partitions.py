@@ -13,20 +13,30 @@ from typing import Any, Protocol
 import structlog
 
 from odradek.broker.controller.kafka_uuid import uuid_text
-from odradek.broker.metadata_cache import MetadataCache, PartitionState
+from odradek.broker.metadata_cache import MetadataCache, TopicMetadata
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
+from odradek.storage.log_creation import NewLog
 
 PARTITIONS_PER_SLICE = 4
-"""How many partitions are made or removed before others get their turn on the loop: each costs some milliseconds of
-fsync."""
+"""How many partitions are opened or removed before others get their turn on the loop."""
 
 log = structlog.get_logger("controller")
 
 
 class PartitionHooks(Protocol):
-    """What the controller tells the replica manager. Synchronous; raise ProtocolError or OSError."""
+    """What the controller tells the replica manager. Synchronous, but for what waits for disks; raise ProtocolError or
+    OSError.
+    """
+
+    async def make_logs(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+        """Makes those of these logs that are missing, all together; returns the failures when the others are on the
+        disk.
+        """
+
+    async def sync_log_dirs(self) -> None:
+        """The removal of logs by `stop_replica` is on the disk afterwards."""
 
     def become_leader(
         self,
@@ -78,18 +88,44 @@ class LocalPartitions:
         leaderless = [state.partition for state in states if state.leader != self._cache.broker_id]
         if leaderless:
             log.warning("partitions without a live leader", topic=name, partitions=leaderless)
-        await self.open(name, topic.topic_id, states, self._cache.topic_config(name))
+        await self.open(topic, self._cache.topic_config(name))
 
-    async def open(
-        self, name: str, topic_id: uuid.UUID, states: Iterable[PartitionState], config: Mapping[str, str]
+    async def open(self, topic: TopicMetadata, config: Mapping[str, str]) -> dict[int, ProtocolError]:
+        """Opens those of the topic's partitions that this broker leads, and returns the failures by partition."""
+        return await self.lead(topic, config, await self.make_logs([(topic, config)]))
+
+    async def make_logs(
+        self, topics: Iterable[tuple[TopicMetadata, Mapping[str, str]]]
+    ) -> dict[TopicPartition, ProtocolError]:
+        """Makes the logs of partitions that this broker leads, where they are missing, those of all topics together;
+        returns the failures.
+        """
+        wishes = []
+        for topic, config in topics:
+            log_config = self._log_config(topic.name, config)
+            for state in topic.partitions.values():
+                if state.leader == self._cache.broker_id:
+                    partition = TopicPartition(topic.name, state.partition)
+                    wishes.append(NewLog(partition, topic.topic_id, state.leader_epoch, log_config))
+        failures = await self._hooks.make_logs(wishes)
+        for partition, error in failures.items():
+            log.error("log not made", partition=str(partition), reason=str(error))
+        return failures
+
+    async def lead(
+        self, topic: TopicMetadata, config: Mapping[str, str], failed: Mapping[TopicPartition, ProtocolError]
     ) -> dict[int, ProtocolError]:
-        """Opens those that this broker leads, and returns the failures by partition."""
+        """As `open`, after `make_logs`, whose failures are `failed`."""
         failures: dict[int, ProtocolError] = {}
+        name, topic_id = topic.name, topic.topic_id
         log_config = self._log_config(name, config)
-        for index, state in enumerate(states):
+        for index, state in enumerate(topic.partitions.values()):
             if state.leader != self._cache.broker_id:
                 continue
             partition = TopicPartition(name, state.partition)
+            if partition in failed:
+                failures[state.partition] = failed[partition]
+                continue
             try:
                 self._hooks.become_leader(
                     partition, topic_id, state.leader_epoch, state.replicas, state.isr, log_config
@@ -112,6 +148,7 @@ class LocalPartitions:
                 log.error("partition not removed", partition=str(partition), reason=str(error))
             if index % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
                 await asyncio.sleep(0)
+        await self._hooks.sync_log_dirs()
 
     def apply_broker_config(self) -> None:
         """The broker goes by its dynamic settings in the cache."""

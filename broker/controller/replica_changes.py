@@ -159,7 +159,9 @@ class ReplicaChanges:
         assert topic is not None, "nothing else changes metadata meanwhile"
         self._cache.put_partition(key.topic, after)
         broker_id = self._cache.broker_id
-        failures = await self._local.open(key.topic, topic.topic_id, [after], self._cache.topic_config(key.topic))
+        failures = await self._local.open(
+            topic._replace(partitions={key.partition: after}), self._cache.topic_config(key.topic)
+        )
         if broker_id in before.replicas and broker_id not in after.replicas:
             await self._local.remove(key.topic, [key.partition])
         log.info(

@@ -10,9 +10,11 @@ Source: Kafka's ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
+
+import structlog
 
 from odradek.broker.replica import partition_offsets
 from odradek.broker.replica.appends import Appends
@@ -20,6 +22,7 @@ from odradek.broker.replica.deletions import Deletions
 from odradek.broker.replica.fetches import Fetches
 from odradek.broker.replica.flusher import LogFlusher, Threads
 from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.log_creations import LogCreations
 from odradek.broker.replica.log_dir_moves import LogDirMoves
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
 from odradek.broker.replica.markers import Markers
@@ -35,9 +38,12 @@ from odradek.timer import Clock, SystemTimer
 if TYPE_CHECKING:
     from odradek.broker.config import BrokerConfig
     from odradek.storage.log_config import LogConfig
+    from odradek.storage.log_creation import NewLog
     from odradek.storage.log_manager import LogManager
     from odradek.storage.log_offsets import EpochEndOffset, TimestampOffset
     from odradek.storage.producer_state_entry import ProducerStateEntry
+
+log = structlog.get_logger("broker.replica")
 
 
 class ReplicaSettings(NamedTuple):
@@ -90,6 +96,7 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.partitions = HostedPartitions(is_known)
         self.topic_stats = AllTopicStats()
+        self._renamed_in: set[str] = set()
         self.leadership_listeners: dict[str, LeadershipListener] = {}
         """By topic: the coordinators of the internal ones."""
         self.produce_purgatory = DelayedOperationPurgatory(
@@ -102,6 +109,7 @@ class ReplicaManager:
             "DeleteRecords", timer, clock, completions, settings.delete_records_purgatory_purge_interval_requests
         )
         self._clock = clock
+        self._creations = LogCreations(log_manager, background)
         self._wakeups = Wakeups(
             completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory
         )
@@ -120,6 +128,21 @@ class ReplicaManager:
         self.partition = self.partitions.find
 
     # Leadership: the controller's calls
+
+    async def make_logs(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+        """Makes the logs that are missing, all together, and returns when they are on the disk. A partition whose log
+        could not be made is among the failures, and answers KAFKA_STORAGE_ERROR.
+        """
+        failures = await self._creations.make(wishes)
+        for topic_partition in failures:
+            self._fail(topic_partition)
+        return failures
+
+    async def sync_log_dirs(self) -> None:
+        """What `stop_replica` has renamed is durable afterwards, or an error is named in the log."""
+        paths, self._renamed_in = self._renamed_in, set()
+        for path, error in (await self._creations.sync_directories(paths)).items():
+            log.error("log directory not synced", directory=path, reason=str(error))
 
     def become_leader(
         self,
@@ -140,8 +163,7 @@ class ReplicaManager:
                 partition = self._open(topic_partition, topic_id, log_config)
             partition.make_leader(leader_epoch, replicas, isr)
         except (OSError, ProtocolError):
-            self.stop_replica(topic_partition)
-            self.partitions.offline.add(topic_partition)
+            self._fail(topic_partition)
             raise
         self.partitions.put(partition)
         self.log_dir_moves.resume(topic_partition)
@@ -150,6 +172,10 @@ class ReplicaManager:
         if listener is not None:
             listener.elected(topic_partition.partition, leader_epoch)
         return partition
+
+    def _fail(self, topic_partition: TopicPartition) -> None:
+        self.stop_replica(topic_partition)
+        self.partitions.offline.add(topic_partition)
 
     def _open(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
         return Partition(
@@ -163,8 +189,8 @@ class ReplicaManager:
         )
 
     def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
-        """Serves the partition no more, and with `delete` removes its log. Whoever waits for it is answered with an
-        error.
+        """Serves the partition no more, and with `delete` removes its log (`sync_log_dirs` makes that durable).
+        Whoever waits for it is answered with an error.
         """
         partition = self.partitions.pop(topic_partition)
         if partition is not None:
@@ -179,8 +205,11 @@ class ReplicaManager:
                 listener.resigned(topic_partition.partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)
-        if delete and self.log_manager.get(topic_partition) is not None:
-            self.log_manager.delete(topic_partition)
+        partition_log = self.log_manager.get(topic_partition) if delete else None
+        if partition_log is not None:
+            directory = self.log_manager.directory_of(partition_log)
+            self.log_manager.delete(topic_partition, sync=False)
+            self._renamed_in.add(directory)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         """The running logs of the topic go by these settings from now on."""

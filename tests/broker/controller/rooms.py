@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
+from odradek.storage.log_creation import NewLog
 from odradek.timer import ManualClock
 from tests.broker.controller.memory_files import MemoryFiles
 
@@ -24,11 +26,20 @@ class NotedPartitions:
     """Hooks that note the partitions led, by topic id; `failures` are raised when a partition is opened."""
 
     def __init__(self) -> None:
+        self.made: list[TopicPartition] = []
+        self.syncs = 0
         self.led: dict[TopicPartition, uuid.UUID] = {}
         self.epochs: dict[TopicPartition, int] = {}
         self.configs: dict[str, LogConfig] = {}
         self.removed: list[TopicPartition] = []
         self.failures: dict[TopicPartition, Exception] = {}
+
+    async def make_logs(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+        self.made += [wish.topic_partition for wish in wishes]
+        return {}
+
+    async def sync_log_dirs(self) -> None:
+        self.syncs += 1
 
     def become_leader(
         self,

@@ -1,0 +1,74 @@
+"""Logs that are made together, as a request asks for them: the loop makes their files, a few at a time, and waits for
+no disk. Threads sync them all at once, and each directory of log.dirs once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.broker.background import run_all_in_threads
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log_creation import DirectorySync, LogCreation, NewLog
+
+if TYPE_CHECKING:
+    from odradek.broker.replica.flusher import Threads
+    from odradek.storage.log_manager import LogManager
+
+LOGS_PER_TURN = 4
+"""How many logs' files are made before others get their turn on the loop."""
+
+
+class LogCreations:
+    def __init__(self, log_manager: LogManager, background: Threads) -> None:
+        self._logs = log_manager
+        self._background = background
+
+    async def make(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+        """Makes the logs that are missing; returns when they are on the disk, with the failures."""
+        failures: dict[TopicPartition, ProtocolError] = {}
+        begun: list[LogCreation] = []
+        await self._forget_predecessors(wishes := list(wishes))
+        for number, wish in enumerate(wishes):
+            try:
+                creation = self._logs.creator.begin(wish)
+            except ProtocolError as error:
+                failures[wish.topic_partition] = error
+            else:
+                begun += () if creation is None else (creation,)
+            if number % LOGS_PER_TURN == LOGS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        if begun:
+            failures |= await self._finish(begun)
+        return failures
+
+    async def _forget_predecessors(self, wishes: list[NewLog]) -> None:
+        write = self._logs.creator.predecessors_checkpoints([wish.topic_partition for wish in wishes])
+        if write is not None:
+            with contextlib.suppress(OSError):  # who begins the first of them tries again, and says so
+                await self._background.run_in_thread(write)
+
+    async def _finish(self, begun: list[LogCreation]) -> dict[TopicPartition, ProtocolError]:
+        await self._run([creation.run for creation in begun])
+        errors = await self.sync_directories({creation.directory for creation in begun})
+        failures = {}
+        for creation in begun:
+            creation.error = creation.error or errors.get(creation.directory)
+            try:
+                self._logs.creator.finish(creation)
+            except ProtocolError as error:
+                failures[creation.log.topic_partition] = error
+        return failures
+
+    async def sync_directories(self, paths: Collection[str]) -> dict[str, OSError]:
+        """Syncs directories of log.dirs; returns the failures."""
+        syncs = [DirectorySync(self._logs.files, path) for path in paths]
+        await self._run([sync.run for sync in syncs])
+        return {sync.path: sync.error for sync in syncs if sync.error is not None}
+
+    async def _run(self, functions: list[Callable[[], None]]) -> None:
+        await self._background.run_in_thread(partial(run_all_in_threads, functions))

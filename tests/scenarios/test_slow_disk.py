@@ -1,0 +1,126 @@
+"""Disks on which every sync takes long: what waits for one does not stop the others, and nothing waits more often than
+it must. Syncs are counted, by the thread that waits for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from random import Random
+
+import pytest
+
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.server import Broker
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.topic_partition import TopicPartition
+from tests.storage.memory_files import ForgetfulFiles
+
+SETTINGS: Mapping[str, object] = {"log.cleaner.enable": "false"}
+PARTITIONS = 50
+
+
+class CountingFiles(ForgetfulFiles):
+    """Notes the syncs of files and directories by what waits for them: the loop, or some thread. `cut_at` is how many
+    syncs go through before the power is cut; `after` is the disk as it is then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_the_loop: list[str] = []
+        self.in_threads: list[str] = []
+        self.cut_at = -1
+        self.after: ForgetfulFiles | None = None
+
+    def note(self, path: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.on_the_loop.append(path)
+        else:
+            self.in_threads.append(path)
+        if self.cut_at == len(self.on_the_loop) + len(self.in_threads):
+            self.after = self.crash(Random(self.cut_at))
+
+    def count_sync(self, path: str) -> None:
+        super().count_sync(path)
+        self.note(path)
+
+    def sync_directory(self, path: str) -> None:
+        super().sync_directory(path)
+        self.note(path)
+
+    def forget_counts(self) -> None:
+        self.on_the_loop.clear()
+        self.in_threads.clear()
+
+
+def a_broker(files: ForgetfulFiles, data: str = "/data", **settings: object) -> AbstractAsyncContextManager[Broker]:
+    return in_process_broker({**SETTINGS, "log.dirs": data, **settings}, files=files)
+
+
+async def create(broker: Broker, *topics: NewTopic) -> None:
+    results = await broker.controller.create_topics(topics, timeout_ms=60_000)
+    assert not [result for result in results if isinstance(result, Exception)]
+
+
+def of_topic(paths: list[str], topic: str) -> list[str]:
+    return [path for path in paths if f"/{topic}-" in path]
+
+
+async def test_topics_are_made_without_a_sync_on_the_loop_and_each_directory_is_synced_once() -> None:
+    files = CountingFiles()
+    async with a_broker(files, "/a,/b") as broker:
+        await create(broker, NewTopic("warm", 1, 1))
+        files.forget_counts()
+        await create(broker, NewTopic("orders", PARTITIONS, 1), NewTopic("events", PARTITIONS, 1))
+        assert files.on_the_loop == []
+        counts = Counter(files.in_threads)
+        assert (counts["/a"], counts["/b"]) == (1, 1)
+        assert len(of_topic(files.in_threads, "orders")) == 3 * PARTITIONS, "two files and the folder of each"
+        assert sum(counts.values()) == 2 * 3 * PARTITIONS + 2 + 1, "and the journal"
+
+
+async def test_topics_are_deleted_without_a_sync_on_the_loop() -> None:
+    files = CountingFiles()
+    async with a_broker(files) as broker:
+        await create(broker, NewTopic("orders", PARTITIONS, 1))
+        files.forget_counts()
+        assert await broker.controller.delete_topics(["orders"], timeout_ms=60_000) == [None]
+        assert files.on_the_loop == []
+        assert Counter(files.in_threads)["/data"] == 1
+
+
+async def test_a_topic_made_again_while_checkpoints_speak_of_the_old_one_waits_for_no_disk_on_the_loop() -> None:
+    files = CountingFiles()
+    async with a_broker(files) as broker:
+        await create(broker, NewTopic("orders", 4, 1))
+        broker.log_manager.checkpoints.write_all()
+        assert broker.log_manager.directories["/data"].names(TopicPartition("orders", 0))
+        await broker.controller.delete_topics(["orders"], timeout_ms=60_000)
+        files.forget_counts()
+        await create(broker, NewTopic("orders", 4, 1))
+        assert files.on_the_loop == []
+
+
+@pytest.mark.parametrize("cut_at", range(1, 16))
+async def test_a_power_cut_at_any_sync_of_a_creation_leaves_a_topic_that_can_be_used_or_none(cut_at: int) -> None:
+    files = CountingFiles()
+    async with a_broker(files) as broker:
+        files.forget_counts()
+        files.cut_at = cut_at
+        await create(broker, NewTopic("orders", 4, 1))
+        is_answered = files.after is None
+        after = files.crash() if files.after is None else files.after
+    async with a_broker(after) as broker:
+        topic = broker.metadata.topic("orders")
+        assert topic is not None or not is_answered
+        if topic is None:
+            await create(broker, NewTopic("orders", 4, 1))
+            topic = broker.metadata.topic("orders")
+            assert topic is not None
+        for number in range(4):
+            partition = broker.replica_manager.partition(TopicPartition("orders", number))
+            assert partition.is_leader
+            assert partition.log.topic_id == topic.topic_id
+            assert partition.log.leader_epochs.latest_epoch == partition.leader_epoch
