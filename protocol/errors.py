@@ -181,13 +181,19 @@ class ErrorCode(IntEnum):
 _BY_CODE = {code.value: code for code in ErrorCode}
 
 
+LONGEST_ERROR_MESSAGE = 1000
+
+
 class ProtocolError(Exception):
     """A failure that a client is told of by code: of a whole request, or of one item in it.
 
-    `error_message` is None where the client should get no text of its own.
+    `error_message` is None where the client should get no text of its own. Messages quote what clients have sent, so
+    a long one is cut: a string of a response holds 32,767 bytes, and a request has many items.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > LONGEST_ERROR_MESSAGE:
+            message = f"{message[:LONGEST_ERROR_MESSAGE]} ..."
         super().__init__(message or code.message)
         self.code = code
         self.error_message = message

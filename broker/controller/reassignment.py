@@ -49,7 +49,11 @@ def target_of(state: PartitionState) -> tuple[int, ...]:
 
 
 def check_target(target: Sequence[int], live: Collection[int]) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT for replicas that no partition can have."""
+    """Raises INVALID_REPLICA_ASSIGNMENT for replicas that no partition can have.
+
+    The first of them decide: among more replicas than live brokers one is repeated or not live.
+    """
+    target = target[: len(live) + 1]
     fault = None
     if not target:
         fault = "A partition needs a replica"

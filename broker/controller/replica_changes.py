@@ -21,6 +21,7 @@ from odradek.broker.controller.local_partitions import LocalPartitions, storage_
 from odradek.broker.controller.metadata_store import Delete, MetadataStore, MetadataStoreError, Operation, Set
 from odradek.broker.controller.reassignment import ElectionType
 from odradek.broker.metadata_cache import MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.steps import others_between
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -57,7 +58,7 @@ class ReplicaChanges:
 
         async with self._changing:
             outcomes: Outcomes = {}
-            for key in partitions:
+            async for key in others_between(partitions):
                 if key.topic in self._deleting:
                     outcomes[key] = ProtocolError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{key.topic}' is being deleted"
@@ -71,7 +72,7 @@ class ReplicaChanges:
         NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels), UNKNOWN_TOPIC_OR_PARTITION.
         """
         async with self._changing:
-            return {key: await self._reassign(key, target) for key, target in targets.items()}
+            return {key: await self._reassign(key, target) async for key, target in others_between(targets.items())}
 
     async def resume(self) -> None:
         """At the controller's start: what was under way, and what somebody has wished meanwhile."""

@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.steps import Pace, Steps, each_in_steps
 from odradek.broker.topic_names import topic_name_fault
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.producer_state_entry import ProducerStateEntry
 
 _Answer = DescribeProducersResponse.PartitionResponse
 
 
-def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """Answers every partition at once."""
+def handle_describe_producers(
+    request: DescribeProducersRequest, context: RequestContext
+) -> Steps[DescribeProducersResponse]:
+    """A partition that is named twice is described once: it may have very many producers."""
+    described: set[TopicPartition] = set()
+    pace = Pace()
     topics = []
     for topic in request.topics:
         fault = topic_name_fault(topic.name)
-        if fault is not None:
-            answers = [
-                _Answer(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault)
-                for index in topic.partition_indexes
-            ]
-        else:
-            answers = [_answer(context, TopicPartition(topic.name, index)) for index in topic.partition_indexes]
-        topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=answers))
+        partitions = []
+        for key in (TopicPartition(topic.name, index) for index in topic.partition_indexes):
+            if key not in described:
+                described.add(key)
+                partitions.append(_refusal(key, fault) if fault else (yield from _described(context, key, pace)))
+            if pace.step_ends():
+                yield
+        topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=partitions))
+        if pace.step_ends():
+            yield
     return DescribeProducersResponse(topics=topics)
 
 
-def _answer(context: RequestContext, key: TopicPartition) -> _Answer:
+def _refusal(key: TopicPartition, fault: str) -> _Answer:
+    return _Answer(partition_index=key.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault)
+
+
+def _described(context: RequestContext, key: TopicPartition, pace: Pace) -> Steps[_Answer]:
     try:
         producers = context.broker.replica_manager.describe_producers(key)
     except ProtocolError as error:
@@ -36,17 +48,16 @@ def _answer(context: RequestContext, key: TopicPartition) -> _Answer:
             error_code=error.code,
             error_message=error.error_message or error.code.message,
         )
-    return _Answer(
-        partition_index=key.partition,
-        active_producers=[
-            DescribeProducersResponse.ProducerState(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_transaction_first_offset,
-            )
-            for producer in producers
-        ],
+    active = yield from each_in_steps(producers, _producer, pace)
+    return _Answer(partition_index=key.partition, active_producers=active)
+
+
+def _producer(producer: ProducerStateEntry) -> DescribeProducersResponse.ProducerState:
+    return DescribeProducersResponse.ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.current_transaction_first_offset,
     )

@@ -44,6 +44,13 @@ def test_a_protocol_error_carries_its_code_and_text() -> None:
     assert ErrorCode.NOT_CONTROLLER.message in str(without)
 
 
+def test_a_text_that_quotes_much_of_a_request_is_cut() -> None:
+    quoting = ProtocolError(ErrorCode.INVALID_CONFIG, "no such setting: " + "x" * 32_767)
+    assert quoting.error_message is not None
+    assert len(quoting.error_message) < 1100
+    assert quoting.error_message.startswith("no such setting: xxx")
+
+
 def test_the_api_keys_are_kafkas() -> None:
     assert {key.name: key.value for key in ApiKey} == {row["constant"]: row["key"] for row in APIS}
     assert {key.api_name for key in ApiKey} == {row["name"] for row in APIS}

@@ -106,6 +106,14 @@ def test_a_cancellation_goes_back_to_the_origin() -> None:
     assert caught.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+def test_replicas_by_the_thousand_are_refused_in_a_short_text() -> None:
+    for target in (range(100_000), [1] * 100_000):
+        with pytest.raises(ProtocolError) as caught:
+            check_target(target, LIVE)
+        assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert len(str(caught.value)) < 200
+
+
 @pytest.mark.parametrize("target", [(), (-1,), (1, -1), (1, 1), (9,), (1, 9)])
 def test_replicas_that_cannot_be_are_refused(target: tuple[int, ...]) -> None:
     with pytest.raises(ProtocolError) as caught:

@@ -23,6 +23,7 @@ from odradek.protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.producers import DescribeProducersRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
     DescribeTransactionsRequest,
@@ -294,6 +295,19 @@ async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> Non
     response, steps = await busy_turns(api, produce, 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert steps == 0
+
+
+async def test_a_partition_named_often_is_described_once_and_its_producers_some_at_a_time(api: Api) -> None:
+    await coordinated(api, "t")
+    ended = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    markers = [marker(producer_id=i, producer_epoch=0, topics=[ended]) for i in range(1000)]
+    await api(WriteTxnMarkersRequest(markers=markers), 1)
+    asked = [DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0, 0])] * 100
+    response, steps = await busy_turns(api, DescribeProducersRequest(topics=asked), 0)
+    (described,) = [partition for topic in response.topics for partition in topic.partitions]
+    assert len(described.active_producers) == 1000
+    assert steps >= 3
 
 
 GROUPS = [f"group-{number}" for number in range(150)]
