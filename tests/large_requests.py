@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from odradek.protocol.schema import FIXED, Field, Message
 from tests.base_requests import Document, Known, base_request
 from tests.wire_growth import NUMBERED_INTEGER, NUMBERED_NAME, Repeated, Tags, encoded, encoded_element
 
-LONG_TEXT = 30_000
+LONG_TEXT = 32_767
 CORRELATION_ID = 7
 INFLATED_BYTES = 16 << 20
 """What each batch of the inflating cases becomes."""
@@ -272,6 +272,7 @@ def _inflating_batch(codec: int) -> bytes:
     return _batch(1, bytes(INFLATED_BYTES), codec)
 
 
+@lru_cache(maxsize=4)
 def _batch(records: int, value: bytes, codec: int = 0) -> bytes:
     made = [Record(offset=n, timestamp=1000, key=None, value=value, headers=[]) for n in range(max(records, 1))]
     return bytes(build_batch(made, compression=codec))

@@ -1,0 +1,226 @@
+"""One large request after the other against a broker in this process: the loop's longest turn and the memory it takes.
+
+A turn is measured by a callback that always wants to be called soon: the processor time of the loop's thread between
+two of its calls. So neither other threads nor a busy machine count, only what the loop does before it comes back.
+Memory is what Python allocates at most while the request is served (tracemalloc), less one copy of the frame and one
+of the answer. The two are measured in runs of their own, since tracing slows the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from odradek.broker.serve import GC_THRESHOLDS
+from odradek.broker.testing import BrokerThread
+from odradek.protocol.api_keys import ApiKey
+from tests.large_requests import LargeRequest
+from tests.patience import until
+
+GIVE_UP_S = 120
+RECEIVE_BYTES = 1 << 20
+SWITCH_INTERVAL_S = 0.0002
+
+
+class Bounds(NamedTuple):
+    turn_ms: float = 100
+    bytes_per_byte: float = 20
+    free_bytes: int = 16 << 20
+    """What any request may take besides: tiny elements have large objects, in the request and in its answer."""
+
+
+class Measured(NamedTuple):
+    """One case. `frame_bytes` and `answer_bytes` without their lengths; `outcome`: answered, closed or silent."""
+
+    api: str
+    version: int
+    case: str
+    outcome: str
+    frame_bytes: int
+    answer_bytes: int
+    turn_ms: float
+    seconds: float
+    extra_bytes: int
+    """The most that was allocated at once, beyond the frame and the answer."""
+    kept_bytes: int
+    """What is still allocated when all is done."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.api} v{self.version}: {self.case}"
+
+    @property
+    def bytes_per_byte(self) -> float:
+        return self.extra_bytes / self.frame_bytes
+
+    def excess(self, bounds: Bounds) -> list[str]:
+        """What is beyond the bounds, one sentence each."""
+        found = []
+        if self.outcome == "silent":
+            found.append(f"no answer after {GIVE_UP_S} s")
+        if self.turn_ms > bounds.turn_ms:
+            found.append(f"a turn of {self.turn_ms:.0f} ms")
+        if self.extra_bytes > bounds.free_bytes + bounds.bytes_per_byte * self.frame_bytes:
+            found.append(
+                f"{self.extra_bytes / 1e6:.1f} MB for {self.frame_bytes} bytes ({self.bytes_per_byte:.0f} each)"
+            )
+        return found
+
+
+class LongestTurn:
+    """Watches a loop from its own thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._watching = False
+        self._last = 0.0
+        self.seconds = 0.0
+
+    def start(self) -> None:
+        self._watching = True
+        self.seconds = 0.0
+        self._last = time.thread_time()
+        self._loop.call_soon(self._turn)
+
+    def stop(self) -> None:
+        self._watching = False
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        self.seconds = max(self.seconds, now - self._last)
+        self._last = now
+        if self._watching:
+            self._loop.call_soon(self._turn)
+
+
+class Sweep:
+    """`measure` throws one request at the broker of `thread`."""
+
+    def __init__(self, thread: BrokerThread) -> None:
+        self._thread = thread
+        self._scratch = memoryview(bytearray(RECEIVE_BYTES))
+
+    def measure(self, case: LargeRequest) -> Measured:
+        payload = case.payload()
+        frame = len(payload).to_bytes(4, "big") + payload
+        seconds = time.perf_counter()
+        outcome, answer_bytes, turn_s = self._turn_of(frame)
+        seconds = time.perf_counter() - seconds
+        extra_bytes, kept_bytes = self._memory_of(frame)
+        return Measured(
+            ApiKey(case.api_key).api_name,
+            case.version,
+            case.name,
+            outcome,
+            len(payload),
+            answer_bytes,
+            turn_s * 1000,
+            seconds,
+            extra_bytes,
+            kept_bytes,
+        )
+
+    def _turn_of(self, frame: bytes) -> tuple[str, int, float]:
+        turn = self._thread.call(self._watched())
+        outcome, answer_bytes = self._exchange(frame)
+        self._thread.call(self._unwatched(turn))
+        return outcome, answer_bytes, turn.seconds
+
+    def _memory_of(self, frame: bytes) -> tuple[int, int]:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            _, answer_bytes = self._exchange(frame)
+            _, peak = tracemalloc.get_traced_memory()
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return max(peak - len(frame) - answer_bytes, 0), kept
+
+    def _exchange(self, frame: bytes) -> tuple[str, int]:
+        """Sends the frame, receives the answer and waits until nothing is done about it any more."""
+        tasks = self._thread.call(_tasks())
+        host, port = self._thread.bootstrap.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), GIVE_UP_S) as client:
+            outcome, size = self._answer(client, frame)
+        self._thread.call(_settled(tasks))
+        return outcome, size
+
+    def _answer(self, client: socket.socket, frame: bytes) -> tuple[str, int]:
+        try:
+            client.sendall(frame)
+            size = int.from_bytes(client.recv(4, socket.MSG_WAITALL), "big")
+            left = size
+            while left:
+                received = client.recv_into(self._scratch[: min(left, RECEIVE_BYTES)])
+                if not received:
+                    return "closed", 0
+                left -= received
+        except TimeoutError:
+            return "silent", 0
+        except ConnectionError:
+            return "closed", 0
+        return ("answered", size) if size else ("closed", 0)
+
+    async def _watched(self) -> LongestTurn:
+        turn = LongestTurn(asyncio.get_running_loop())
+        turn.start()
+        return turn
+
+    async def _unwatched(self, turn: LongestTurn) -> None:
+        turn.stop()
+
+
+async def _tasks() -> set[asyncio.Task[object]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[operator]
+
+
+async def _settled(known: set[asyncio.Task[object]]) -> None:
+    """Until no task is left that a request has started."""
+    await until(lambda: not asyncio.all_tasks() - known - {asyncio.current_task()})
+
+
+@contextmanager
+def collected_as_in_production() -> Iterator[None]:
+    """The garbage collector looks at what there is now never again, and at the rest as rarely as in `odradek serve`.
+
+    The client's thread need not wait long for the interpreter while the loop is watched.
+    """
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+COLUMNS: tuple[tuple[str, Callable[[Measured], float]], ...] = (
+    ("longest turn, ms", lambda case: case.turn_ms),
+    ("memory for each byte, beyond frame and answer", lambda case: case.bytes_per_byte),
+    ("answer for each byte", lambda case: case.answer_bytes / case.frame_bytes),
+    ("bytes kept afterwards", lambda case: case.kept_bytes),
+)
+
+
+def worst(measured: Iterable[Measured], count: int = 10) -> str:
+    """The worst cases of each measure, as Markdown tables."""
+    found = list(measured)
+    lines = []
+    for title, measure in COLUMNS:
+        lines += ["", f"| {title} | frame, bytes | request | |", "|---|---|---|---|"]
+        ranked = sorted(found, key=measure, reverse=True)[:count]
+        lines += [f"| {measure(case):,.1f} | {case.frame_bytes:,d} | {case.name} | {case.outcome} |" for case in ranked]
+    return "\n".join(lines)
