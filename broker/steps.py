@@ -20,6 +20,7 @@ Steps = Generator[None, None, T]
 
 ITEMS_PER_STEP = 300
 """How many items of some microseconds each make a step."""
+CHARACTERS_PER_ITEM = 64
 MOST_BYTES_AT_ONCE = 128 << 20
 """Long requests are at work together up to so many bytes, a single one whatever its size: what is made of a request is
 many times as large."""
@@ -57,9 +58,14 @@ def each_in_steps(items: Iterable[T], make: Callable[[T], R], pace: Pace | None 
     made = []
     for item in items:
         made.append(make(item))
-        if pace.step_ends():
+        if pace.step_ends(items_of(item) if type(item) is str else 1):
             yield
     return made
+
+
+def items_of(name: str) -> int:
+    """What the work on a name counts as: it may be hashed, decoded and written character by character."""
+    return 1 + len(name) // CHARACTERS_PER_ITEM
 
 
 def once(items: Iterable[H]) -> Iterator[H]:

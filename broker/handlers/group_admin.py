@@ -12,7 +12,7 @@ from odradek.broker.coordinator.group.member import Member
 from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.handlers.authorized_operations import ALL_ON_GROUP
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps, once
+from odradek.broker.steps import Pace, Steps, each_in_steps, items_of, once
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.group_admin import (
     DeleteGroupsRequest,
@@ -102,7 +102,7 @@ def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) 
     pace = Pace()
     for group_id in once(request.groups_names):
         deletion.start(context.broker.group_coordinator, group_id)
-        if pace.step_ends(ITEMS_PER_DELETION):
+        if pace.step_ends(ITEMS_PER_DELETION + items_of(group_id)):
             yield
     return deletion.answer()
 

@@ -17,7 +17,7 @@ from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.broker.steps import Pace, Steps, each_in_steps, items_of
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from odradek.protocol.schema import Message
@@ -55,7 +55,7 @@ def _groups(request: OffsetFetchRequest, context: RequestContext) -> Steps[Offse
     whole: set[str] = set()
     pace = Pace()
     for group in request.groups:
-        if pace.step_ends():
+        if pace.step_ends(items_of(group.group_id)):
             yield
         if group.topics is None:
             if group.group_id in whole:

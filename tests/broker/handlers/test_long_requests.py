@@ -310,6 +310,28 @@ async def test_a_partition_named_often_is_described_once_and_its_producers_some_
     assert steps >= 3
 
 
+LONG_NAMES = [f"{number}".rjust(30_000, "g") for number in range(30)]
+OF_LONG_NAMES: dict[str, tuple[Message, int]] = {
+    "FindCoordinator": (FindCoordinatorRequest(coordinator_keys=LONG_NAMES), 4),
+    "DescribeGroups": (DescribeGroupsRequest(groups=LONG_NAMES), 5),
+    "DeleteGroups": (DeleteGroupsRequest(groups_names=LONG_NAMES), 2),
+    "DescribeTransactions": (DescribeTransactionsRequest(transactional_ids=LONG_NAMES), 0),
+    "OffsetFetch": (
+        OffsetFetchRequest(
+            groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in LONG_NAMES]
+        ),
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_LONG_NAMES)
+async def test_a_long_name_is_hashed_in_a_step_of_its_own(api: Api, name: str) -> None:
+    request, version = OF_LONG_NAMES[name]
+    _, steps = await busy_turns(api, request, version)
+    assert steps >= len(LONG_NAMES) - 2
+
+
 GROUPS = [f"group-{number}" for number in range(150)]
 
 
