@@ -63,6 +63,11 @@ def large_requests(
     return _Growth(api_key, version, size, random_source, known).cases()
 
 
+def small_request(api_key: int, version: int, known: Known) -> LargeRequest:
+    """The request that the cases grow from."""
+    return _Growth(api_key, version, 0, Random(0), known).small()
+
+
 def array_paths(cls: type[Message], version: int) -> Iterator[ArrayPath]:
     """All arrays of a message in a version, outer ones first."""
     for field in cls.__schema__.fields:
@@ -88,6 +93,9 @@ class _Growth:
             "CorrelationId": CORRELATION_ID,
             "ClientId": "large",
         }
+
+    def small(self) -> LargeRequest:
+        return self._case("small", self._small())
 
     def cases(self) -> Iterator[LargeRequest]:
         for path in self.paths:

@@ -43,6 +43,7 @@ VERSIONS = {
     "ListOffsetsRequest": 5,
     "ProduceRequest": 8,
     "CreateTopicsRequest": 2,
+    "DeleteTopicsRequest": 3,
 }
 LONG_MS = 1_800_000
 """The longest session: nobody here sends heartbeats."""

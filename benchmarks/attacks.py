@@ -1,0 +1,122 @@
+"""What one client without a login can send to be felt by the others: a row for each attack, repeated while it lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple
+
+from benchmarks import wire
+from benchmarks.wire import framed
+from odradek.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.records import Record, build_batch
+from tests.base_requests import Known
+from tests.large_requests import large_requests
+
+TOPIC = "attacked"
+LARGEST_MESSAGE = 60_000_000
+ZSTD = 4
+ANSWER_TIMEOUT_S = 60
+
+
+class Attack(NamedTuple):
+    """`strike` sends once what `prepare` has made, and returns the bytes that it sent."""
+
+    name: str
+    prepare: Callable[[], bytes]
+    strike: Callable[[int, bytes], int]
+
+
+def attacks() -> list[Attack]:
+    return [
+        Attack("one resource named 13,000 times in DescribeConfigs", describe_configs, send),
+        Attack("60 batches of zstd that inflate to 127 MB each", inflating_batches, send),
+        Attack("a header with 10 MB of tagged fields", lambda: large(3, 11, "a header with many tags"), send),
+        Attack("10 MB of empty array elements in Fetch", lambda: large(1, 12, "Topics of empty elements"), send),
+        Attack("20,000 settings in IncrementalAlterConfigs", alter_configs, send),
+        Attack("10,000 names in CreateTopics, validate only", create_topics, send),
+        Attack("40 connections with unfinished frames of 20 MB", lambda: bytes(20_000_000), leave_unfinished),
+        Attack("a batch of 50 MB", large_batch, send),
+    ]
+
+
+def send(port: int, frame: bytes) -> int:
+    """Waits for the answer, or for the end of the connection."""
+    address = ("127.0.0.1", port)
+    with contextlib.suppress(OSError), socket.create_connection(address, ANSWER_TIMEOUT_S) as connection:
+        connection.sendall(frame)
+        wire.receive(connection)
+    return len(frame)
+
+
+def leave_unfinished(port: int, beginning: bytes, connections: int = 40, seconds: float = 1) -> int:
+    """The frame would have one byte more."""
+    frame = struct.pack(">i", len(beginning) + 1) + beginning
+    with contextlib.ExitStack() as stack:
+        for _ in range(connections):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S))
+            with contextlib.suppress(OSError):
+                connection.settimeout(1)
+                connection.sendall(frame)
+        time.sleep(seconds)
+    return connections * len(frame)
+
+
+def large(api_key: int, version: int, name: str, size: int = 10_000_000) -> bytes:
+    """A case of the generator, as a frame."""
+    cases: Iterator[bytes] = (
+        case.payload()
+        for case in large_requests(api_key, version, size, Random(0), Known(topic=TOPIC))
+        if case.name == name
+    )
+    payload = next(cases)
+    return struct.pack(">i", len(payload)) + payload
+
+
+def describe_configs() -> bytes:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=2, resource_name=TOPIC, configuration_keys=None
+    )
+    return framed(DescribeConfigsRequest(resources=[resource] * 13_000), 4)
+
+
+def alter_configs() -> bytes:
+    setting = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=0, value="1000000")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=2, resource_name=TOPIC, configs=[setting] * 20_000
+    )
+    return framed(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
+
+
+def create_topics() -> bytes:
+    topics = [
+        CreateTopicsRequest.CreatableTopic(name=f"many.{number}", num_partitions=1, replication_factor=1)
+        for number in range(10_000)
+    ]
+    return framed(CreateTopicsRequest(topics=topics, validate_only=True), 5)
+
+
+def inflating_batches() -> bytes:
+    batch = _batch(bytes(127_000_000), ZSTD)
+    partitions = [ProduceRequest.PartitionProduceData(index=index, records=batch) for index in range(60)]
+    return _produce(partitions)
+
+
+def large_batch() -> bytes:
+    return _produce([ProduceRequest.PartitionProduceData(index=0, records=_batch(bytes(50_000_000), 0))])
+
+
+def _batch(value: bytes, codec: int) -> bytes:
+    records = [Record(offset=0, timestamp=1000, key=None, value=value, headers=[])]
+    return bytes(build_batch(records, compression=codec))
+
+
+def _produce(partitions: list[ProduceRequest.PartitionProduceData]) -> bytes:
+    topic_data = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=partitions)]
+    return framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topic_data), 9)

@@ -1,0 +1,210 @@
+"""What operations leave behind: bytes of memory for each, of every API, after a soak.
+
+    python -m benchmarks.memory_of_operations [--minutes 10] [--operations 10000] [--apis NAME,...]
+
+Every API has a small valid request that is sent again and again to a broker in this process, a round of all APIs after
+the other until the time is over, but at least one round. A transaction, a topic and a group are each an operation of
+several requests, from the first to the last. After its first round an API is warm; from then on the table counts what
+Python holds more (tracemalloc, after a collection) and by how much resident memory grew, for 10,000 operations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import structlog
+
+from benchmarks.processes import resident_bytes
+from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.testing import BrokerThread
+from odradek.protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from odradek.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from odradek.protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
+    EndTxnResponse,
+    TxnOffsetCommitResponse,
+)
+from tests.base_requests import Known
+from tests.large_requests import small_request
+from tests.scenarios import coordinator_requests as requests
+from tests.scenarios.coordinator_requests import Connection
+from tests.scenarios.known_world import SETTINGS, KnownWorld
+from tests.scenarios.raw_client import RawClient
+
+COUNTED = 10_000
+IN_FLIGHT = 50
+NO_SESSION = {"SessionEpoch": -1}
+"""A fetch: each of another epoch would begin a session, of which a thousand are kept."""
+LEFT_OUT = {
+    "DeleteTopics": "an operation of its own: a topic is created and deleted",
+    "JoinGroup": "an operation of its own: a member joins, syncs and leaves",
+    "LeaveGroup": "see JoinGroup",
+    "OffsetDelete": "there is nothing to delete the second time",
+    "DeleteGroups": "there is nothing to delete the second time",
+    "EndTxn": "an operation of its own: a transaction",
+    "WriteTxnMarkers": "brokers send it, not clients",
+}
+
+
+class Operation(NamedTuple):
+    """`run` does it so many times. `share`: the part of the operations asked for that is enough."""
+
+    name: str
+    run: Callable[[int], None]
+    share: float = 1.0
+
+
+class Kept(NamedTuple):
+    """Sums over the rounds that count."""
+
+    operations: int = 0
+    traced_bytes: int = 0
+    resident_bytes: int = 0
+
+
+class Operations:
+    """All operations, on one broker."""
+
+    def __init__(self, thread: BrokerThread) -> None:
+        self._bootstrap = thread.bootstrap
+        self._connection = Connection(thread.bootstrap)
+        self.world = KnownWorld(
+            thread.bootstrap, Known(broker_id=thread.broker.broker_id, log_dir=str(thread.data_dir))
+        )
+
+    def all(self) -> Iterator[Operation]:
+        for row in client_api_table().rows():
+            if row.key.api_name not in LEFT_OUT:
+                yield Operation(row.key.api_name, self._sender(int(row.key), row.served.highest))
+        yield Operation("a topic created and deleted", self._topics, 0.01)
+        yield Operation("a member joins, syncs and leaves", self._members, 0.2)
+        yield Operation("a transaction with offsets", self._transactions, 0.2)
+
+    def close(self) -> None:
+        self._connection.close()
+        self.world.close()
+
+    def _sender(self, api_key: int, version: int) -> Callable[[int], None]:
+        def run(count: int) -> None:
+            small = small_request(api_key, version, self.world.restore())
+            payload = small._replace(document=small.document | NO_SESSION).payload()
+            with RawClient(self._bootstrap, timeout=60) as client:
+                for first in range(0, count, IN_FLIGHT):
+                    some = min(IN_FLIGHT, count - first)
+                    for _ in range(some):
+                        client.send(payload)
+                    for _ in range(some):
+                        client.receive()
+
+        return run
+
+    def _topics(self, count: int) -> None:
+        for _ in range(count):
+            topic = CreateTopicsRequest.CreatableTopic(name="short-lived", num_partitions=1, replication_factor=1)
+            self._connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
+            self._connection.call(DeleteTopicsRequest(topic_names=["short-lived"]), DeleteTopicsResponse)
+
+    def _members(self, count: int) -> None:
+        call = self._connection.call
+        for _ in range(count):
+            member = call(requests.join("short-lived", ""), JoinGroupResponse).member_id
+            joined = call(requests.join("short-lived", member), JoinGroupResponse)
+            call(requests.sync("short-lived", joined.generation_id, member, {member: b""}), SyncGroupResponse)
+            call(requests.leave("short-lived", [member]), LeaveGroupResponse)
+
+    def _transactions(self, count: int) -> None:
+        known = self.world.restore()
+        identity = known.transactional_id
+        producer = (known.producer_id, known.producer_epoch)
+        for _ in range(count):
+            for request, response, error in (
+                (
+                    requests.add_partition(identity, producer, known.topic, 0),
+                    AddPartitionsToTxnResponse,
+                    "results_by_topic_v3_and_below.results_by_partition.partition_error_code",
+                ),
+                (requests.add_offsets(identity, producer, known.group), AddOffsetsToTxnResponse, "error_code"),
+                (
+                    requests.commit_offset(identity, producer, known.group, known.topic, 0, 1),
+                    TxnOffsetCommitResponse,
+                    "topics.partitions.error_code",
+                ),
+                (requests.end(identity, producer, True), EndTxnResponse, "error_code"),
+            ):
+                answer = requests.until_loaded(self._connection, request, response, error)
+                if requests.field_of(answer, error):
+                    raise RuntimeError(f"{type(request).__name__}: error {requests.field_of(answer, error)}")
+
+
+def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -> dict[str, Kept]:
+    """Rounds of all operations until the time is over. The first round of each is not counted."""
+    chosen = [operation for operation in operations.all() if not wanted or operation.name in wanted]
+    kept = {operation.name: Kept() for operation in chosen}
+    for operation in chosen:
+        operation.run(max(int(count * operation.share) // 10, 20))
+    until = time.monotonic() + minutes * 60
+    while True:
+        for operation in chosen:
+            times = max(int(count * operation.share), 20)
+            traced, resident = memory()
+            operation.run(times)
+            more_traced, more_resident = memory()
+            before = kept[operation.name]
+            kept[operation.name] = Kept(
+                before.operations + times,
+                before.traced_bytes + more_traced - traced,
+                before.resident_bytes + more_resident - resident,
+            )
+        if time.monotonic() >= until:
+            return kept
+
+
+def memory() -> tuple[int, int]:
+    """What Python holds after a collection, and what is resident."""
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0], resident_bytes(os.getpid())
+
+
+def table(kept: dict[str, Kept]) -> str:
+    lines = [
+        "| operation | times | Python holds more, bytes for 10,000 | resident memory, KB for 10,000 |",
+        "|---|---|---|---|",
+    ]
+    for name, found in sorted(kept.items(), key=lambda each: -each[1].traced_bytes / each[1].operations):
+        traced, resident = (total * COUNTED / found.operations for total in (found.traced_bytes, found.resident_bytes))
+        lines.append(f"| {name} | {found.operations:,d} | {traced:,.0f} | {resident / 1024:,.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_of_operations", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--operations", type=int, default=COUNTED, help="of each API in a round")
+    parser.add_argument("--apis", default="", metavar="NAME,...", help="only these, by their names in the table")
+    arguments = parser.parse_args()
+    wanted = {name for name in arguments.apis.split(",") if name}
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    tracemalloc.start()
+    with BrokerThread(SETTINGS) as thread, closing(Operations(thread)) as operations:
+        kept = soak(operations, wanted, arguments.operations, arguments.minutes)
+    print(table(kept))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

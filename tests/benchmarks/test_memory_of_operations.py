@@ -1,0 +1,53 @@
+"""What is counted for each operation is what it leaves behind, and every API has one."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from benchmarks import memory_of_operations
+from benchmarks.memory_of_operations import LEFT_OUT, Kept, Operation, Operations, soak, table
+from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.testing import BrokerThread
+from tests.scenarios.known_world import SETTINGS
+
+AGAIN = ("Fetch", "a topic created and deleted", "a member joins, syncs and leaves", "a transaction with offsets")
+
+
+@pytest.fixture(scope="module")
+def operations() -> Iterator[Operations]:
+    with BrokerThread(SETTINGS) as thread, closing(Operations(thread)) as operations:
+        yield operations
+
+
+def test_every_api_is_an_operation_or_left_out_for_a_reason(operations: Operations) -> None:
+    names = {operation.name for operation in operations.all()}
+    assert {row.key.api_name for row in client_api_table().rows()} <= names | LEFT_OUT.keys()
+
+
+@pytest.mark.parametrize(
+    "name", ["Fetch", "a topic created and deleted", "a member joins, syncs and leaves", "a transaction with offsets"]
+)
+def test_an_operation_can_be_done_again_and_again(operations: Operations, name: str) -> None:
+    (operation,) = [operation for operation in operations.all() if operation.name == name]
+    operation.run(3)
+    operation.run(3)
+
+
+def test_what_an_operation_keeps_is_counted_without_its_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[bytes] = []
+
+    class Leaking:
+        def all(self) -> Iterator[Operation]:
+            yield Operation("leaks", keep)
+            yield Operation("clean", lambda count: None)
+
+    def keep(count: int) -> None:
+        held.append(bytes(100 * count))
+
+    monkeypatch.setattr(memory_of_operations, "memory", lambda: (sum(map(len, held)), 0))
+    leaking: Any = Leaking()
+    kept = soak(leaking, set(), 1000, 0)
+    assert kept == {"leaks": Kept(1000, 100_000, 0), "clean": Kept(1000, 0, 0)}
+    assert table(kept).splitlines()[2] == "| leaks | 1,000 | 1,000,000 | 0 |"
