@@ -58,7 +58,7 @@ def each_in_steps(items: Iterable[T], make: Callable[[T], R], pace: Pace | None 
     made = []
     for item in items:
         made.append(make(item))
-        if pace.step_ends(items_of(item) if type(item) is str else 1):
+        if pace.step_ends(items_of(item) if isinstance(item, str) else 1):
             yield
     return made
 

@@ -36,7 +36,10 @@ MIXTURES = 2
 ArrayPath = tuple[Field, ...]
 """The arrays from the message down to one of them."""
 
-_LEFT_OUT = {("CreateTopicsRequest", "Assignments"): [], ("CreatePartitionsRequest", "Assignments"): None}
+_LEFT_OUT: dict[tuple[str, str], Any] = {
+    ("CreateTopicsRequest", "Assignments"): [],
+    ("CreatePartitionsRequest", "Assignments"): None,
+}
 """Arrays that exclude other fields: they are there only in the cases that grow them."""
 
 

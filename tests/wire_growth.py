@@ -12,7 +12,7 @@ The bytes come from the declared schema, field by field, not from the compiled w
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from odradek.protocol.schema import FIXED, Field, Message
 
 NUMBERED_NAME = "name-#NUMBER#"
 NUMBERED_INTEGER = 0x4E554D23
-_NUMBERS = (
+_NUMBERS: tuple[tuple[bytes, Callable[[int], bytes]], ...] = (
     (b"#NUMBER#", lambda number: b"%08d" % number),
     (struct.pack(">i", NUMBERED_INTEGER), struct.Struct(">i").pack),
 )
@@ -31,16 +31,16 @@ FIRST_UNKNOWN_TAG = 1000
 
 
 class Repeated(NamedTuple):
-    """An array of `count` elements. The numbers in them count from 0; those of an inner array start anew in each."""
+    """An array of so many elements. The numbers in them count from 0; those of an inner array start anew in each."""
 
     element: Any
-    count: int
+    times: int
 
 
 class Tags(NamedTuple):
-    """`count` unknown tagged fields, ascending, all of the same value."""
+    """So many unknown tagged fields, ascending, all of the same value."""
 
-    count: int
+    number: int
     value: bytes
 
 
@@ -56,8 +56,8 @@ def encoded_element(cls: type[Message], version: int, field: Field, element: Any
 
 def encoded_tags(tags: Tags) -> bytes:
     value = unsigned_varint(len(tags.value)) + tags.value
-    numbers = range(FIRST_UNKNOWN_TAG, FIRST_UNKNOWN_TAG + tags.count)
-    return unsigned_varint(tags.count) + b"".join(unsigned_varint(tag) + value for tag in numbers)
+    numbers = range(FIRST_UNKNOWN_TAG, FIRST_UNKNOWN_TAG + tags.number)
+    return unsigned_varint(tags.number) + b"".join(unsigned_varint(tag) + value for tag in numbers)
 
 
 def _structure(cls: type[Message], version: int, document: Mapping[str, Any], flexible: bool) -> bytes:
@@ -81,7 +81,7 @@ def _value(field: Field, value: Any, version: int, flexible: bool) -> bytes:
         return _buffer(field.type, value, compact)
     if isinstance(value, Repeated):
         element = _element(field, value.element, version, flexible)
-        return _length("array", value.count, compact) + _numbered(element, value.count)
+        return _length("array", value.times, compact) + _numbered(element, value.times)
     elements = [_element(field, element, version, flexible) for element in value]
     return _length("array", len(elements), compact) + b"".join(elements)
 
