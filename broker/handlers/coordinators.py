@@ -12,7 +12,7 @@ from typing import cast
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
-from odradek.broker.steps import Steps, each_in_steps
+from odradek.broker.steps import Steps, each_in_steps, once
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -33,14 +33,14 @@ TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANS
 
 
 def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> Steps[FindCoordinatorResponse]:
-    """The leader of the key's partition of the internal topic. From v4 on one answer per key.
+    """The leader of the key's partition of the internal topic. From v4 on one answer for each key, however often named.
 
     COORDINATOR_NOT_AVAILABLE where it has none: not yet, when the topic does not exist, for then this request has it
     created. INVALID_REQUEST for other types.
     """
     if context.api_version >= FIRST_BATCHED_VERSION:
         found = yield from each_in_steps(
-            request.coordinator_keys, lambda key: _coordinator(request.key_type, key, context)
+            once(request.coordinator_keys), lambda key: _coordinator(request.key_type, key, context)
         )
         return FindCoordinatorResponse(coordinators=found)
     one = _coordinator(request.key_type, request.key, context)

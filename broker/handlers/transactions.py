@@ -20,7 +20,7 @@ from odradek.broker.coordinator.transaction.transaction import (
 )
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
 from odradek.broker.metadata_cache import GROUP_TOPIC
-from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.broker.steps import Pace, Steps, each_in_steps, once
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.transactions import (
@@ -306,7 +306,7 @@ def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> Steps[DescribeTransactionsResponse]:
     """One after the other, each as it then is."""
-    states = yield from each_in_steps(request.transactional_ids, partial(_described, context))
+    states = yield from each_in_steps(once(request.transactional_ids), partial(_described, context))
     return DescribeTransactionsResponse(transaction_states=states)
 
 

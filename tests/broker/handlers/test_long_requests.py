@@ -260,7 +260,8 @@ async def test_what_comes_behind_a_long_request_is_answered_behind_it(api: Api) 
 async def test_another_connection_is_answered_before_a_long_request(api: Api) -> None:
     host, port = api.broker.bootstrap.split(":")
     async with await NetworkClient.connect(host, int(port)) as other:
-        long = asyncio.ensure_future(api(DescribeTransactionsRequest(transactional_ids=NAMES * 5), 0))
+        many = [f"{name}-{number}" for name in NAMES for number in range(5)]
+        long = asyncio.ensure_future(api(DescribeTransactionsRequest(transactional_ids=many), 0))
         await turns_until(lambda: bool(api.broker.background.turns._bytes))
         await other.send(ListGroupsRequest(), version=4, timeout_ms=10_000)
         assert not long.done()
@@ -295,6 +296,13 @@ async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> Non
     response, steps = await busy_turns(api, produce, 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert steps == 0
+
+
+async def test_a_name_that_is_repeated_is_answered_once(api: Api) -> None:
+    coordinators = (await api(FindCoordinatorRequest(coordinator_keys=["g"] * MANY), 4)).coordinators
+    assert [each.key for each in coordinators] == ["g"]
+    states = (await api(DescribeTransactionsRequest(transactional_ids=["t"] * MANY), 0)).transaction_states
+    assert [each.transactional_id for each in states] == ["t"]
 
 
 async def test_a_partition_named_often_is_described_once_and_its_producers_some_at_a_time(api: Api) -> None:
