@@ -95,6 +95,13 @@ def promises_in_vain(name: str, text: str) -> bool:
     return setting is not None and setting.promises_in_vain(parse_value(setting, text))
 
 
+def check_of_listener(name: str, text: str) -> None:
+    """Raises ConfigError for a listener.name.{listener}.{setting} whose value will not do."""
+    setting = broker_setting(name) if name.startswith(LISTENER_PREFIX) else None
+    if setting is not None:
+        parse_value(setting, text)
+
+
 class BrokerConfig:
     """See the file's head. `static`: what was given at the start, as text, by name."""
 
@@ -114,7 +121,9 @@ class BrokerConfig:
         self._chosen = frozenset(static if chosen is None else chosen)
         self._places = places
         self._change_listeners: list[Callable[[frozenset[str]], None]] = []
+        _check_of_listeners(self.static)
         self._texts, self._values = self._layered(_NOTHING, _NOTHING)
+        self._topic_defaults = _topic_defaults(self._values)
         self.listeners: list[Listener] = read_listeners(self._values, self._texts)
 
     @classmethod
@@ -148,7 +157,7 @@ class BrokerConfig:
 
     def topic_defaults(self) -> dict[str, Value]:
         """The typed value of every topic setting for a topic that has none of its own."""
-        return _topic_defaults(self._values)
+        return dict(self._topic_defaults)
 
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Value]:
         """The typed value of every topic setting for a topic with these of its own. Raises ConfigError."""
@@ -175,7 +184,10 @@ class BrokerConfig:
     # Dynamic settings
 
     def check_dynamic(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
-        """Raises ConfigError unless all settings would do with this layer replaced by `settings`."""
+        """Raises ConfigError unless all settings would do with this layer replaced by `settings`.
+
+        Settings of single listeners are not looked at: `check_of_listener`.
+        """
         layers = (self.cluster_wide, settings) if per_broker else (settings, self.per_broker)
         texts, values = self._layered(*layers)
         read_listeners(values, texts)
@@ -188,6 +200,7 @@ class BrokerConfig:
         cluster_wide, per_broker = self._usable(cluster_wide), self._usable(per_broker)
         before = self._values
         self._texts, self._values = self._layered(cluster_wide, per_broker)
+        self._topic_defaults = _topic_defaults(self._values)
         self.cluster_wide, self.per_broker = MappingProxyType(cluster_wide), MappingProxyType(per_broker)
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
         for listener in self._change_listeners if changed else ():
@@ -228,20 +241,20 @@ class BrokerConfig:
     def _layered(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, Value]]:
-        """Texts and typed values of all layers together (A). Raises ConfigError."""
+        """Texts and typed values of all layers together (A). Raises ConfigError.
+
+        The work does not grow with the names that are no settings: a client may have stored many.
+        """
         texts = dict(self.static)
         for layer in (cluster_wide, per_broker):
-            for name in layer:
-                for synonym in BROKER[name].synonyms if name in BROKER else ():
+            for name, setting in BROKER.items() if layer else ():
+                for synonym in setting.synonyms if name in layer else ():
                     texts.pop(synonym.name, None)
             texts.update(layer)
         values = dict(_DEFAULTS)
-        for name, text in texts.items():
-            setting = broker_setting(name)
-            if setting is not None:
-                value = parse_value(setting, text)
-                if setting.name == name:
-                    values[name] = value
+        for name, setting in BROKER.items():
+            if name in texts:
+                values[name] = parse_value(setting, texts[name])
         check_broker_values({**values, "log.dirs": _directories(values)}, _topic_defaults(values))
         return texts, values
 
@@ -249,7 +262,9 @@ class BrokerConfig:
         usable: dict[str, str] = {}
         for name, text in settings.items():
             try:
-                self._layered(_NOTHING, {name: text})
+                check_of_listener(name, text)
+                if name in BROKER:
+                    self._layered(_NOTHING, {name: text})
                 if promises_in_vain(name, text):
                     raise ConfigError(name, f"{name} promises protection that Odradek does not give")
             except ConfigError as error:
@@ -265,6 +280,11 @@ def without_effect(names: Iterable[str], setting_of: Callable[[str], Setting | N
     return sorted(
         name for name, setting in rows if setting is not None and not (setting.takes_effect and setting.name == name)
     )
+
+
+def _check_of_listeners(texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        check_of_listener(name, text)
 
 
 def _topic_defaults(values: Mapping[str, Any]) -> dict[str, Value]:

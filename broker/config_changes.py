@@ -2,7 +2,8 @@
 
     A   A request must not name a setting twice, nor set one to null: INVALID_REQUEST.
     B   APPEND adds the parts of a list that are not in it yet, SUBTRACT takes parts away; where nothing was set they
-        start from the default. Other than lists: INVALID_CONFIG.
+        start from the default. Other than lists: INVALID_CONFIG. So is a list that would have more than 32,767 bytes:
+        the older versions of DescribeConfigs could not answer it.
     C   Broker settings: a read-only one, a per-broker one for the whole cluster, TLS settings without a listener's
         prefix and any value that does not do are refused with INVALID_REQUEST (Kafka's code for these; KAFKA-13609).
     D   Names that are no broker settings may be stored: plug-ins have their own.
@@ -15,15 +16,30 @@ Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting, promises_in_vain
+from odradek.broker.config import (
+    LISTENER_PREFIX,
+    BrokerConfig,
+    broker_setting,
+    check_of_listener,
+    promises_in_vain,
+)
 from odradek.broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
+from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
+ConfigChange = Callable[[dict[str, str]], Steps[Mapping[str, str]]]
+"""From the settings that were there to those that shall be, in steps."""
+
+LONGEST_VALUE_BYTES = 32767
+"""What a string may have in every version of DescribeConfigs."""
+MOST_NAMES = 10
+"""How many names an error message lists."""
+COST_OF_LIST = 100
+"""What changing a long list counts as, in items of a step."""
 
 CLUSTER_WIDE_FOR_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 TLS_FILES = {
@@ -53,6 +69,9 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+_OPERATIONS = frozenset(Operation)
+
+
 class Item(NamedTuple):
     """One item of a request; `operation` as it came."""
 
@@ -61,29 +80,55 @@ class Item(NamedTuple):
     value: str | None
 
 
-def check_items(items: Sequence[Item]) -> None:
-    """Case A, and operations that are none. Raises INVALID_REQUEST."""
-    names = [item.name for item in items]
-    repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    nulls = sorted(item.name for item in items if item.value is None and item.operation != Operation.DELETE)
-    unknown = sorted({item.operation for item in items} - set(Operation))
+def check_items(items: Sequence[Item]) -> Steps[None]:
+    """Case A, and operations that there are not. Raises INVALID_REQUEST."""
+    seen: set[str] = set()
+    repeated, nulls, unknown = set(), [], set()
+    pace = Pace()
+    for item in items:
+        if item.name in seen:
+            repeated.add(item.name)
+        seen.add(item.name)
+        if item.value is None and item.operation != Operation.DELETE:
+            nulls.append(item.name)
+        if item.operation not in _OPERATIONS:
+            unknown.add(item.operation)
+        if pace.step_ends():
+            yield
     if repeated:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings occur more than once: {', '.join(repeated)}")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings occur more than once: {_some_of(repeated)}")
     if nulls:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings have no value: {', '.join(nulls)}")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings have no value: {_some_of(nulls)}")
     if unknown:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no operation {', '.join(map(str, unknown))}")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no operation {', '.join(map(str, sorted(unknown)))}")
+
+
+def _some_of(names: Collection[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(sorted(names)[:MOST_NAMES]) + more
 
 
 def replacement(items: Sequence[Item]) -> ConfigChange:
     """AlterConfigs: what is not named goes back to its default."""
-    return lambda _: {item.name: item.value for item in items if item.value is not None}
+
+    def change(_: dict[str, str]) -> Steps[Mapping[str, str]]:
+        after = {}
+        pace = Pace()
+        for item in items:
+            if item.value is not None:
+                after[item.name] = item.value
+            if pace.step_ends():
+                yield
+        return after
+
+    return change
 
 
 def modification(items: Sequence[Item], setting_of: Callable[[str], Setting | None]) -> ConfigChange:
     """IncrementalAlterConfigs: what is not named stays. `setting_of` finds a setting's row. Raises INVALID_CONFIG."""
 
-    def change(current: dict[str, str]) -> Mapping[str, str]:
+    def change(current: dict[str, str]) -> Steps[Mapping[str, str]]:
+        pace = Pace()
         for item in items:
             if item.operation == Operation.DELETE or item.value is None:
                 current.pop(item.name, None)
@@ -91,6 +136,9 @@ def modification(items: Sequence[Item], setting_of: Callable[[str], Setting | No
                 current[item.name] = item.value
             else:
                 current[item.name] = _changed_list(item, setting_of(item.name), current.get(item.name))
+                pace.step_ends(COST_OF_LIST)
+            if pace.step_ends():
+                yield
         return current
 
     return change
@@ -102,23 +150,33 @@ def _changed_list(item: Item, setting: Setting | None, current: str | None) -> s
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.name} is no list: nothing can be added or taken away")
     text = (value_text(setting.default) or "") if current is None else current
     parts = [part.strip() for part in text.split(",")] if text else []
-    named = [part.strip() for part in (item.value or "").split(",")]
+    named = dict.fromkeys(part.strip() for part in (item.value or "").split(","))
     if item.operation == Operation.APPEND:
-        return ",".join(parts + [part for part in dict.fromkeys(named) if part not in parts])
-    return ",".join(part for part in parts if part not in named)
+        there = set(parts)
+        changed = ",".join(parts + [part for part in named if part not in there])
+    else:
+        changed = ",".join(part for part in parts if part not in named)
+    if len(changed.encode()) > LONGEST_VALUE_BYTES:
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG, f"{item.name} would have more than {LONGEST_VALUE_BYTES} bytes, which is the most"
+        )
+    return changed
 
 
 def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broker: bool) -> ConfigChange:
     """`change`, and then cases C to E for what came out. The change raises INVALID_REQUEST."""
 
-    def checked(current: dict[str, str]) -> Mapping[str, str]:
+    def checked(current: dict[str, str]) -> Steps[Mapping[str, str]]:
         before = dict(current)
-        after = change(current)
-        changed = {name: text for name, text in after.items() if before.get(name) != text}
-        for name in changed:
-            problem = _problem(name, per_broker=per_broker)
-            if problem is not None:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
+        after = yield from change(current)
+        changed: dict[str, str] = {}
+        pace = Pace()
+        for name, text in after.items():
+            if before.get(name) != text:
+                _check_change(name, text, per_broker=per_broker)
+                changed[name] = text
+            if pace.step_ends():
+                yield
         try:
             config.check_dynamic(after, per_broker=per_broker)
         except ConfigError as error:
@@ -128,9 +186,21 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
                 raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a password, which cannot be stored yet")
             if promises_in_vain(name, text):
                 raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not give")
+            if pace.step_ends():
+                yield
         return after
 
     return checked
+
+
+def _check_change(name: str, text: str, *, per_broker: bool) -> None:
+    problem = _problem(name, per_broker=per_broker)
+    if problem is not None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
+    try:
+        check_of_listener(name, text)
+    except ConfigError as error:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _problem(name: str, *, per_broker: bool) -> str | None:

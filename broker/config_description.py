@@ -13,12 +13,14 @@ Source: Kafka's `ConfigHelper`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
-from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, value_text
+from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, parse_value, value_text
+
+T = TypeVar("T")
 
 
 class ConfigSource(IntEnum):
@@ -53,41 +55,63 @@ class ConfigDescription(NamedTuple):
     documentation: str | None
 
 
-def describe_topic(
-    config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
-) -> list[ConfigDescription]:
-    """A topic's settings (all, or those of `names` that exist), sorted. `overrides`: what was set on the topic."""
-    values = config.topic_values(overrides)
-    return [
-        _topic_description(config, TOPIC[name], value_text(values[name]), name in overrides)
-        for name in sorted(values)
-        if names is None or name in names
+class TopicDescriptions(Generic[T]):
+    """The descriptions of many topics' settings, for one answer.
+
+    What topics have in common is described once, and `shown` makes of it once what the answer holds, so that another
+    topic costs a list of references.
+    """
+
+    def __init__(self, config: BrokerConfig, shown: Callable[[ConfigDescription], T]) -> None:
+        self._config = config
+        self._shown = shown
+        self._inherited: dict[str, T] = {}
+        self._own: dict[tuple[str, str], T] = {}
+
+    def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[T]:
+        """A topic's settings (all, or those of `names`), sorted. `overrides`: what was set on the topic.
+
+        Raises ConfigError for a stored value that is not of its setting's type.
+        """
+        return [
+            self._own_one(name, overrides[name]) if name in overrides else self._inherited_one(name)
+            for name in sorted(TOPIC if names is None else TOPIC.keys() & names)
+        ]
+
+    def _inherited_one(self, name: str) -> T:
+        if not self._inherited:
+            for each, value in self._config.topic_defaults().items():
+                described = _topic_description(self._config, TOPIC[each], value_text(value), False)
+                self._inherited[each] = self._shown(described)
+        return self._inherited[name]
+
+    def _own_one(self, name: str, text: str) -> T:
+        known = self._own.get((name, text))
+        if known is None:
+            value = value_text(parse_value(TOPIC[name], text))
+            known = self._own[name, text] = self._shown(_topic_description(self._config, TOPIC[name], value, True))
+        return known
+
+
+def shown_settings(config: BrokerConfig) -> set[str]:
+    """The names that a description of the broker holds: settings (D), and unknown names that were set."""
+    return {name for name, setting in BROKER.items() if not setting.internal} | config.given.keys()
+
+
+def describe_broker_setting(config: BrokerConfig, name: str) -> ConfigDescription:
+    """One of `shown_settings`."""
+    return _broker_description(config, name, _broker_synonyms(config, name))
+
+
+def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescription:
+    """One of the dynamic settings that hold for the whole cluster, `config.cluster_wide`."""
+    synonyms = [
+        synonym
+        for synonym in _broker_synonyms(config, name)
+        if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     ]
-
-
-def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigDescription]:
-    """This broker's settings (all, or those of `names` that exist), sorted; unknown names that were set among them."""
-    shown = {name for name, setting in BROKER.items() if not setting.internal} | config.given.keys()
-    return [
-        _broker_description(config, name, _broker_synonyms(config, name))
-        for name in sorted(shown)
-        if names is None or name in names
-    ]
-
-
-def describe_cluster(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigDescription]:
-    """The dynamic settings that hold for the whole cluster, sorted."""
-    descriptions = []
-    for name, text in sorted(config.cluster_wide.items()):
-        if names is None or name in names:
-            synonyms = [
-                synonym
-                for synonym in _broker_synonyms(config, name)
-                if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-            ]
-            description = _broker_description(config, name, synonyms)
-            descriptions.append(description._replace(value=None if description.is_sensitive else text))
-    return descriptions
+    description = _broker_description(config, name, synonyms)
+    return description._replace(value=None if description.is_sensitive else config.cluster_wide[name])
 
 
 def _topic_description(

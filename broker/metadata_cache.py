@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from odradek.broker.topic_names import unified_name
 from odradek.protocol.topic_partition import TopicPartition
 
 ZERO_UUID = uuid.UUID(int=0)
@@ -92,6 +93,7 @@ class MetadataCache:
         self.brokers: dict[int, BrokerInfo] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._names_by_id: dict[uuid.UUID, str] = {}
+        self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
 
@@ -118,6 +120,11 @@ class MetadataCache:
     def topic_names(self) -> list[str]:
         """All topics' names, sorted."""
         return sorted(self._topics)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """Another topic whose metrics would have the same name; None if there is none."""
+        unified = self._names_by_unified_name.get(unified_name(name), ())
+        return next((other for other in unified if other != name), None)
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
         """The partition's state, or None where there is no such topic or partition."""
@@ -155,6 +162,9 @@ class MetadataCache:
         previous = self._topics.get(topic.name)
         if previous is not None and previous.topic_id != topic.topic_id:
             del self._names_by_id[previous.topic_id]
+        if previous is None:
+            unified = unified_name(topic.name)
+            self._names_by_unified_name[unified] = (*self._names_by_unified_name.get(unified, ()), topic.name)
         self._topics[topic.name] = topic
         self._names_by_id[topic.topic_id] = topic.name
         self.put_topic_config(topic.name, config)
@@ -165,6 +175,15 @@ class MetadataCache:
         self._topic_configs.pop(name, None)
         if topic is not None:
             self._names_by_id.pop(topic.topic_id, None)
+            self._forget_unified_name(name)
+
+    def _forget_unified_name(self, name: str) -> None:
+        unified = unified_name(name)
+        left = tuple(other for other in self._names_by_unified_name[unified] if other != name)
+        if left:
+            self._names_by_unified_name[unified] = left
+        else:
+            del self._names_by_unified_name[unified]
 
     def put_partition(self, topic: str, state: PartitionState) -> None:
         """Replaces one partition's state. The topic must exist."""

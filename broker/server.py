@@ -241,6 +241,7 @@ class Broker:
             clock=self.clock,
             source=self.random,
             spawn=self.background.spawn,
+            turns=self.background.turns,
         )
         self.internal_topics = InternalTopics(self.controller, self.metadata, config, self.background.spawn)
         self.group_coordinator = GroupCoordinator(

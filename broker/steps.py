@@ -77,12 +77,15 @@ def once(items: Iterable[H]) -> Iterator[H]:
             yield item
 
 
-async def others_between(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, for a coroutine that may go on with the next ones without ever waiting for anything."""
+async def others_between(items: Iterable[T], cost: int = 1) -> AsyncIterator[T]:
+    """The items, for a coroutine that may go on with the next ones without ever waiting for anything.
+
+    `cost`: what the work on one of them counts as, in items of a step.
+    """
     pace = Pace()
     for item in items:
         yield item
-        if pace.step_ends():
+        if pace.step_ends(cost):
             await asyncio.sleep(0)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -22,12 +21,6 @@ def topic_name_fault(name: str) -> str | None:
     return None
 
 
-def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
-    """A topic whose metrics would have the same name, since those have '_' for '.'; None if there is none."""
-    unified = unified_name(name)
-    return next((other for other in existing if other != name and unified_name(other) == unified), None)
-
-
 def unified_name(name: str) -> str:
-    """Names that are equal here may not stand beside each other."""
+    """The name in metrics, which have '_' for '.'. Two topics may not have the same one."""
     return name.replace(".", "_")

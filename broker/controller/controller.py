@@ -50,11 +50,19 @@ from odradek.broker.controller.state import (
     topic_removal_operations,
 )
 from odradek.broker.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
+from odradek.broker.steps import Steps, Turns, others_between
+from odradek.broker.topic_names import unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer.clock import Clock
 
 T = TypeVar("T")
-ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
+ConfigChange = Callable[[dict[str, str]], Steps[Mapping[str, str]]]
+
+MOST_SETTINGS = 30_000
+MOST_CONFIG_BYTES = 1 << 20
+"""What a topic or a broker may have in settings of its own; the bytes are what ZooKeeper takes (jute.maxbuffer)."""
+PLANNING_COST = 10
+"""What deciding about one topic counts as, in items of a step."""
 
 log = structlog.get_logger("controller")
 
@@ -81,13 +89,16 @@ class Controller:
         clock: Clock,
         source: random.Random,
         spawn: Spawn,
+        turns: Turns | None = None,
     ) -> None:
+        """`turns`: those that the broker's long requests take."""
         self.store = store
         self._cache = cache
         self._local = LocalPartitions(partitions, config, cache)
         self._clock = clock
         self._random = source
         self._spawn = spawn
+        self._turns = turns or Turns()
         self._changing = asyncio.Lock()
         self._deleting: dict[str, TopicMetadata | None] = {}
         self.on_topic_deleted: Callable[[str], Iterator[None]] = lambda _name: iter(())
@@ -163,7 +174,7 @@ class Controller:
         REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
         """
         if timeout_ms <= 0 and not validate_only:
-            planned = self._plan_topics(topics)
+            planned = await self._plan_topics(topics)
             self._spawn(self._create_topics(topics, False), "creation of topics")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
         return await self._within(timeout_ms, self._create_topics(topics, validate_only), validate_only, len(topics))
@@ -177,7 +188,7 @@ class Controller:
     ) -> list[ProtocolError | None]:
         """Per topic, in order: None, or why its partitions stay as they are."""
         if timeout_ms <= 0 and not validate_only:
-            planned = [self._plan_partitions(wish) for wish in wishes]
+            planned = [self._plan_partitions(wish) async for wish in others_between(wishes, PLANNING_COST)]
             self._spawn(self._create_partitions(wishes, False), "creation of partitions")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
         return await self._within(
@@ -189,17 +200,19 @@ class Controller:
     async def alter_topic_config(self, topic: str, change: ConfigChange, *, validate_only: bool = False) -> None:
         """Stores what `change` makes of the topic's own settings, and has its logs go by it.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR, and whatever `change` raises.
+        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, POLICY_VIOLATION, KAFKA_STORAGE_ERROR, and what `change`
+        raises.
         """
         async with self._changing:
             if self._cache.topic(topic) is None or topic in self._deleting:
                 raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'")
             before = dict(self._cache.topic_config(topic))
-            after = dict(change(dict(before)))
+            after = dict(await self._turns.take(change(dict(before))))
             self._planner.check_config(after)
+            data = _encoded_config(after)
             if validate_only or after == before:
                 return
-            await self._store_config(znodes.topic_config_path(topic), after)
+            await self._store_config(znodes.topic_config_path(topic), data)
             self._cache.put_topic_config(topic, after)
             self._local.apply_topic_config(topic)
             log.info("topic settings changed", topic=topic, config=after)
@@ -214,25 +227,26 @@ class Controller:
         """
         async with self._changing:
             before = dict(self._cache.broker_config(broker_id))
-            after = dict(change(dict(before)))
+            after = dict(await self._turns.take(change(dict(before))))
+            data = _encoded_config(after)
             if validate_only or after == before:
                 return
-            await self._store_config(znodes.broker_config_path(broker_id), after)
+            await self._store_config(znodes.broker_config_path(broker_id), data)
             self._cache.put_broker_config(broker_id, after)
             self._local.apply_broker_config()
-            for topic in self._cache.topic_names():
+            async for topic in others_between(self._cache.topic_names(), PLANNING_COST):
                 self._local.apply_topic_config(topic)
             log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
 
     # How each change goes
 
-    def _plan_topics(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
+    async def _plan_topics(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
         results: list[PlannedTopic | ProtocolError] = []
-        names: set[str] = set()
-        for topic in topics:
+        names: dict[str, str] = {}
+        async for topic in others_between(topics, PLANNING_COST):
             try:
                 results.append(self._planner.topic(topic, names))
-                names.add(topic.name)
+                names[unified_name(topic.name)] = topic.name
             except ProtocolError as error:
                 results.append(error)
         return results
@@ -247,7 +261,7 @@ class Controller:
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[PlannedTopic | ProtocolError]:
         async with self._changing:
-            results = self._plan_topics(topics)
+            results = await self._plan_topics(topics)
             plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
             if not plans or validate_only:
                 return results
@@ -296,7 +310,7 @@ class Controller:
 
     async def _delete_topics(self, names: Sequence[str]) -> list[ProtocolError | None]:
         async with self._changing:
-            unknown = [name for name in names if self._cache.topic(name) is None and name not in self._deleting]
+            unknown = {name for name in names if self._cache.topic(name) is None and name not in self._deleting}
             marked = [name for name in dict.fromkeys(names) if name not in unknown and name not in self._deleting]
             try:
                 await self.store.multi([Create(znodes.deletion_path(name)) for name in marked])
@@ -333,7 +347,7 @@ class Controller:
     ) -> list[ProtocolError | None]:
         async with self._changing:
             results: list[ProtocolError | None] = []
-            for wish in wishes:
+            async for wish in others_between(wishes, PLANNING_COST):
                 planned = self._plan_partitions(wish)
                 if isinstance(planned, ProtocolError):
                     results.append(planned)
@@ -358,8 +372,7 @@ class Controller:
 
     # Partitions and settings
 
-    async def _store_config(self, path: str, config: Mapping[str, str]) -> None:
-        data = znodes.encode_config(config)
+    async def _store_config(self, path: str, data: bytes) -> None:
         try:
             exists = await self.store.exists(path) is not None
             await self.store.multi([Set(path, data) if exists else Create(path, data)])
@@ -374,6 +387,18 @@ class Controller:
         if timeout_ms > 0 or validate_only:
             await asyncio.wait([task], timeout=None if validate_only else timeout_ms / 1000)
         return task.result() if task.done() else [_begun() for _ in range(count)]
+
+
+def _encoded_config(config: Mapping[str, str]) -> bytes:
+    """As it is stored. Raises POLICY_VIOLATION where it is too much for one entry."""
+    if len(config) > MOST_SETTINGS:
+        raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{len(config)} settings; {MOST_SETTINGS} can be stored")
+    data = znodes.encode_config(config)
+    if len(data) > MOST_CONFIG_BYTES:
+        raise ProtocolError(
+            ErrorCode.POLICY_VIOLATION, f"The settings take {len(data)} bytes; {MOST_CONFIG_BYTES} can be stored"
+        )
+    return data
 
 
 def _begun() -> ProtocolError:

@@ -57,6 +57,8 @@ def check_target(target: Sequence[int], live: Collection[int]) -> None:
     fault = None
     if not target:
         fault = "A partition needs a replica"
+    elif len(target) > len(live):
+        fault = f"{len(target)} replicas; {len(live)} brokers are there"
     elif min(target) < 0:
         fault = f"No broker has a number below 0: {list(target)}"
     elif len(set(target)) != len(target):

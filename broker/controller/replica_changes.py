@@ -2,8 +2,9 @@
 
 A partition's new state is stored (its assignment in the topic's entry, leader and in-sync replicas in its own), carried
 out on this broker, and then visible in the cache: for one partition after the other, so that one that fails keeps no
-other back. A reassignment whose target is in sync is completed in the same step, which on a single node is always.
-Otherwise it stays in the topic's entry, and `resume` goes on with it when a controller starts.
+other back, and other changes may come between any two. A reassignment whose target is in sync is completed in the same
+step, which on a single node is always. Otherwise it stays in the topic's entry, and `resume` goes on with it when a
+controller starts.
 
 Wishes may also lie in `/admin/reassign_partitions`, where Kafka's tools put them before KIP-455: they are taken up at
 the start, and the entry goes when the last of them has been fulfilled or refused.
@@ -27,6 +28,9 @@ from odradek.protocol.topic_partition import TopicPartition
 
 Outcomes = dict[TopicPartition, ProtocolError | None]
 Decision = Callable[[PartitionState], PartitionState]
+
+COST = 3
+"""What a partition that stays as it is counts as, in items of a step."""
 
 log = structlog.get_logger("controller")
 
@@ -56,23 +60,26 @@ class ReplicaChanges:
         def decide(state: PartitionState) -> PartitionState:
             return reassignment.elected(state, election, self._cache.brokers, self._cache.controller_epoch)
 
-        async with self._changing:
-            outcomes: Outcomes = {}
-            async for key in others_between(partitions):
+        outcomes: Outcomes = {}
+        async for key in others_between(partitions, COST):
+            async with self._changing:
                 if key.topic in self._deleting:
                     outcomes[key] = ProtocolError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{key.topic}' is being deleted"
                     )
                 else:
                     outcomes[key] = await self._change(key, decide, f"{election.name.lower()} election")
-            return outcomes
+        return outcomes
 
     async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
         """Per partition: None where the reassignment has begun (or ended), else INVALID_REPLICA_ASSIGNMENT,
         NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels), UNKNOWN_TOPIC_OR_PARTITION.
         """
-        async with self._changing:
-            return {key: await self._reassign(key, target) async for key, target in others_between(targets.items())}
+        outcomes: Outcomes = {}
+        async for key, target in others_between(targets.items(), COST):
+            async with self._changing:
+                outcomes[key] = await self._reassign(key, target)
+        return outcomes
 
     async def resume(self) -> None:
         """At the controller's start: what was under way, and what somebody has wished meanwhile."""

@@ -15,13 +15,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.broker.controller import znodes
 from odradek.broker.controller.assignment import assign_replicas
 from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set
 from odradek.broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
-from odradek.broker.topic_names import colliding_topic, topic_name_fault
+from odradek.broker.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1
@@ -83,9 +84,9 @@ class Planner:
         self._validate_config = validate_config
         self._deleting = deleting
 
-    def topic(self, new: NewTopic, planned_names: Collection[str] = ()) -> PlannedTopic:
-        """Decides about one topic; `planned_names` are those decided on in the same request."""
-        if self._cache.topic(new.name) is not None or new.name in planned_names:
+    def topic(self, new: NewTopic, planned_names: Mapping[str, str] = MappingProxyType({})) -> PlannedTopic:
+        """Decides about one topic; `planned_names` are those decided on in the same request, by their unified names."""
+        if self._cache.topic(new.name) is not None or planned_names.get(unified_name(new.name)) == new.name:
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' exists already")
         config = self._settings(new.configs)
         if new.assignments and (new.num_partitions != UNSET or new.replication_factor != UNSET):
@@ -171,12 +172,12 @@ class Planner:
             brokers, added, factor, self._random, first_partition=len(topic.partitions), start_index=start
         )
 
-    def _check_name(self, name: str, planned_names: Collection[str]) -> None:
+    def _check_name(self, name: str, planned_names: Mapping[str, str]) -> None:
         fault = topic_name_fault(name)
         if fault is None and name in self._deleting:
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is still being deleted")
         if fault is None:
-            other = colliding_topic(name, (*self._cache.topic_names(), *planned_names))
+            other = self._cache.colliding_topic(name) or planned_names.get(unified_name(name))
             if other is not None:
                 fault = f"Topic '{name}' would collide with '{other}': '.' and '_' are the same in metric names"
         if fault is not None:
@@ -193,9 +194,12 @@ class Planner:
         sizes = {len(brokers) for brokers in replicas.values()} | ({factor} if factor is not None else set())
         if len(sizes) != 1:
             fault = "All partitions need the same number of replicas"
+        live = len(self._cache.brokers)
         for partition, brokers in replicas.items():
             if not brokers:
                 fault = f"Partition {partition} has no replicas"
+            elif len(brokers) > live:
+                fault = f"Partition {partition} is assigned to {len(brokers)} brokers; {live} are there"
             elif len(set(brokers)) != len(brokers):
                 fault = f"Partition {partition} has a broker twice"
             elif not set(brokers) <= self._cache.brokers.keys():

@@ -13,8 +13,8 @@ from odradek.broker.steps import Steps
 
 
 def answered_later(making: Coroutine[Any, Any, Any], context: RequestContext) -> PendingResponse:
-    """The request is parked until `making` ends: with its response, or with what it raises."""
-    return _park(making, context, PendingResponse())
+    """The request is parked until `making` ends: with its response (written in steps), or with what it raises."""
+    return _park(making, context, PendingResponse(is_long=True))
 
 
 def answered_in_steps(steps: Steps[Any], context: RequestContext) -> Any:

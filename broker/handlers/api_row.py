@@ -36,6 +36,7 @@ class ApiRow:
     __slots__ = (
         "advertised",
         "bound_from_bytes",
+        "bounds_its_answer",
         "error_response",
         "handle",
         "handler",
@@ -58,9 +59,11 @@ class ApiRow:
         partitions_asked: Callable[[Any], Iterable[int]] | None = None,
         bytes_per_partition: int = 4,
         keeps_parked_requests: bool = True,
+        bounds_its_answer: bool = False,
     ) -> None:
         """`bytes_per_partition`: the least that naming one takes in a request; shorter requests need not be counted.
         `keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole.
+        `bounds_its_answer`: its handler does, by a setting of its own.
         """
         self.key = key
         self.served = Versions(*served)
@@ -69,6 +72,7 @@ class ApiRow:
         self.error_response = error_response
         self.partitions_asked = partitions_asked
         self.keeps_parked_requests = keeps_parked_requests
+        self.bounds_its_answer = bounds_its_answer
         self.request_class: type[Message] = request_class(key)
         self.response_class: type[Message] = response_class(key)
         self.bound_from_bytes = NEVER if partitions_asked is None else MAX_PARTITIONS_PER_REQUEST * bytes_per_partition

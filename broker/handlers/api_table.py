@@ -13,13 +13,10 @@ from odradek.broker.handlers.acls import handle_create_acls, handle_delete_acls,
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_versions import handle_api_versions
 from odradek.broker.handlers.cluster import handle_describe_cluster
-from odradek.broker.handlers.configs import (
-    handle_alter_configs,
-    handle_describe_configs,
-    handle_incremental_alter_configs,
-)
+from odradek.broker.handlers.configs import handle_alter_configs, handle_incremental_alter_configs
 from odradek.broker.handlers.coordinators import handle_find_coordinator
 from odradek.broker.handlers.delete_records import handle_delete_records
+from odradek.broker.handlers.describe_configs import handle_describe_configs
 from odradek.broker.handlers.elections import handle_elect_leaders
 from odradek.broker.handlers.error_responses import (
     find_coordinator_error,
@@ -166,6 +163,7 @@ def client_api_table() -> ApiTable:
                     high_watermark=-1,
                 ),
                 partitions_asked=_count("topics", "partitions"),
+                bounds_its_answer=True,
             ),
             ApiRow(
                 ApiKey.LIST_OFFSETS,

@@ -8,7 +8,8 @@
     encoded, the connection ends. The client is never left waiting.
 (e) A request that is parked and fails later ends in the same way.
 (f) Items that fail (a partition, a topic) are values in the response; one line names the first of them.
-(g) A large frame is read in steps. Most are through within the first one, and go on as ever; what names very much more
+(g) An answer has a bound, see `answer_size`.
+(h) A large frame is read in steps. Most are through within the first one, and go on as ever; what names very much more
     is a long request, see `long_requests`.
 
 Source: Kafka's `KafkaApis`, `RequestContext.parseRequest` and each request's `getErrorResponse`.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from odradek.broker.handlers.answer_size import AnswerTooLarge
 from odradek.broker.handlers.item_faults import item_faults
 from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.parked_answer import JOIN_PART_BYTES, ParkedAnswer, Part, in_memory
@@ -48,6 +50,7 @@ _PREFIX = struct.Struct(">ii").pack
 _FLEXIBLE_PREFIX = struct.Struct(">iib").pack
 
 LARGE_FRAME_BYTES = 64 * 1024
+ANY_SIZE = 1 << 62
 
 log = structlog.get_logger("broker.handlers")
 
@@ -56,6 +59,7 @@ class Route:
     """What is known of one API in one version: looked up once per request."""
 
     __slots__ = (
+        "_most_bytes",
         "_reader_in_steps",
         "_writer_in_steps",
         "api_key",
@@ -69,8 +73,10 @@ class Route:
         "write",
     )
 
-    def __init__(self, row: ApiRow, api_version: int, metrics: RequestMetrics) -> None:
+    def __init__(self, row: ApiRow, api_version: int, metrics: RequestMetrics, most_bytes: int) -> None:
+        """`most_bytes`: of an answer."""
         self.row = row
+        self._most_bytes = most_bytes
         self.metrics = metrics
         self.is_served = row.serves(api_version)
         self.api_key = int(row.key)
@@ -90,33 +96,38 @@ class Route:
         return steps
 
     def encode_in_steps(self, response: Any, correlation_id: int) -> Steps[list[Part]]:
-        """`encode` in steps; what is small is joined as it comes."""
+        """`encode` in steps; what is small is joined as it comes. Raises AnswerTooLarge on the way."""
         if self._writer_in_steps is None:
             self._writer_in_steps = writer_in_steps(self.row.response_class, self.api_version)
         parts: list[Part] = []
         made: list[Part] = [b""]
+        size = 0
         for _ in self._writer_in_steps(response, parts):
-            _gather(parts, made)
+            size += _gather(parts, made)
+            if size > self._most_bytes:
+                raise AnswerTooLarge(self._most_bytes)
             yield
-        _gather(parts, made)
-        made[0] = self._beginning(sum(map(len, made)), correlation_id)
+        size += _gather(parts, made)
+        made[0] = self._beginning(size, correlation_id)
         return made
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """The answer with its length and header. Large records stay apart, by reference."""
+        """The answer with its length and header. Large records stay apart, by reference. Raises AnswerTooLarge."""
         parts: list[Part] = [b""]
         self.write(response, parts)
         parts[0] = self._beginning(sum(map(len, parts)), correlation_id)
         return parts
 
     def _beginning(self, size: int, correlation_id: int) -> bytes:
+        if size > self._most_bytes:
+            raise AnswerTooLarge(self._most_bytes)
         if self.flexible_header:
             return _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
         return _PREFIX(size + 4, correlation_id)
 
 
-def _gather(parts: list[Part], made: list[Part]) -> None:
-    """Moves the parts over, joined where they are small."""
+def _gather(parts: list[Part], made: list[Part]) -> int:
+    """Moves the parts over, joined where they are small; returns their size."""
     size = sum(map(len, parts))
     buffers = in_memory(parts, size) if size <= JOIN_PART_BYTES * len(parts) else None
     if buffers is not None:
@@ -124,6 +135,7 @@ def _gather(parts: list[Part], made: list[Part]) -> None:
     else:
         made += parts
     parts.clear()
+    return size
 
 
 class Dispatcher:
@@ -246,8 +258,12 @@ class Dispatcher:
                 response = yield from row.error_response(request, code, message)
                 if response is not None:
                     parts: list[Part] = yield from route.encode_in_steps(response, context.correlation_id)
-                    yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))
-                    return parts
+                    told = yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))
+                    if told or not isinstance(error, AnswerTooLarge):
+                        return parts
+            except AnswerTooLarge as second:
+                reason = "an error response is too large"
+                raise CloseConnection(reason, api=row.key.name, error=code.name) from second
             except Exception as second:
                 log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)
         raise CloseConnection("a request failed and cannot be answered", api=row.key.name, error=code.name)
@@ -284,7 +300,8 @@ class Dispatcher:
         if not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
             raise CloseConnection("this version of the API is not served", api=row.key.name, api_version=api_version)
         counted_version = api_version if row.serves(api_version) else 0
-        route = Route(row, api_version, self._broker.metrics.of(api_key, counted_version))
+        most_bytes = ANY_SIZE if row.bounds_its_answer else int(self._broker.config["odradek.max.response.bytes"])
+        route = Route(row, api_version, self._broker.metrics.of(api_key, counted_version), most_bytes)
         if route.is_served:
             self._routes[(api_key, api_version)] = route
         return route

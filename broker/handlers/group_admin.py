@@ -10,6 +10,7 @@ from typing import Any
 from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
 from odradek.broker.coordinator.group.member import Member
 from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.handlers.answer_size import answer_size
 from odradek.broker.handlers.authorized_operations import ALL_ON_GROUP
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
 from odradek.broker.steps import Pace, Steps, each_in_steps, items_of, once
@@ -26,6 +27,9 @@ from odradek.protocol.messages.group_admin import (
 ITEMS_PER_DELETION = 10
 """What deleting a group costs, in items of a step."""
 
+MEMBER_BYTES = 50
+"""What an answer takes for a member, its id above all, without its metadata and assignment."""
+
 STATES = {state.value.lower(): state for state in GroupState}
 """As a filter may name them, in whatever case."""
 
@@ -36,14 +40,17 @@ _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
     """A group that does not exist is Dead. One that is named twice is described once."""
     coordinator = context.broker.group_coordinator
-
-    def describe(group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+    groups = []
+    pace, size = Pace(), answer_size(context)
+    for group_id in once(request.groups):
         described = _describe(coordinator, group_id)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
             described.authorized_operations = ALL_ON_GROUP
-        return described
-
-    groups = yield from each_in_steps(once(request.groups), describe)
+        for member in described.members:
+            size.add(MEMBER_BYTES + len(member.member_metadata) + len(member.member_assignment))
+        groups.append(described)
+        if pace.step_ends(1 + len(described.members)):
+            yield
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from odradek.broker.handlers.answer_size import answer_size
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
+from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from odradek.broker.replica.replica_manager import ReplicaManager
 
 CONSUMER = -1
+OFFSET_BYTES = 8
 ISOLATION_LEVELS = (0, 1)
 DEBUGGING_REPLICA = -2
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
@@ -30,12 +33,13 @@ _Partition = ListOffsetsRequest.ListOffsetsPartition
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Answers every partition at once."""
+def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
+    """One partition after the other."""
     keys = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
     topics = []
+    pace, size = Pace(), answer_size(context)
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
@@ -45,6 +49,10 @@ def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) ->
                 answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
             else:
                 answers.append(_by_time(request, context, topic.name, asked))
+            segments = len(answers[-1].old_style_offsets)
+            size.add(OFFSET_BYTES * segments)
+            if pace.step_ends(1 + segments):
+                yield
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

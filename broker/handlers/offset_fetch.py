@@ -10,11 +10,12 @@ Source: Kafka's `KafkaApis.handleOffsetFetchRequest`, `GroupMetadataManager.getO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.handlers.answer_size import AnswerTooLarge, answer_size
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.steps import Pace, Steps, each_in_steps, items_of
@@ -27,6 +28,8 @@ VERSION_OF_ZOOKEEPER = 0
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 NO_OFFSET = -1
+PARTITION_BYTES = 15
+"""What an answer takes for a partition, without its metadata."""
 
 
 class Shape(NamedTuple):
@@ -45,7 +48,7 @@ def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) ->
     if context.api_version == VERSION_OF_ZOOKEEPER:
         return answered_later(_from_zookeeper(request, context), context)
     if context.api_version < FIRST_VERSION_WITH_GROUPS:
-        return _one_group(request, context)
+        return (yield from _one_group(request, context))
     return (yield from _groups(request, context))
 
 
@@ -53,9 +56,9 @@ def _groups(request: OffsetFetchRequest, context: RequestContext) -> Steps[Offse
     """One group after the other. All of a group's offsets are told once, however often it is named."""
     answers = []
     whole: set[str] = set()
-    pace = Pace()
+    fetching = _Fetching(request, OF_GROUPS, context)
     for group in request.groups:
-        if pace.step_ends(items_of(group.group_id)):
+        if fetching.pace.step_ends(items_of(group.group_id)):
             yield
         if group.topics is None:
             if group.group_id in whole:
@@ -63,16 +66,20 @@ def _groups(request: OffsetFetchRequest, context: RequestContext) -> Steps[Offse
             whole.add(group.group_id)
         answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
         try:
-            answer.topics = _fetch(group.group_id, group.topics, request.require_stable, OF_GROUPS, context)
+            answer.topics = yield from fetching.topics(group.group_id, group.topics)
+        except AnswerTooLarge:
+            raise
         except ProtocolError as error:
             answer.error_code = error.code
         answers.append(answer)
     return OffsetFetchResponse(groups=answers)
 
 
-def _one_group(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+def _one_group(request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
     try:
-        topics = _fetch(request.group_id, request.topics, request.require_stable, OF_ONE_GROUP, context)
+        topics = yield from _Fetching(request, OF_ONE_GROUP, context).topics(request.group_id, request.topics)
+    except AnswerTooLarge:
+        raise
     except ProtocolError as error:
         if context.api_version < FIRST_VERSION_WITH_ERROR:
             raise
@@ -123,27 +130,45 @@ def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: st
     return OffsetFetchResponse(error_code=code, topics=topics)
 
 
-def _fetch(
-    group_id: str, topics: Sequence[Any] | None, require_stable: bool, shape: Shape, context: RequestContext
-) -> list[Any]:
-    """The topics of the answer; all that the group has where `topics` is None. Raises as `shard_of`."""
-    offsets = context.broker.group_coordinator.shard_of(group_id).offsets.of_group(group_id)
-    found = OffsetsOfGroup() if offsets is None else offsets
+class _Fetching:
+    """Looks up what groups have committed, for one answer."""
 
-    def answer(topic: str, index: int) -> Any:
-        if require_stable and found.is_unstable(topic, index):
-            return _answer(shape, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    def __init__(self, request: OffsetFetchRequest, shape: Shape, context: RequestContext) -> None:
+        self.pace = Pace()
+        self._require_stable = request.require_stable
+        self._shape = shape
+        self._coordinator = context.broker.group_coordinator
+        self._size = answer_size(context)
+
+    def topics(self, group_id: str, topics: Sequence[Any] | None) -> Steps[list[Any]]:
+        """The topics of a group's answer; all that the group has where `topics` is None. Raises as `shard_of`."""
+        offsets = self._coordinator.shard_of(group_id).offsets.of_group(group_id)
+        found = OffsetsOfGroup() if offsets is None else offsets
+        asked: Mapping[str, Iterable[int]] = found.committed if topics is None else _asked(topics)
+        answered = []
+        for topic, indexes in list(asked.items()):
+            partitions = []
+            for index in list(indexes):
+                partition = self._answer(found, topic, index)
+                self._size.add(PARTITION_BYTES + len(partition.metadata or ""))
+                partitions.append(partition)
+                if self.pace.step_ends():
+                    yield
+            answered.append(self._shape.topic(name=topic, partitions=partitions))
+        return answered
+
+    def _answer(self, found: OffsetsOfGroup, topic: str, index: int) -> Any:
+        if self._require_stable and found.is_unstable(topic, index):
+            return _answer(self._shape, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = found.committed.get(topic, {}).get(index)
         if committed is None:
-            return _answer(shape, index)
-        return shape.partition(
+            return _answer(self._shape, index)
+        return self._shape.partition(
             partition_index=index,
             committed_offset=committed.offset,
             committed_leader_epoch=committed.leader_epoch,
             metadata=committed.metadata,
         )
-
-    return _topics(found.committed if topics is None else _asked(topics), shape, answer)
 
 
 def _asked(topics: Iterable[Any]) -> dict[str, dict[int, None]]:
@@ -153,13 +178,6 @@ def _asked(topics: Iterable[Any]) -> dict[str, dict[int, None]]:
         if topic.partition_indexes:
             asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return asked
-
-
-def _topics(partitions: Any, shape: Shape, answer: Callable[[str, int], Any]) -> list[Any]:
-    return [
-        shape.topic(name=topic, partitions=[answer(topic, index) for index in indexes])
-        for topic, indexes in partitions.items()
-    ]
 
 
 def _answer(shape: Shape, index: int, error: ErrorCode = ErrorCode.NONE) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.broker.handlers.answer_size import AnswerSize, answer_size
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.steps import Pace, Steps, each_in_steps
 from odradek.broker.topic_names import topic_name_fault
@@ -10,36 +11,39 @@ from odradek.protocol.messages.producers import DescribeProducersRequest, Descri
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.producer_state_entry import ProducerStateEntry
 
+PRODUCER_BYTES = 39
+"""What an answer takes for a producer."""
+
 _Answer = DescribeProducersResponse.PartitionResponse
 
 
 def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> Steps[DescribeProducersResponse]:
-    """A partition that is named twice is described once: it may have very many producers."""
-    described: set[TopicPartition] = set()
-    pace = Pace()
+    """One partition after the other. One that is named twice is answered once, where it is named first."""
     topics = []
+    seen: set[TopicPartition] = set()
+    pace, size = Pace(), answer_size(context)
     for topic in request.topics:
-        fault = topic_name_fault(topic.name)
         partitions = []
-        for key in (TopicPartition(topic.name, index) for index in topic.partition_indexes):
-            if key not in described:
-                described.add(key)
-                partitions.append(_refusal(key, fault) if fault else (yield from _described(context, key, pace)))
+        for index in topic.partition_indexes:
+            key = TopicPartition(topic.name, index)
+            if key not in seen:
+                seen.add(key)
+                partitions.append((yield from _described(context, key, pace, size)))
             if pace.step_ends():
                 yield
-        topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=partitions))
+        if partitions or not topic.partition_indexes:
+            topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=partitions))
         if pace.step_ends():
             yield
     return DescribeProducersResponse(topics=topics)
 
 
-def _refusal(key: TopicPartition, fault: str) -> _Answer:
-    return _Answer(partition_index=key.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault)
-
-
-def _described(context: RequestContext, key: TopicPartition, pace: Pace) -> Steps[_Answer]:
+def _described(context: RequestContext, key: TopicPartition, pace: Pace, size: AnswerSize) -> Steps[_Answer]:
+    fault = topic_name_fault(key.topic)
+    if fault is not None:
+        return _Answer(partition_index=key.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault)
     try:
         producers = context.broker.replica_manager.describe_producers(key)
     except ProtocolError as error:
@@ -48,6 +52,7 @@ def _described(context: RequestContext, key: TopicPartition, pace: Pace) -> Step
             error_code=error.code,
             error_message=error.error_message or error.code.message,
         )
+    size.add(PRODUCER_BYTES * len(producers))
     active = yield from each_in_steps(producers, _producer, pace)
     return _Answer(partition_index=key.partition, active_producers=active)
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from odradek.broker.config_description import describe_topic
+from odradek.broker.config_description import ConfigDescription, TopicDescriptions
 from odradek.broker.controller.state import NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import each_in_steps
+from odradek.broker.steps import Pace, Steps, each_in_steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -34,13 +34,18 @@ DeletionResult = DeleteTopicsResponse.DeletableTopicResult
 PartitionsResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 RESERVED_TOPIC = "__cluster_metadata"
+SETTINGS_PER_PARTITION = 10
+"""So many settings of a new topic are as much work as one partition of it."""
 DELETION_DISABLED_VERSION = 3
 NAME_OR_ID_VERSION = 6
 
 
 def partitions_to_create(request: CreateTopicsRequest) -> Iterator[int]:
-    """How many partitions a CreateTopics names (defaults count as one)."""
-    return (max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+    """How many partitions a CreateTopics names (defaults count as one). Settings count too, but for less."""
+    return (
+        max(topic.num_partitions, len(topic.assignments), len(topic.configs) // SETTINGS_PER_PARTITION)
+        for topic in request.topics
+    )
 
 
 def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
@@ -50,20 +55,17 @@ def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Creates topics, or with validate_only says what would happen."""
+    in_turns = context.broker.background.turns.take
     repeated = _repeated(topic.name for topic in request.topics)
     wishes = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
     outcomes = await context.broker.controller.create_topics(
-        [_new_topic(topic) for topic in wishes],
+        await in_turns(each_in_steps(wishes, _new_topic)),
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
     outcome_of = {topic.name: outcome for topic, outcome in zip(wishes, outcomes, strict=True)}
-    results = []
-    for topic in request.topics:
-        outcome = outcome_of.get(topic.name)
-        if outcome is None:
-            outcome = _refusal(topic.name)
-        results.append(_topic_result(topic.name, outcome, request.validate_only, context))
+    named = ((topic.name, outcome_of.get(topic.name) or _refusal(topic.name)) for topic in request.topics)
+    results = await in_turns(_topic_results(named, request.validate_only, context))
     return CreateTopicsResponse(topics=results)
 
 
@@ -84,29 +86,41 @@ def _refusal(name: str) -> ProtocolError:
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
 
 
-def _topic_result(
-    name: str, outcome: PlannedTopic | ProtocolError, validate_only: bool, context: RequestContext
-) -> TopicResult:
+def _topic_results(
+    outcomes: Iterable[tuple[str, PlannedTopic | ProtocolError]], validate_only: bool, context: RequestContext
+) -> Steps[list[TopicResult]]:
     """Case (B)."""
-    if isinstance(outcome, ProtocolError):
-        return TopicResult(name=name, error_code=outcome.code, error_message=_message(outcome), configs=[])
     broker = context.broker
-    return TopicResult(
-        name=name,
-        topic_id=ZERO_UUID if validate_only else broker.metadata.topic_id(name),
-        error_message=None,
-        num_partitions=len(outcome.replicas),
-        replication_factor=len(outcome.replicas[0]),
-        configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(
-                name=setting.name,
-                value=setting.value,
-                read_only=setting.read_only,
-                config_source=setting.source,
-                is_sensitive=setting.is_sensitive,
-            )
-            for setting in describe_topic(broker.config, outcome.config)
-        ],
+    descriptions = TopicDescriptions(broker.config, _shown)
+
+    def result(name: str, outcome: PlannedTopic | ProtocolError) -> TopicResult:
+        if isinstance(outcome, ProtocolError):
+            return TopicResult(name=name, error_code=outcome.code, error_message=_message(outcome), configs=[])
+        return TopicResult(
+            name=name,
+            topic_id=ZERO_UUID if validate_only else broker.metadata.topic_id(name),
+            error_message=None,
+            num_partitions=len(outcome.replicas),
+            replication_factor=len(outcome.replicas[0]),
+            configs=descriptions.of(outcome.config),
+        )
+
+    results = []
+    pace = Pace()
+    for name, outcome in outcomes:
+        results.append(result(name, outcome))
+        if pace.step_ends(1 + len(results[-1].configs or ()) // 10):
+            yield
+    return results
+
+
+def _shown(setting: ConfigDescription) -> CreateTopicsResponse.CreatableTopicConfigs:
+    return CreateTopicsResponse.CreatableTopicConfigs(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.read_only,
+        config_source=setting.source,
+        is_sensitive=setting.is_sensitive,
     )
 
 
@@ -183,9 +197,9 @@ def _partitions_result(name: str, outcome: ProtocolError | None) -> PartitionsRe
     return PartitionsResult(name=name, error_code=outcome.code, error_message=_message(outcome))
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once (A)."""
-    return [name for name, count in Counter(names).items() if count > 1]
+def _repeated(names: Iterable[str]) -> dict[str, None]:
+    """The names that occur more than once (A), in the order of the first."""
+    return {name: None for name, count in Counter(names).items() if count > 1}
 
 
 def _message(error: ProtocolError) -> str:

@@ -18,9 +18,10 @@ from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
+from odradek.broker.handlers.answer_size import answer_size
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
 from odradek.broker.metadata_cache import GROUP_TOPIC
-from odradek.broker.steps import Pace, Steps, each_in_steps, once
+from odradek.broker.steps import Pace, Steps, each_in_steps, items_of, once
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.transactions import (
@@ -40,6 +41,8 @@ from odradek.protocol.messages.transactions import (
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 
+PARTITION_BYTES = 4
+"""What an answer takes for a partition of a transaction."""
 FIRST_INIT_WITH_FENCED = 4
 FIRST_WITH_FENCED = 2
 """The versions that know PRODUCER_FENCED: of InitProducerId, and of the others."""
@@ -305,8 +308,16 @@ def _markers_response(codes: MarkerCodes) -> WriteTxnMarkersResponse:
 def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> Steps[DescribeTransactionsResponse]:
-    """One after the other, each as it then is."""
-    states = yield from each_in_steps(once(request.transactional_ids), partial(_described, context))
+    """One after the other, each as it then is. One that is named twice is described once."""
+    states = []
+    pace, size = Pace(), answer_size(context)
+    for transactional_id in once(request.transactional_ids):
+        described = _described(context, transactional_id)
+        partitions = sum(len(topic.partitions) for topic in described.topics)
+        size.add(PARTITION_BYTES * partitions)
+        states.append(described)
+        if pace.step_ends(items_of(transactional_id) + partitions):
+            yield
     return DescribeTransactionsResponse(transaction_states=states)
 
 

@@ -12,11 +12,12 @@ from odradek.protocol.topic_partition import TopicPartition
 class HostedPartitions:
     """`is_known` says whether the cluster has such a partition, wherever its replicas are."""
 
-    __slots__ = ("_is_known", "_online", "offline")
+    __slots__ = ("_by_topic", "_is_known", "_online", "offline")
 
     def __init__(self, is_known: Callable[[TopicPartition], bool]) -> None:
         self._is_known = is_known
         self._online: dict[TopicPartition, Partition] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
 
     def __len__(self) -> int:
@@ -45,12 +46,20 @@ class HostedPartitions:
         return self._online.get(topic_partition)
 
     def put(self, partition: Partition) -> None:
-        self._online[partition.topic_partition] = partition
-        self.offline.discard(partition.topic_partition)
+        topic, number = key = partition.topic_partition
+        self._online[key] = partition
+        self._by_topic.setdefault(topic, {})[number] = partition
+        self.offline.discard(key)
 
     def pop(self, topic_partition: TopicPartition) -> Partition | None:
         self.offline.discard(topic_partition)
-        return self._online.pop(topic_partition, None)
+        partition = self._online.pop(topic_partition, None)
+        if partition is not None:
+            of_topic = self._by_topic[topic_partition.topic]
+            del of_topic[topic_partition.partition]
+            if not of_topic:
+                del self._by_topic[topic_partition.topic]
+        return partition
 
     def of_topic(self, topic: str) -> list[Partition]:
-        return [partition for key, partition in self._online.items() if key.topic == topic]
+        return list(self._by_topic.get(topic, {}).values())

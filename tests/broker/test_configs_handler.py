@@ -18,15 +18,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.config_description import describe_broker, describe_topic
+from odradek.broker.config_description import TopicDescriptions, describe_broker_setting, shown_settings
 from odradek.broker.controller.state import NewTopic
-from odradek.broker.handlers.configs import (
-    handle_alter_configs,
-    handle_describe_configs,
-    handle_incremental_alter_configs,
-)
+from odradek.broker.handlers.configs import handle_alter_configs, handle_incremental_alter_configs
+from odradek.broker.handlers.describe_configs import handle_describe_configs
 from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import finished
+from odradek.broker.steps import Turns, finished
 from odradek.broker.structured_logging import configure_logging
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import (
@@ -63,7 +60,12 @@ class Client:
 
     def __init__(self, room: ControllerRoom) -> None:
         self.room = room
-        broker: Any = SimpleNamespace(config=room.config, metadata=room.cache, controller=room.controller)
+        broker: Any = SimpleNamespace(
+            config=room.config,
+            metadata=room.cache,
+            controller=room.controller,
+            background=SimpleNamespace(turns=Turns()),
+        )
         self.context = RequestContext(broker, None, 32, 4, 1, "client", 0)  # type: ignore[arg-type]
 
     def describe(
@@ -170,12 +172,13 @@ def test_every_setting_is_described_as_kafka_describes_it() -> None:
         if synonym["Source"] == 4
     }
     config = BrokerConfig.from_mapping({**static, "log.dirs": "left out"})
-    ours = as_in_the_vectors(describe_broker(config))
+    ours = as_in_the_vectors(describe_broker_setting(config, name) for name in sorted(shown_settings(config)))
     kafkas = described(vectors["broker"])
     for name in ("log.dir", "log.dirs", "metadata.log.dir"):  # their paths are left out of the vectors
         del ours[name], kafkas[name]
     assert ours == kafkas
-    assert as_in_the_vectors(describe_topic(config, {"retention.ms": "123456789"})) == described(vectors["topic"])
+    topic = TopicDescriptions(config, lambda each: each).of({"retention.ms": "123456789"})
+    assert as_in_the_vectors(topic) == described(vectors["topic"])
 
 
 async def test_a_change_reaches_the_running_logs_at_once() -> None:

@@ -18,6 +18,7 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.network_client import NetworkClient
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.broker.testing import in_process_broker
+from tests.broker.controller.rooms import at_once
 
 REPOSITORY = Path(__file__).parent.parent.parent
 ROOMS = ("broker", "storage")
@@ -81,7 +82,7 @@ async def test_dynamic_limits_hold_for_the_next_connection_and_dynamic_expiry_fo
     async with in_process_broker() as broker:
         await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
         await broker.controller.alter_broker_config(
-            None, lambda _: {"max.connections": "3", "producer.id.expiration.ms": "5000"}
+            None, at_once(lambda _: {"max.connections": "3", "producer.id.expiration.ms": "5000"})
         )
         assert broker.socket_server.limits.max_connections == 3
         (log,) = broker.log_manager.logs.values()

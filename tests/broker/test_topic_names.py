@@ -1,6 +1,6 @@
 import pytest
 
-from odradek.broker.topic_names import colliding_topic, topic_name_fault
+from odradek.broker.topic_names import topic_name_fault
 
 
 @pytest.mark.parametrize("name", ["a", "A-z.0_9", "...", "..a", "-", "_", "x" * 249])
@@ -11,8 +11,3 @@ def test_legal_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a:b", "\u0661", "a\0"])
 def test_illegal_names(name: str) -> None:
     assert topic_name_fault(name)
-
-
-def test_names_collide_when_only_dots_and_underscores_differ() -> None:
-    assert colliding_topic("a.b_c", ["x", "a_b.c"]) == "a_b.c"
-    assert colliding_topic("a.b", ["a.b", "ab", "a.b.c"]) is None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.broker.steps import Steps
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
@@ -20,6 +21,16 @@ from odradek.timer import ManualClock
 from tests.broker.controller.memory_files import MemoryFiles
 
 BROKER_ID = 7
+
+
+def at_once(change: Callable[[dict[str, str]], dict[str, str]]) -> Callable[[dict[str, str]], Steps[dict[str, str]]]:
+    """A change of settings as the controller takes it, in a single step."""
+
+    def steps(current: dict[str, str]) -> Steps[dict[str, str]]:
+        yield from ()
+        return change(current)
+
+    return steps
 
 
 class NotedPartitions:

@@ -10,7 +10,7 @@ from odradek.broker.controller.state import NewPartitions, NewTopic
 from odradek.broker.metadata_cache import NO_LEADER
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.controller.rooms import BROKER_ID, ControllerRoom
+from tests.broker.controller.rooms import BROKER_ID, ControllerRoom, at_once
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ async def test_everything_that_was_answered_is_there_after_a_crash(room: Control
     await create(room, NewTopic("kept", 2), NewTopic("gone"), NewTopic("more"))
     await room.controller.delete_topics(["gone"], timeout_ms=1000)
     await room.controller.create_partitions([NewPartitions("more", 4)], timeout_ms=1000)
-    await room.controller.alter_topic_config("kept", lambda config: {**config, "segment.bytes": "1000"})
-    await room.controller.alter_broker_config(None, lambda config: {"log.retention.ms": "77"})
-    await room.controller.alter_broker_config(BROKER_ID, lambda config: {"log.cleaner.threads": "2"})
+    await room.controller.alter_topic_config("kept", at_once(lambda config: {**config, "segment.bytes": "1000"}))
+    await room.controller.alter_broker_config(None, at_once(lambda config: {"log.retention.ms": "77"}))
+    await room.controller.alter_broker_config(BROKER_ID, at_once(lambda config: {"log.cleaner.threads": "2"}))
     again = await room.again()
     assert again.cache.cluster_id == room.cache.cluster_id
     assert again.cache.topic_names() == ["kept", "more"]
@@ -126,7 +126,7 @@ async def test_validate_only_changes_nothing(room: ControllerRoom) -> None:
     assert await create(room, NewTopic("n", 5), validate_only=True, timeout_ms=0) == [ErrorCode.NONE]
     more = await room.controller.create_partitions([NewPartitions("t", 5)], timeout_ms=0, validate_only=True)
     assert more == [None]
-    await room.controller.alter_topic_config("t", lambda _: {"retention.ms": "1"}, validate_only=True)
+    await room.controller.alter_topic_config("t", at_once(lambda _: {"retention.ms": "1"}), validate_only=True)
     assert room.files.contents == before
     assert room.cache.topic_config("t") == {}
 
@@ -219,18 +219,18 @@ async def test_partitions_are_added_and_only_added(room: ControllerRoom) -> None
 
 async def test_altered_settings_reach_the_running_logs(room: ControllerRoom) -> None:
     await create(room, NewTopic("t", configs={"retention.ms": "5"}), NewTopic("u"))
-    await room.controller.alter_topic_config("t", lambda config: {**config, "segment.bytes": "1000"})
+    await room.controller.alter_topic_config("t", at_once(lambda config: {**config, "segment.bytes": "1000"}))
     assert room.cache.topic_config("t") == {"retention.ms": "5", "segment.bytes": "1000"}
     assert room.partitions.configs["t"].segment_bytes == 1000
     with pytest.raises(ProtocolError) as caught:
-        await room.controller.alter_topic_config("t", lambda _: {"segment.bytes": "no number"})
+        await room.controller.alter_topic_config("t", at_once(lambda _: {"segment.bytes": "no number"}))
     assert caught.value.code == ErrorCode.INVALID_CONFIG
     with pytest.raises(ProtocolError) as caught:
-        await room.controller.alter_topic_config("missing", lambda _: {})
+        await room.controller.alter_topic_config("missing", at_once(lambda _: {}))
     assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await room.controller.alter_topic_config("t", lambda _: {})
+    await room.controller.alter_topic_config("t", at_once(lambda _: {}))
     assert room.partitions.configs["t"].segment_bytes == room.config.log_config({}).segment_bytes
-    await room.controller.alter_broker_config(None, lambda _: {"log.segment.bytes": "2000"})
+    await room.controller.alter_broker_config(None, at_once(lambda _: {"log.segment.bytes": "2000"}))
     assert room.partitions.configs["u"].segment_bytes == 2000
 
 
@@ -257,7 +257,7 @@ async def test_a_full_disk_refuses_changes_with_the_storage_error_and_takes_them
     (added,) = await room.controller.create_partitions([NewPartitions("t", 3)], timeout_ms=1000)
     assert codes(added) == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ProtocolError):
-        await room.controller.alter_topic_config("t", lambda _: {"retention.ms": "1"})
+        await room.controller.alter_topic_config("t", at_once(lambda _: {"retention.ms": "1"}))
     assert list(room.partitions.led) == [TopicPartition("t", 0)]
     room.files.capacity = 1 << 30
     assert await create(room, NewTopic("n")) == [ErrorCode.NONE]

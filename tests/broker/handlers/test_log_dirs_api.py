@@ -16,6 +16,7 @@ from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, Descr
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from tests.broker.controller.rooms import at_once
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 KEY = TopicPartition("t", 0)
@@ -214,7 +215,7 @@ async def test_a_move_that_a_stop_interrupts_goes_on_after_the_start(dirs: list[
     assert future.startswith("t-0.")
     async with in_process_broker(settings) as broker:
         assert broker.log_manager.moves.get(KEY) is not None
-        await broker.controller.alter_broker_config(broker.broker_id, lambda config: {})
+        await broker.controller.alter_broker_config(broker.broker_id, at_once(lambda config: {}))
         await ended(broker)
         log = broker.log_manager.logs[KEY]
         assert (broker.log_manager.directory_of(log), log.log_end_offset) == (target, 300)
