@@ -77,6 +77,17 @@ def once(items: Iterable[H]) -> Iterator[H]:
             yield item
 
 
+async def in_steps(steps: Steps[T]) -> T:
+    """The value of a coroutine's own steps; others have their turn between any two."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        await asyncio.sleep(0)
+
+
 async def others_between(items: Iterable[T], cost: int = 1) -> AsyncIterator[T]:
     """The items, for a coroutine that may go on with the next ones without ever waiting for anything.
 

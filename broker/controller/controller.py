@@ -5,7 +5,8 @@ A change is decided (`state.py`), stored (one `multi` in the metadata store: all
 returns), carried out by the partitions' hooks, and then visible in the metadata cache. What a client was told
 survives a crash; what a crash interrupts after storing is caught up with at the next start (`start_up.py`).
 
-    (A) Changes wait for each other: whoever decides sees the cache as all earlier changes left it.
+    (A) Changes wait for each other: whoever decides sees the cache as all earlier changes left it. A request for many
+        topics is several changes, so that another client's need not wait for all of it.
     (B) A change is a task of its own. When its time-out passes, the client hears REQUEST_TIMED_OUT and the change
         goes on. As in Kafka a time-out of 0 or less means: begin, and do not wait.
     (C) A new topic whose partitions cannot be made (disk full, or a folder of another topic in the way) is taken
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -28,14 +30,7 @@ import structlog
 from odradek.broker.controller import znodes
 from odradek.broker.controller.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
-from odradek.broker.controller.metadata_store import (
-    Create,
-    EntryExists,
-    MetadataStore,
-    Operation,
-    Set,
-    StoreUnavailable,
-)
+from odradek.broker.controller.metadata_store import Create, EntryExists, MetadataStore, Set, StoreUnavailable
 from odradek.broker.controller.replica_changes import ReplicaChanges
 from odradek.broker.controller.start_up import StartUp
 from odradek.broker.controller.state import (
@@ -61,6 +56,8 @@ ConfigChange = Callable[[dict[str, str]], Steps[Mapping[str, str]]]
 MOST_SETTINGS = 30_000
 MOST_CONFIG_BYTES = 1 << 20
 """What a topic or a broker may have in settings of its own; the bytes are what ZooKeeper takes (jute.maxbuffer)."""
+PARTITIONS_AT_A_TIME = 100
+"""Partitions of new topics after which another change may come first."""
 PLANNING_COST = 10
 """What deciding about one topic counts as, in items of a step."""
 
@@ -260,31 +257,37 @@ class Controller:
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[PlannedTopic | ProtocolError]:
-        async with self._changing:
-            results = await self._plan_topics(topics)
-            plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
-            if not plans or validate_only:
-                return results
-            failures = await self._carry_out_creation(plans)
-            # A topic named twice has one plan: the second wish keeps its own refusal.
-            return [
-                failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
-                for topic, result in zip(topics, results, strict=True)
-            ]
+        if validate_only:
+            async with self._changing:
+                return await self._plan_topics(topics)
+        results: list[PlannedTopic | ProtocolError] = []
+        for some in _pieces(topics):
+            async with self._changing:
+                results += await self._create_some(some)
+        return results
+
+    async def _create_some(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
+        results = await self._plan_topics(topics)
+        plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
+        failures = await self._carry_out_creation(plans) if plans else {}
+        # A topic named twice has one plan: the second wish keeps its own refusal.
+        return [
+            failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
+            for topic, result in zip(topics, results, strict=True)
+        ]
 
     async def _carry_out_creation(self, plans: list[PlannedTopic]) -> dict[str, ProtocolError]:
         created = [(plan, self._first_metadata(plan)) for plan in plans]
-        operations: list[Operation] = []
-        for plan, metadata in created:
-            operations += topic_creation_operations(metadata, plan.config)
+        operations = (topic_creation_operations(metadata, plan.config) for plan, metadata in created)
         try:
-            await self.store.multi(operations)
+            await self.store.multi(chain.from_iterable(operations))
         except StoreUnavailable as error:
             return {plan.name: storage_error(error) for plan in plans}
         failures: dict[str, ProtocolError] = {}
         unmade = await self._local.make_logs([(metadata, plan.config) for plan, metadata in created])
         for plan, metadata in created:
             failed = await self._local.lead(metadata, plan.config, unmade)
+            await asyncio.sleep(0)
             if failed:
                 failures[plan.name] = next(iter(failed.values()))
                 await self._take_back(metadata, plan.config, failed)
@@ -319,14 +322,14 @@ class Controller:
             for name in marked:
                 self._deleting[name] = self._cache.topic(name)
                 self._cache.remove_topic(name)
-            for name in marked:
-                for _ in self.on_topic_deleted(name):
-                    await asyncio.sleep(0)
-                await self._remove_topic(name)
-            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return [
-                ProtocolError(missing, f"There is no topic '{name}'") if name in unknown else None for name in names
-            ]
+        for name in names:
+            async with self._changing:
+                if name in self._deleting:
+                    for _ in self.on_topic_deleted(name):
+                        await asyncio.sleep(0)
+                    await self._remove_topic(name)
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return [ProtocolError(missing, f"There is no topic '{name}'") if name in unknown else None for name in names]
 
     async def _remove_topic(self, name: str) -> None:
         """Case (D): from the mark to the end. What cannot be ended now is ended at the next start."""
@@ -387,6 +390,20 @@ class Controller:
         if timeout_ms > 0 or validate_only:
             await asyncio.wait([task], timeout=None if validate_only else timeout_ms / 1000)
         return task.result() if task.done() else [_begun() for _ in range(count)]
+
+
+def _pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
+    """The topics, some at a time: as many as have PARTITIONS_AT_A_TIME, one at least."""
+    piece: list[NewTopic] = []
+    partitions = 0
+    for topic in topics:
+        piece.append(topic)
+        partitions += max(topic.num_partitions, len(topic.assignments), 1)
+        if partitions >= PARTITIONS_AT_A_TIME:
+            yield piece
+            piece, partitions = [], 0
+    if piece:
+        yield piece
 
 
 def _encoded_config(config: Mapping[str, str]) -> bytes:

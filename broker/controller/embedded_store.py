@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
@@ -55,6 +55,7 @@ from odradek.broker.controller.metadata_store import (
     WatchEvent,
 )
 from odradek.broker.controller.metadata_tree import MetadataTree, Transaction
+from odradek.broker.steps import in_steps
 from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20
@@ -188,15 +189,15 @@ class EmbeddedMetadataStore:
         """See MetadataStore."""
         await self.multi([Delete(path, version)])
 
-    async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+    async def multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
         """See MetadataStore."""
         return await asyncio.shield(self._multi(operations))
 
-    async def _multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+    async def _multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
         """Runs to its end though its caller be cancelled: what the journal has, the tree must have."""
         async with self._writing:
             self._check_open()
-            transaction = self._tree.stage(operations)
+            transaction = await in_steps(self._tree.stage(operations))
             if transaction.entries:
                 await self._write(transaction)
         self._fire(transaction.events)

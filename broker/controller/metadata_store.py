@@ -21,7 +21,7 @@ Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -182,7 +182,7 @@ class MetadataStore(Protocol):
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Removes one entry. Raises NoEntry, BadVersion, HasChildren."""
 
-    async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
-        """All or nothing (B). Results in order: the path for Create, the new version for Set, None for Delete and
-        Check.
+    async def multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
+        """All or nothing (B); others have their turn while many are checked. Results in order: the path for Create, the
+        new version for Set, None for Delete and Check.
         """

@@ -8,7 +8,7 @@ again on an equal tree gives an equal tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from odradek.broker.controller.metadata_store import (
@@ -28,6 +28,7 @@ from odradek.broker.controller.metadata_store import (
     Set,
     WatchEvent,
 )
+from odradek.broker.steps import Pace, Steps
 
 
 class Transaction(NamedTuple):
@@ -81,15 +82,21 @@ class MetadataTree:
         """The paths of all ephemeral entries."""
         return sorted(path for path, entry in self._entries.items() if entry.ephemeral)
 
-    def stage(self, operations: Sequence[Operation]) -> Transaction:
-        """Decides what `operations` do. Raises the first misfit's MetadataStoreError with its `index`."""
+    def stage(self, operations: Iterable[Operation]) -> Steps[Transaction]:
+        """Decides what `operations` do. Raises the first misfit's MetadataStoreError with its `index`.
+
+        Nothing may be applied between its steps.
+        """
         staging = _Staging(self)
+        pace = Pace()
         for index, operation in enumerate(operations):
             try:
                 staging.stage(operation)
             except MetadataStoreError as error:
                 error.index = index
                 raise
+            if pace.step_ends():
+                yield
         return Transaction(self.number + 1, staging.entries, staging.results, staging.events)
 
     def apply(self, number: int, entries: dict[str, Entry | None]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -229,43 +229,38 @@ def new_topic(
     return TopicMetadata(planned.name, topic_id, states)
 
 
-def topic_creation_operations(topic: TopicMetadata, config: Mapping[str, str]) -> list[Operation]:
+def topic_creation_operations(topic: TopicMetadata, config: Mapping[str, str]) -> Iterator[Operation]:
     """Stores a new topic: settings, assignment, and every partition's state."""
-    operations: list[Operation] = [
-        Create(znodes.topic_config_path(topic.name), znodes.encode_config(config)),
-        Create(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, topic.partitions.values())),
-        Create(znodes.partitions_path(topic.name)),
-    ]
-    operations.extend(partition_creation_operations(topic.name, topic.partitions.values()))
-    return operations
+    yield Create(znodes.topic_config_path(topic.name), znodes.encode_config(config))
+    yield Create(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, topic.partitions.values()))
+    yield Create(znodes.partitions_path(topic.name))
+    yield from partition_creation_operations(topic.name, topic.partitions.values())
 
 
-def partition_creation_operations(topic: str, states: Collection[PartitionState]) -> list[Operation]:
+def partition_creation_operations(topic: str, states: Collection[PartitionState]) -> Iterator[Operation]:
     """Stores the states of new partitions."""
-    operations: list[Operation] = []
     for state in states:
-        operations.append(Create(znodes.partition_path(topic, state.partition)))
-        operations.append(Create(znodes.state_path(topic, state.partition), znodes.encode_state(state)))
-    return operations
+        yield Create(znodes.partition_path(topic, state.partition))
+        yield Create(znodes.state_path(topic, state.partition), znodes.encode_state(state))
 
 
-def partition_addition_operations(topic: TopicMetadata, added: Mapping[int, PartitionState]) -> list[Operation]:
+def partition_addition_operations(topic: TopicMetadata, added: Mapping[int, PartitionState]) -> Iterator[Operation]:
     """Stores a topic with more partitions."""
     states = (*topic.partitions.values(), *added.values())
-    assignment = Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, states))
-    return [assignment, *partition_creation_operations(topic.name, added.values())]
+    yield Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, states))
+    yield from partition_creation_operations(topic.name, added.values())
 
 
 def topic_removal_operations(
     name: str, partitions: Collection[int], *, has_config: bool, is_marked: bool
-) -> list[Operation]:
+) -> Iterator[Operation]:
     """Removes all that is stored about a topic, its deletion mark last."""
-    operations: list[Operation] = []
     for partition in partitions:
-        operations += [Delete(znodes.state_path(name, partition)), Delete(znodes.partition_path(name, partition))]
-    operations += [Delete(znodes.partitions_path(name)), Delete(znodes.topic_path(name))]
+        yield Delete(znodes.state_path(name, partition))
+        yield Delete(znodes.partition_path(name, partition))
+    yield Delete(znodes.partitions_path(name))
+    yield Delete(znodes.topic_path(name))
     if has_config:
-        operations.append(Delete(znodes.topic_config_path(name)))
+        yield Delete(znodes.topic_config_path(name))
     if is_marked:
-        operations.append(Delete(znodes.deletion_path(name)))
-    return operations
+        yield Delete(znodes.deletion_path(name))

@@ -10,6 +10,7 @@ from odradek.broker.controller.metadata_journal import (
 )
 from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set, StoreDamaged
 from odradek.broker.controller.metadata_tree import MetadataTree
+from odradek.broker.steps import finished
 
 CHANGES: list[list[Operation]] = [
     [Create("/topics"), Create("/topics/Größe", "Größe".encode())],
@@ -22,7 +23,7 @@ CHANGES: list[list[Operation]] = [
 def written() -> tuple[MetadataTree, list[bytes]]:
     tree, lines = MetadataTree(), [encode_journal_header()]
     for operations in CHANGES:
-        transaction = tree.stage(operations)
+        transaction = finished(tree.stage(operations))
         lines.append(encode_transaction(transaction.number, transaction.entries))
         tree.apply(transaction.number, transaction.entries)
     return tree, lines

@@ -15,10 +15,11 @@ from odradek.broker.controller.metadata_store import (
     WatchEvent,
 )
 from odradek.broker.controller.metadata_tree import MetadataTree
+from odradek.broker.steps import finished
 
 
 def run(tree: MetadataTree, *operations: Operation) -> list[str | int | None]:
-    transaction = tree.stage(operations)
+    transaction = finished(tree.stage(operations))
     tree.apply(transaction.number, transaction.entries)
     return transaction.results
 
@@ -94,7 +95,7 @@ def test_sequential_entries_are_numbered_by_the_parents_counter_and_no_number_co
 
 def test_events_tell_of_entries_and_of_their_parents_children() -> None:
     tree = MetadataTree()
-    transaction = tree.stage([Create("/a"), Create("/a/b"), Set("/a/b", b"1"), Delete("/a/b")])
+    transaction = finished(tree.stage([Create("/a"), Create("/a/b"), Set("/a/b", b"1"), Delete("/a/b")]))
     assert [event for event in transaction.events if event.path == "/a/b"] == [
         WatchEvent(Change.CREATED, "/a/b"),
         WatchEvent(Change.CHANGED, "/a/b"),
