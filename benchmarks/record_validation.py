@@ -40,19 +40,21 @@ def microseconds(run: Callable[[], object]) -> float:
 
 def measure() -> dict[str, float | str]:
     from odradek.protocol import record_walk
-    from odradek.protocol.records import Compression, Record, build_batch, validate_for_append
+    from odradek.protocol.records import BatchValidation, Compression, Record, build_batch
 
     chance = random.Random(1)
     records = [Record(index, NOW + index, None, bytes(chance.choices(b"abcdefgh  ", k=90))) for index in range(RECORDS)]
     plain = build_batch(records)
+
+    def validate(batch: bytes) -> None:
+        BatchValidation(batch, now_ms=NOW, partition_leader_epoch=0, api_version=9).at_once().place(9, 0)
+
     rows: dict[str, float | str] = {"form": Path(record_walk.__file__ or "").suffix}
-    walk = microseconds(lambda: record_walk.walk_records(plain, 61, len(plain), RECORDS))
+    walk = microseconds(lambda: record_walk.RecordWalk(plain, 61, len(plain), RECORDS).take(RECORDS))
     rows["walk, ns per record"] = walk / RECORDS * 1000
     for codec in Compression:
         batch = build_batch(records, compression=codec)
-        rows[f"{codec.name.lower()}, us per batch"] = microseconds(
-            partial(validate_for_append, batch, offset=9, now_ms=NOW, partition_leader_epoch=0, api_version=9)
-        )
+        rows[f"{codec.name.lower()}, us per batch"] = microseconds(partial(validate, batch))
     return rows
 
 

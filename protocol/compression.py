@@ -145,7 +145,14 @@ def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
         raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
     if before + size > limit:
         raise TooLarge(f"the stream inflates to more than {limit} bytes")
-    return bytes(cramjam.snappy.decompress_raw(block))
+    if size <= CHUNK:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    whole = BytesIO()
+    whole.seek(size - 1)
+    whole.write(b"\x00")
+    with whole.getbuffer() as room:
+        cramjam.snappy.decompress_raw_into(block, room)
+    return whole.getvalue()
 
 
 def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:

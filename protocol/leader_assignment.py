@@ -5,100 +5,96 @@ With LogAppendTime, or where the client's maximum timestamp was wrong, the heade
 checksum with it. Only a topic with a codec of its own makes the leader compress the records again.
 """
 
-from odradek.protocol.batch_contents import read_records
+from __future__ import annotations
+
+from mypy_extensions import i64
+
 from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL_MASK,
-    CURRENT_MAGIC,
     DELETE_HORIZON_MASK,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
-    UNCHECKED_PART,
     BatchHeader,
     Buffer,
     TimestampType,
 )
 from odradek.protocol.compression import compress
-from odradek.protocol.record import record_bytes, wrap_int64
+from odradek.protocol.record import varint_bytes
+from odradek.protocol.record_walk import varint, varlong_size
 
+_NO_ATTRIBUTES = b"\x00"
 # A header that is written anew keeps only the attributes that mean something, without the timestamp type.
 _KEPT_ATTRIBUTES = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 
 
 class ValidatedBatch:
-    """A batch that is ready for the log.
+    """A batch that is ready for the log but for its place there, which `place` gives it.
 
     `header` is the one to be stored. `parts` are the bytes to write, one after the other, `size_in_bytes` in all: the
-    records are a view of the request's bytes wherever they stay as they are. `max_timestamp` goes into the time index
-    with `offset_of_max_timestamp`, the batch's last offset (-1 without timestamps). `log_append_time_ms` is -1 with
-    CreateTime.
-    `source_compression` is the client's codec.
+    records, `body`, are a view of the request's bytes wherever they stay as they are. `max_timestamp` goes into the
+    time index. `log_append_time_ms` is -1 with CreateTime. `source_compression` is the client's codec.
     """
 
     __slots__ = (
+        "body",
         "header",
         "log_append_time_ms",
         "max_timestamp",
-        "offset_of_max_timestamp",
         "parts",
         "size_in_bytes",
         "source_compression",
     )
 
-    def __init__(
-        self, header: BatchHeader, parts: list[Buffer], log_append_time_ms: int, source_compression: int
-    ) -> None:
+    def __init__(self, header: BatchHeader, body: Buffer, log_append_time_ms: int, source_compression: int) -> None:
         self.header = header
-        self.parts = parts
+        self.body = body
+        self.parts: list[Buffer] = []
         self.size_in_bytes = header.batch_length + LOG_OVERHEAD
         self.max_timestamp = header.max_timestamp
-        self.offset_of_max_timestamp = -1 if header.max_timestamp == NO_TIMESTAMP else header.last_offset
         self.log_append_time_ms = log_append_time_ms
         self.source_compression = source_compression
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The batch's last offset; -1 without timestamps."""
+        return -1 if self.max_timestamp == NO_TIMESTAMP else self.header.last_offset
+
+    def place(self, offset: int, partition_leader_epoch: int) -> ValidatedBatch:
+        """Writes the place into the header, before its checked part; returns the batch itself."""
+        header = self.header
+        header.base_offset = offset
+        header.partition_leader_epoch = partition_leader_epoch
+        self.parts = [header.pack(), self.body]
+        return self
 
     def to_bytes(self) -> bytes:
         """The batch in one piece."""
         return b"".join(self.parts)
 
 
-def assign_in_place(
-    records: bytes,
-    header: BatchHeader,
-    offset: int,
-    partition_leader_epoch: int,
-    timestamp_type: TimestampType,
-    max_timestamp: int,
+def keep_records(
+    records: bytes, header: BatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> ValidatedBatch:
     """The batch at the start of `records` with the records as they are. `header` is changed to what will be stored."""
-    size = header.batch_length + LOG_OVERHEAD
-    header.base_offset = offset
-    header.partition_leader_epoch = partition_leader_epoch
     appends_time = bool(timestamp_type)
     codec = header.attributes & COMPRESSION_MASK
-    log_append_time = max_timestamp if appends_time else NO_TIMESTAMP
-    parts: list[Buffer]
-    if header.max_timestamp == max_timestamp and bool(header.attributes & TIMESTAMP_TYPE_MASK) is appends_time:
-        prefix = UNCHECKED_PART.pack(offset, header.batch_length, partition_leader_epoch, CURRENT_MAGIC)
-        parts = [prefix, memoryview(records)[len(prefix) : size]]
-    else:
+    body = memoryview(records)[BATCH_OVERHEAD : header.batch_length + LOG_OVERHEAD]
+    if header.max_timestamp != max_timestamp or bool(header.attributes & TIMESTAMP_TYPE_MASK) is not appends_time:
         header.attributes &= _KEPT_ATTRIBUTES
         if appends_time:
             header.attributes |= TIMESTAMP_TYPE_MASK
         header.max_timestamp = max_timestamp
-        body = memoryview(records)[BATCH_OVERHEAD:size]
         header.seal(body)
-        parts = [header.pack(), body]
-    return ValidatedBatch(header, parts, log_append_time, codec)
+    return ValidatedBatch(header, body, max_timestamp if appends_time else NO_TIMESTAMP, codec)
 
 
 def compress_anew(
     plain: bytes | memoryview,
     header: BatchHeader,
-    offset: int,
-    partition_leader_epoch: int,
     timestamp_type: TimestampType,
     max_timestamp: int,
     target: int,
@@ -107,21 +103,51 @@ def compress_anew(
     """The batch with its records, `plain`, compressed by `target`. `header` is changed to what will be stored."""
     source = header.attributes & COMPRESSION_MASK
     body = compress(target, plain, level)
-    header.base_offset = offset
-    header.partition_leader_epoch = partition_leader_epoch
     header.attributes = header.attributes & TRANSACTIONAL_MASK | target
     if timestamp_type:
         header.attributes |= TIMESTAMP_TYPE_MASK
     header.max_timestamp = max_timestamp
     header.seal(body)
-    return ValidatedBatch(header, [header.pack(), body], max_timestamp if timestamp_type else NO_TIMESTAMP, source)
+    return ValidatedBatch(header, body, max_timestamp if timestamp_type else NO_TIMESTAMP, source)
 
 
-def renumber(records: bytes, header: BatchHeader) -> bytes:
-    """The records of an uncompressed batch at the start of `records`, with offset deltas that count up from 0."""
-    return b"".join(
-        [
-            record_bytes(record, index, wrap_int64(record.timestamp - header.base_timestamp))
-            for index, record in enumerate(read_records(records, 0, header))
-        ]
-    )
+class Renumbering:
+    """Gives `count` records from `start` on, which a walk has found WHOLE, offset deltas that count up from 0; in
+    pieces of any size.
+    """
+
+    def __init__(self, data: bytes, start: int, count: int) -> None:
+        self._data = data
+        self._position: i64 = start
+        self._index: i64 = 0
+        self._count: i64 = count
+        self._made = bytearray()
+
+    def take(self, items: i64) -> bool:
+        """Renumbers so many records; whether those were all."""
+        data = self._data
+        end: i64 = len(data)
+        position: i64 = self._position
+        index: i64 = self._index
+        while index < self._count and items > 0:
+            items -= 1
+            packed: i64 = varint(data, position, end)
+            start: i64 = position + (packed & 7)
+            record_end: i64 = start + (packed >> 4)
+            delta: i64 = start + 1 + varlong_size(data, start + 1, record_end)
+            rest: i64 = delta + (varint(data, delta, record_end) & 7)
+            number = varint_bytes(int(index))
+            self._made += varint_bytes(int(record_end - start - (rest - delta)) + len(number))
+            self._made += _NO_ATTRIBUTES
+            self._made += data[start + 1 : delta]
+            self._made += number
+            self._made += data[rest:record_end]
+            position = record_end
+            index += 1
+        self._position = position
+        self._index = index
+        return index >= self._count
+
+    def result(self) -> memoryview:
+        """All of them."""
+        return memoryview(self._made)

@@ -42,10 +42,7 @@ class PlainBatch:
 
     def placed(self, offset: int, partition_leader_epoch: int) -> ValidatedBatch:
         """Ready for a log that goes on at `offset`. For once: the header is changed to what will be stored."""
-        header = self.header
-        header.base_offset = offset
-        header.partition_leader_epoch = partition_leader_epoch
-        return ValidatedBatch(header, [b"".join((header.pack(), self.body))], NO_TIMESTAMP, 0)
+        return ValidatedBatch(self.header, self.body, NO_TIMESTAMP, 0).place(offset, partition_leader_epoch)
 
     def to_bytes(self) -> bytes:
         """The batch in one piece."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from odradek.protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.record_walk import find_refused
+from odradek.protocol.record_walk import RefusedRecords
 
 MAX_INT64 = (1 << 63) - 1
 # How many records a response names; a batch may hold millions.
@@ -56,12 +56,14 @@ class RecordRules(NamedTuple):
             return False
         return self.now_ms - earliest > self.before_max_ms or latest - self.now_ms > self.after_max_ms
 
-    def check_each(self, plain: bytes, start: int, header: BatchHeader, latest: int) -> int:
-        """The largest timestamp of the records, which begin at `start` of `plain`, up to now `latest`.
-
-        The maximum timestamp of a batch with LogAppendTime is the time of all its records; a topic with CreateTime
-        takes the type back. Raises InvalidRecord that names the records at fault.
+    def latest(self, header: BatchHeader, latest: int) -> int:
+        """The largest timestamp of the batch, whose records go up to `latest`: the maximum timestamp of a batch with
+        LogAppendTime is the time of all its records; a topic with CreateTime takes the type back.
         """
+        return header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else latest
+
+    def search(self, plain: bytes, start: int, header: BatchHeader) -> RefusedRecords:
+        """The search for the records at fault, which begin at `start` of `plain`."""
         base = header.base_timestamp
         if header.attributes & TIMESTAMP_TYPE_MASK:
             latest = header.max_timestamp
@@ -71,7 +73,7 @@ class RecordRules(NamedTuple):
         else:
             least, most = self._bounds(base)
             exempt = NO_TIMESTAMP - base
-        refused = find_refused(
+        return RefusedRecords(
             plain,
             start,
             header.record_count,
@@ -81,9 +83,6 @@ class RecordRules(NamedTuple):
             _fit_int64(exempt),
             MOST_RECORD_ERRORS,
         )
-        if refused:
-            raise self._complaint(header, refused)
-        return latest
 
     def _bounds(self, base: int) -> tuple[int, int]:
         """The timestamp deltas that are in bounds; times that leave 64 bits never are."""
@@ -96,7 +95,8 @@ class RecordRules(NamedTuple):
     def _is_out_of_range(self, timestamp: int) -> bool:
         return self.now_ms - timestamp > self.before_max_ms or timestamp - self.now_ms > self.after_max_ms
 
-    def _complaint(self, header: BatchHeader, refused: list[tuple[int, bool, int]]) -> InvalidRecord:
+    def complaint(self, header: BatchHeader, refused: list[tuple[int, bool, int]]) -> InvalidRecord:
+        """Names the records that were found at fault."""
         errors = []
         code = ErrorCode.INVALID_RECORD
         for index, wants_key, delta in refused:

@@ -17,6 +17,14 @@ from enum import Enum
 
 from crc32c import crc32c
 
+from odradek.protocol.append_allowance import (
+    APPEND_BYTES,
+    COMPRESSED_ANEW,
+    EVERYTHING,
+    TURN_RECORDS,
+    AppendAllowance,
+    TooMuchForOneTurn,
+)
 from odradek.protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate
 from odradek.protocol.batch_header import (
     ATTRIBUTES_POSITION,
@@ -36,7 +44,7 @@ from odradek.protocol.batch_header import (
     read_batch_header,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.leader_assignment import ValidatedBatch, assign_in_place, compress_anew, renumber
+from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, compress_anew, keep_records
 from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
 from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
@@ -48,7 +56,8 @@ from odradek.protocol.record_walk import (
     FIELD_BEYOND_RECORD,
     TOO_FEW_RECORDS,
     WHOLE,
-    walk_records,
+    RecordWalk,
+    RefusedRecords,
 )
 
 FIRST_VERSION_WITH_FORMAT_2 = 3
@@ -97,68 +106,145 @@ def has_transactional_batch(records: bytes) -> bool:
         return False
 
 
-def validate_for_append(
-    records: bytes,
-    *,
-    offset: int,
-    now_ms: int,
-    partition_leader_epoch: int,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    timestamp_before_max_ms: int = MAX_INT64,
-    timestamp_after_max_ms: int = MAX_INT64,
-    compacted: bool = False,
-    max_batch_bytes: int = 1_048_588,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-    target_compression: str | int = "producer",
-    compression_level: int | None = None,
-    api_version: int = FIRST_VERSION_WITH_ZSTD,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
-) -> ValidatedBatch:
-    """Check the one batch of `records` and give it its place in the log. `records` itself stays as it is.
+class BatchValidation:
+    """One batch on its way into the log, step by step: either all of it with `at_once`, or, where that would take too
+    long for one turn of the event loop, `check_header`, `inflate`, `check_records` until it is done, and `settle`.
+    (`inflate` and `settle` spend their time where Python's lock is free, and may run in a thread.)
 
-    `offset` is the log's next offset; `now_ms` the wall clock; `api_version` that of the Produce request;
-    `target_compression` the topic's compression.type, or a codec's number. Bytes behind the batch that are no whole
-    batch are left out, as in Kafka.
+    `now_ms` is the wall clock; `api_version` that of the Produce request; `target_compression` the topic's
+    compression.type, or a codec's number. Bytes behind the batch that are no whole batch are left out, as in Kafka.
+    `records` itself stays as it is.
 
     Raises ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD and INVALID_TIMESTAMP (InvalidRecord names the records),
     MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and for message formats 0 and 1 UNSUPPORTED_VERSION below
     Produce 3, INVALID_RECORD from there.
     """
-    header = _only_batch(records, api_version)
-    size = header.batch_length + LOG_OVERHEAD
-    if origin is not AppendOrigin.CLIENT:
-        _check_epoch(header, partition_leader_epoch, origin)
-    elif header.base_offset != 0:
-        raise InvalidRecord(f"the base offset of a batch from a client must be 0, not {header.base_offset}")
-    _check_bytes(records, header, size, max_batch_bytes)
-    if origin is AppendOrigin.CLIENT:
-        _check_header(header)
 
-    codec = header.attributes & COMPRESSION_MASK
-    target = codec if target_compression == "producer" else _target_codec(target_compression, header)
-    plain, start, end = records, BATCH_OVERHEAD, size
-    if codec:
-        plain = inflate(memoryview(records)[BATCH_OVERHEAD:size], codec, max_decompressed_bytes)
-        start, end = 0, len(plain)
-    outcome, index, least, most, without_key, out_of_sequence = walk_records(plain, start, end, header.record_count)
-    if outcome != WHOLE:
-        raise _malformed(outcome, index)
-    if codec and out_of_sequence:
-        raise InvalidRecord("the offset deltas of a compressed batch must count up from 0")
+    def __init__(
+        self,
+        records: bytes,
+        *,
+        now_ms: int,
+        partition_leader_epoch: int,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        timestamp_before_max_ms: int = MAX_INT64,
+        timestamp_after_max_ms: int = MAX_INT64,
+        compacted: bool = False,
+        max_batch_bytes: int = 1_048_588,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        target_compression: str | int = "producer",
+        compression_level: int | None = None,
+        api_version: int = FIRST_VERSION_WITH_ZSTD,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> None:
+        self._records = records
+        self._rules = RecordRules(compacted, timestamp_type, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
+        self._partition_leader_epoch = partition_leader_epoch
+        self._max_batch_bytes = max_batch_bytes
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._compression_level = compression_level
+        self._origin = origin
+        header = self._header = _only_batch(records, api_version)
+        self._size = header.batch_length + LOG_OVERHEAD
+        self._codec = header.attributes & COMPRESSION_MASK
+        self._target = self._codec if target_compression == "producer" else _target_codec(target_compression, header)
+        self._plain = records
+        self._start = BATCH_OVERHEAD
+        self._walk: RecordWalk | None = None
+        self._search: RefusedRecords | None = None
+        self._renumbering: Renumbering | None = None
+        self._latest = NO_TIMESTAMP
+        self._is_judged = False
 
-    rules = RecordRules(compacted, timestamp_type, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
-    latest = header.base_timestamp + most
-    if rules.may_be_broken(header, header.base_timestamp + least, latest, without_key):
-        latest = rules.check_each(plain, start, header, latest)
-    max_timestamp = now_ms if timestamp_type else max(latest, NO_TIMESTAMP)
-    if codec == target:
-        return assign_in_place(records, header, offset, partition_leader_epoch, timestamp_type, max_timestamp)
-    body = renumber(records, header) if out_of_sequence else memoryview(plain)[start:end]
-    batch = compress_anew(
-        body, header, offset, partition_leader_epoch, timestamp_type, max_timestamp, target, compression_level
-    )
-    check_size(batch.size_in_bytes, max_batch_bytes)
-    return batch
+    def at_once(self, allowance: AppendAllowance | None = None) -> ValidatedBatch:
+        """All of it. Raises TooMuchForOneTurn where the allowance ends before that; without one nothing bounds it."""
+        self.check_header()
+        if allowance is None:
+            self.read(None)
+            self.check_records(EVERYTHING)
+            return self.settle()
+        weight = COMPRESSED_ANEW if self._codec != self._target else 1
+        turn_bytes = allowance.turn_bytes // weight - APPEND_BYTES
+        if self._size > turn_bytes:
+            raise TooMuchForOneTurn
+        self.read(allowance, turn_bytes)
+        if not self.check_records(TURN_RECORDS):
+            raise TooMuchForOneTurn
+        allowance.turn_bytes -= (len(self._plain) + APPEND_BYTES) * weight
+        return self.settle()
+
+    def check_header(self) -> None:
+        """Of (B) what the header tells."""
+        header = self._header
+        if self._origin is not AppendOrigin.CLIENT:
+            _check_epoch(header, self._partition_leader_epoch, self._origin)
+        elif header.base_offset != 0:
+            raise InvalidRecord(f"the base offset of a batch from a client must be 0, not {header.base_offset}")
+        check_size(self._size, self._max_batch_bytes)
+
+    def read(self, allowance: AppendAllowance | None, turn_bytes: int = EVERYTHING) -> None:
+        """The rest of (B), (C), and the records as they were before compression. Raises TooMuchForOneTurn where these
+        are more than `turn_bytes`.
+        """
+        header = self._header
+        _check_bytes(self._records, header, self._size)
+        if self._origin is AppendOrigin.CLIENT:
+            _check_header(header)
+        end = self._size
+        if self._codec:
+            body = memoryview(self._records)[BATCH_OVERHEAD:end]
+            if allowance is None:
+                self._plain = inflate(body, self._codec, self._max_decompressed_bytes)
+            else:
+                self._plain = allowance.inflate(body, self._codec, self._max_decompressed_bytes, turn_bytes)
+            self._start, end = 0, len(self._plain)
+        self._walk = RecordWalk(self._plain, self._start, end, header.record_count)
+
+    def check_records(self, items: int) -> bool:
+        """(D), and new numbers for records that are compressed anew; so many records and headers at a time, fewer where
+        they take longer. Whether that is done.
+        """
+        assert self._walk is not None
+        if not self._walk.take(items):
+            return False
+        if not self._is_judged:
+            self._is_judged = True
+            self._judge(self._walk)
+        if self._search is not None:
+            if not self._search.take(items // 2):
+                return False
+            if self._search.found:
+                raise self._rules.complaint(self._header, self._search.found)
+        return self._renumbering is None or self._renumbering.take(items // 4)
+
+    def _judge(self, walk: RecordWalk) -> None:
+        """What follows from the walk over all records."""
+        header = self._header
+        if walk.outcome != WHOLE:
+            raise _malformed(walk.outcome, walk.index)
+        if self._codec and walk.out_of_sequence:
+            raise InvalidRecord("the offset deltas of a compressed batch must count up from 0")
+        earliest, latest = header.base_timestamp + int(walk.least), header.base_timestamp + int(walk.most)
+        if self._rules.may_be_broken(header, earliest, latest, walk.without_key):
+            self._search = self._rules.search(self._plain, self._start, header)
+            latest = self._rules.latest(header, latest)
+        self._latest = latest
+        if walk.out_of_sequence and self._codec != self._target:
+            self._renumbering = Renumbering(self._plain, self._start, header.record_count)
+
+    def settle(self) -> ValidatedBatch:
+        """(E), but for the place. Lets go of what was inflated."""
+        rules = self._rules
+        max_timestamp = rules.now_ms if rules.timestamp_type else max(self._latest, NO_TIMESTAMP)
+        if self._codec == self._target:
+            return keep_records(self._records, self._header, rules.timestamp_type, max_timestamp)
+        end = self._size if self._plain is self._records else len(self._plain)
+        body = memoryview(self._plain)[self._start : end] if self._renumbering is None else self._renumbering.result()
+        batch = compress_anew(
+            body, self._header, rules.timestamp_type, max_timestamp, self._target, self._compression_level
+        )
+        check_size(batch.size_in_bytes, self._max_batch_bytes)
+        return batch
 
 
 def _target_codec(target_compression: str | int, header: BatchHeader) -> int:
@@ -199,9 +285,8 @@ def _check_epoch(header: BatchHeader, partition_leader_epoch: int, origin: Appen
         )
 
 
-def _check_bytes(records: bytes, header: BatchHeader, size: int, max_batch_bytes: int) -> None:
-    """(B)."""
-    check_size(size, max_batch_bytes)
+def _check_bytes(records: bytes, header: BatchHeader, size: int) -> None:
+    """The checksum of (B)."""
     crc = crc32c(memoryview(records)[ATTRIBUTES_POSITION:size])
     if crc != header.crc:
         raise CorruptBatch(f"the batch has checksum {header.crc:#010x}, its bytes have {crc:#010x}")

@@ -1,4 +1,5 @@
-"""The walk over a batch's records: the one loop that runs for every record a client sends.
+"""The walk over a batch's records: the one loop that runs for every record a client sends. It can be taken in pieces:
+ten million records of a few bytes each, or one record with as many headers, are not to hold up everything else.
 
 A record (KIP-98, Kafka's DefaultRecord) is::
 
@@ -41,222 +42,300 @@ _SMALLEST_RECORD: Final = 6
 _BIT_62: Final = 1 << 62
 
 
-def walk_records(data: bytes, start: int, end: int, count: int) -> tuple[int, int, int, int, int, int]:
-    """Walk exactly `count` records in `data[start:end]` and say what a leader must know of them.
+class RecordWalk:
+    """A walk over exactly `count` records in `data[start:end]`, and what a leader must know of those it has passed.
 
-    Returns (outcome, index, smallest timestamp delta, largest timestamp delta, records without a key,
-    records whose offset delta is not their index). `outcome` is WHOLE, or one of the numbers above for the record
-    `index`, at which the walk ended. Of no records both deltas are 0. Positions beyond the data count as its end.
+    It is walked in pieces of any size, with `take`. `outcome` is WHOLE, or one of the numbers above for the record
+    `index`, at which the walk ended. `least` and `most` are the extreme timestamp deltas (0 of no records),
+    `without_key` counts the records without a key, `out_of_sequence` those whose offset delta is not their index.
+    Positions beyond the data count as its end.
     """
-    return _walk(data, start, min(end, len(data)), count)
 
+    def __init__(self, data: bytes, start: int, end: int, count: int) -> None:
+        self.outcome: i64 = WHOLE
+        self.index: i64 = 0
+        self.least: i64 = 0
+        self.most: i64 = 0
+        self.without_key: i64 = 0
+        self.out_of_sequence: i64 = 0
+        self._data = data
+        self._position: i64 = start
+        self._end: i64 = min(end, len(data))
+        self._count: i64 = count
+        self._record_end: i64 = start
+        self._headers_left: i64 = 0
 
-def _walk(data: bytes, start: i64, end: i64, count: i64) -> tuple[int, int, int, int, int, int]:  # noqa: C901
-    position: i64 = start
-    record_end: i64 = start
-    index: i64 = 0
-    outcome: i64 = WHOLE
-    least: i64 = 0
-    most: i64 = 0
-    without_key: i64 = 0
-    out_of_sequence: i64 = 0
-    raw: i64
-    long: i64
-    delta: i64
-    while index < count:
-        if position + 1 >= end:
-            outcome = TOO_FEW_RECORDS if position >= end else BAD_LENGTH
-            break
-        raw = data[position]
-        if raw < 0x80:
-            position += 1
-        elif data[position + 1] < 0x80:
-            raw = raw & 0x7F | data[position + 1] << 7
-            position += 2
-        else:
-            long = varint(data, position, end)
-            if long == 0:
-                outcome = BAD_VARINT
+    def take(self, items: i64) -> bool:  # noqa: C901
+        """Passes so many records and headers; whether the walk has ended."""
+        if self.outcome != WHOLE:
+            return True
+        if self._headers_left > 0:
+            items = self._pass_headers(items)
+            if self._headers_left > 0:
+                return False
+            if self.outcome != WHOLE:
+                return True
+            self.index += 1
+        data = self._data
+        end: i64 = self._end
+        count: i64 = self._count
+        position: i64 = self._position
+        record_end: i64 = self._record_end
+        index: i64 = self.index
+        outcome: i64 = self.outcome
+        least: i64 = self.least
+        most: i64 = self.most
+        without_key: i64 = self.without_key
+        out_of_sequence: i64 = self.out_of_sequence
+        raw: i64
+        long: i64
+        delta: i64
+        while index < count and items > 0:
+            items -= 1
+            if position + 1 >= end:
+                outcome = TOO_FEW_RECORDS if position >= end else BAD_LENGTH
                 break
-            raw = long >> 3
-            position += long & 7
-        record_end = position + (raw >> 1)
-        if raw < _SMALLEST_RECORD << 1 or raw & 1 != 0 or record_end > end:
-            outcome = BAD_LENGTH
-            break
-
-        # The attributes are passed over: no release gives them a meaning.
-        position += 1
-        raw = data[position]
-        if raw < 0x80:
-            delta = (raw >> 1) ^ -(raw & 1)
-            position += 1
-        elif data[position + 1] < 0x80:
-            raw = raw & 0x7F | data[position + 1] << 7
-            delta = (raw >> 1) ^ -(raw & 1)
-            position += 2
-        else:
-            long = varlong_size(data, position, record_end)
-            if long < 0:
-                outcome = BAD_VARINT
+            raw = data[position]
+            if raw < 0x80:
+                position += 1
+            elif data[position + 1] < 0x80:
+                raw = raw & 0x7F | data[position + 1] << 7
+                position += 2
+            else:
+                long = varint(data, position, end)
+                if long == 0:
+                    outcome = BAD_VARINT
+                    break
+                raw = long >> 3
+                position += long & 7
+            record_end = position + (raw >> 1)
+            if raw < _SMALLEST_RECORD << 1 or raw & 1 != 0 or record_end > end:
+                outcome = BAD_LENGTH
                 break
-            delta = varlong(data, position, long)
-            position += long
-        if index == 0:
-            least = delta
-            most = delta
-        elif delta < least:
-            least = delta
-        elif delta > most:
-            most = delta
 
-        # The offset delta.
-        if position + 1 >= record_end:
-            outcome = FIELD_BEYOND_RECORD
-            break
-        raw = data[position]
-        if raw < 0x80:
+            # The attributes are passed over: no release gives them a meaning.
             position += 1
-        elif data[position + 1] < 0x80:
-            raw = raw & 0x7F | data[position + 1] << 7
-            position += 2
-        else:
-            long = varint(data, position, record_end)
-            if long == 0:
-                outcome = BAD_VARINT
+            raw = data[position]
+            if raw < 0x80:
+                delta = (raw >> 1) ^ -(raw & 1)
+                position += 1
+            elif data[position + 1] < 0x80:
+                raw = raw & 0x7F | data[position + 1] << 7
+                delta = (raw >> 1) ^ -(raw & 1)
+                position += 2
+            else:
+                long = varlong_size(data, position, record_end)
+                if long < 0:
+                    outcome = BAD_VARINT
+                    break
+                delta = varlong(data, position, long)
+                position += long
+            if index == 0:
+                least = delta
+                most = delta
+            elif delta < least:
+                least = delta
+            elif delta > most:
+                most = delta
+
+            # The offset delta.
+            if position + 1 >= record_end:
+                outcome = FIELD_BEYOND_RECORD
                 break
-            raw = long >> 3
-            position += long & 7
-        if raw != index << 1:
-            out_of_sequence += 1
+            raw = data[position]
+            if raw < 0x80:
+                position += 1
+            elif data[position + 1] < 0x80:
+                raw = raw & 0x7F | data[position + 1] << 7
+                position += 2
+            else:
+                long = varint(data, position, record_end)
+                if long == 0:
+                    outcome = BAD_VARINT
+                    break
+                raw = long >> 3
+                position += long & 7
+            if raw != index << 1:
+                out_of_sequence += 1
 
-        # The key.
-        if position + 1 >= record_end:
-            outcome = FIELD_BEYOND_RECORD
-            break
-        raw = data[position]
-        if raw < 0x80:
-            position += 1
-        elif data[position + 1] < 0x80:
-            raw = raw & 0x7F | data[position + 1] << 7
-            position += 2
-        else:
-            long = varint(data, position, record_end)
-            if long == 0:
-                outcome = BAD_VARINT
+            # The key.
+            if position + 1 >= record_end:
+                outcome = FIELD_BEYOND_RECORD
                 break
-            raw = long >> 3
-            position += long & 7
-        if raw & 1 == 0:
-            position += raw >> 1
-        else:
-            without_key += 1
+            raw = data[position]
+            if raw < 0x80:
+                position += 1
+            elif data[position + 1] < 0x80:
+                raw = raw & 0x7F | data[position + 1] << 7
+                position += 2
+            else:
+                long = varint(data, position, record_end)
+                if long == 0:
+                    outcome = BAD_VARINT
+                    break
+                raw = long >> 3
+                position += long & 7
+            if raw & 1 == 0:
+                position += raw >> 1
+            else:
+                without_key += 1
 
-        # The value.
-        if position + 1 >= record_end:
-            outcome = FIELD_BEYOND_RECORD
-            break
-        raw = data[position]
-        if raw < 0x80:
-            position += 1
-        elif data[position + 1] < 0x80:
-            raw = raw & 0x7F | data[position + 1] << 7
-            position += 2
-        else:
-            long = varint(data, position, record_end)
-            if long == 0:
-                outcome = BAD_VARINT
+            # The value.
+            if position + 1 >= record_end:
+                outcome = FIELD_BEYOND_RECORD
                 break
-            raw = long >> 3
-            position += long & 7
-        if raw & 1 == 0:
-            position += raw >> 1
+            raw = data[position]
+            if raw < 0x80:
+                position += 1
+            elif data[position + 1] < 0x80:
+                raw = raw & 0x7F | data[position + 1] << 7
+                position += 2
+            else:
+                long = varint(data, position, record_end)
+                if long == 0:
+                    outcome = BAD_VARINT
+                    break
+                raw = long >> 3
+                position += long & 7
+            if raw & 1 == 0:
+                position += raw >> 1
 
-        if position >= record_end:
-            outcome = FIELD_BEYOND_RECORD
-            break
-        if data[position] == 0:
-            position += 1
-        else:
-            position = _walk_headers(data, position, record_end)
-            if position < 0:
-                outcome = -position
+            if position >= record_end:
+                outcome = FIELD_BEYOND_RECORD
                 break
-        if position != record_end:
-            outcome = BYTES_LEFT_IN_RECORD
-            break
-        index += 1
-    if outcome == WHOLE and position != end:
-        outcome = BYTES_LEFT_IN_BATCH
-    return int(outcome), int(index), int(least), int(most), int(without_key), int(out_of_sequence)
+            if data[position] == 0:
+                position += 1
+            else:
+                self._record_end = record_end
+                position = self._begin_headers(position)
+                if position < 0:
+                    outcome = -position
+                    break
+                self._position = position
+                items = self._pass_headers(items)
+                position = self._position
+                if self._headers_left > 0:
+                    break
+                outcome = self.outcome
+                if outcome != WHOLE:
+                    break
+            if position != record_end:
+                outcome = BYTES_LEFT_IN_RECORD
+                break
+            index += 1
+        self._position = position
+        self.index = index
+        self.least = least
+        self.most = most
+        self.without_key = without_key
+        self.out_of_sequence = out_of_sequence
+        if outcome == WHOLE and index >= count and position != end:
+            outcome = BYTES_LEFT_IN_BATCH
+        self.outcome = outcome
+        return outcome != WHOLE or index >= count
 
-
-def find_refused(
-    data: bytes, start: int, count: int, needs_key: bool, least: int, most: int, exempt: int, limit: int
-) -> list[tuple[int, bool, int]]:
-    """The records that break a topic's rules, of records that the walk has found WHOLE: the first `limit` of them.
-
-    Each as (index, whether it wants a key, timestamp delta). A record is refused that has no key where it `needs_key`,
-    or whose timestamp delta is neither within `least` and `most` nor `exempt`; with `least` above `most`, all are.
-    These must fit 64 bits.
-    """
-    return _find_refused(data, start, count, needs_key, least, most, exempt, limit)
-
-
-def _find_refused(
-    data: bytes, start: i64, count: i64, needs_key: bool, least: i64, most: i64, exempt: i64, limit: i64
-) -> list[tuple[int, bool, int]]:
-    refused: list[tuple[int, bool, int]] = []
-    end: i64 = len(data)
-    position: i64 = start
-    index: i64 = 0
-    found: i64 = 0
-    while index < count and found < limit:
-        packed: i64 = varint(data, position, end)
-        position += packed & 7
-        record_end: i64 = position + (packed >> 4)
-        position += 1
-        size: i64 = varlong_size(data, position, record_end)
-        delta: i64 = varlong(data, position, size)
-        position += size
-        position += varint(data, position, record_end) & 7
-        wants_key: bool = needs_key and (varint(data, position, record_end) >> 3) & 1 != 0
-        if wants_key or ((delta < least or delta > most) and (delta != exempt or least > most)):
-            refused.append((int(index), wants_key, int(delta)))
-            found += 1
-        position = record_end
-        index += 1
-    return refused
-
-
-def _walk_headers(data: bytes, position: i64, record_end: i64) -> i64:
-    """The position behind the headers whose count is at `position`; below 0: the outcome, negated."""
-    long: i64 = varint(data, position, record_end)
-    if long == 0:
-        return -BAD_VARINT
-    position += long & 7
-    raw: i64 = long >> 3
-    count: i64 = raw >> 1
-    if raw & 1 != 0 or count > record_end - position:
-        return -BAD_HEADER_COUNT
-    while count > 0:
-        long = varint(data, position, record_end)
-        if long != 0:
-            raw = long >> 3
-            if raw & 1 != 0:
-                return -BAD_HEADER_KEY
-            position += (long & 7) + (raw >> 1)
-            long = varint(data, position, record_end)
+    def _begin_headers(self, position: i64) -> i64:
+        """The position behind the headers' count, which is at `position`; below 0: the outcome, negated."""
+        long: i64 = varint(self._data, position, self._record_end)
         if long == 0:
-            return -FIELD_BEYOND_RECORD if position >= record_end else -BAD_VARINT
-        raw = long >> 3
+            return -BAD_VARINT
         position += long & 7
-        if raw & 1 == 0:
-            position += raw >> 1
-        if position > record_end:
-            return -FIELD_BEYOND_RECORD
-        count -= 1
-    return position
+        raw: i64 = long >> 3
+        count: i64 = raw >> 1
+        if raw & 1 != 0 or count > self._record_end - position:
+            return -BAD_HEADER_COUNT
+        self._headers_left = count
+        return position
+
+    def _pass_headers(self, items: i64) -> i64:
+        """Passes as many headers as there are and `items` allows, and returns how many more that allows. The outcome
+        is of the headers; with the last one also of the record, which must end behind it.
+        """
+        data = self._data
+        record_end: i64 = self._record_end
+        position: i64 = self._position
+        count: i64 = self._headers_left
+        outcome: i64 = WHOLE
+        raw: i64
+        long: i64
+        while count > 0 and items > 0:
+            items -= 1
+            long = varint(data, position, record_end)
+            if long != 0:
+                raw = long >> 3
+                if raw & 1 != 0:
+                    outcome = BAD_HEADER_KEY
+                    break
+                position += (long & 7) + (raw >> 1)
+                long = varint(data, position, record_end)
+            if long == 0:
+                outcome = FIELD_BEYOND_RECORD if position >= record_end else BAD_VARINT
+                break
+            raw = long >> 3
+            position += long & 7
+            if raw & 1 == 0:
+                position += raw >> 1
+            if position > record_end:
+                outcome = FIELD_BEYOND_RECORD
+                break
+            count -= 1
+        if outcome == WHOLE and count == 0 and position != record_end:
+            outcome = BYTES_LEFT_IN_RECORD
+        self._position = position
+        self._headers_left = count if outcome == WHOLE else 0
+        self.outcome = outcome
+        return items
+
+
+class RefusedRecords:
+    """The records that break a topic's rules, among `count` from `start` that a walk has found WHOLE: the first
+    `limit` of them, searched for in pieces of any size.
+
+    `found` has each as (index, whether it wants a key, timestamp delta). A record is refused that has no key where it
+    `needs_key`, or whose timestamp delta is neither within `least` and `most` nor `exempt`; with `least` above `most`,
+    all are. These must fit 64 bits.
+    """
+
+    def __init__(
+        self, data: bytes, start: int, count: int, needs_key: bool, least: int, most: int, exempt: int, limit: int
+    ) -> None:
+        self.found: list[tuple[int, bool, int]] = []
+        self._data = data
+        self._position: i64 = start
+        self._index: i64 = 0
+        self._count: i64 = count
+        self._needs_key = needs_key
+        self._least: i64 = least
+        self._most: i64 = most
+        self._exempt: i64 = exempt
+        self._limit: i64 = limit
+
+    def take(self, items: i64) -> bool:
+        """Looks at so many records; whether the search has ended."""
+        data = self._data
+        end: i64 = len(data)
+        position: i64 = self._position
+        index: i64 = self._index
+        least: i64 = self._least
+        most: i64 = self._most
+        while index < self._count and items > 0 and len(self.found) < self._limit:
+            items -= 1
+            packed: i64 = varint(data, position, end)
+            position += packed & 7
+            record_end: i64 = position + (packed >> 4)
+            position += 1
+            size: i64 = varlong_size(data, position, record_end)
+            delta: i64 = varlong(data, position, size)
+            position += size
+            position += varint(data, position, record_end) & 7
+            wants_key: bool = self._needs_key and (varint(data, position, record_end) >> 3) & 1 != 0
+            if wants_key or ((delta < least or delta > most) and (delta != self._exempt or least > most)):
+                self.found.append((int(index), wants_key, int(delta)))
+            position = record_end
+            index += 1
+        self._position = position
+        self._index = index
+        return index >= self._count or len(self.found) >= self._limit
 
 
 def varint(data: bytes, position: i64, end: i64) -> i64:

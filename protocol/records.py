@@ -47,8 +47,8 @@ from odradek.protocol.record_rules import InvalidRecord, UnfitRecords
 from odradek.protocol.record_validation import (
     TARGET_COMPRESSIONS,
     AppendOrigin,
+    BatchValidation,
     has_transactional_batch,
-    validate_for_append,
 )
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "TARGET_COMPRESSIONS",
     "AppendOrigin",
     "BatchHeader",
+    "BatchValidation",
     "Buffer",
     "Compression",
     "ControlType",
@@ -88,5 +89,4 @@ __all__ = [
     "read_control_type",
     "read_coordinator_epoch",
     "read_records",
-    "validate_for_append",
 ]

@@ -14,11 +14,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import structlog
 
+from odradek.protocol.append_allowance import AppendAllowance
+from odradek.protocol.leader_assignment import ValidatedBatch
 from odradek.protocol.plain_batch import PlainBatch
-from odradek.protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
+from odradek.protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin, BatchValidation
 from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage import flushing, log_append, log_read, log_search, retention
@@ -40,6 +43,9 @@ from odradek.storage.topic_identity import claim_folder
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.timer.clock import Clock
 
+if TYPE_CHECKING:
+    from odradek.storage.write_ahead import WrittenAhead
+
 _log = structlog.get_logger(__name__)
 
 
@@ -49,6 +55,7 @@ class Log:
     __slots__ = (
         "_high_watermark_metadata",
         "_unstable_metadata",
+        "ahead",
         "base_offsets",
         "being_cleaned",
         "cache",
@@ -121,6 +128,7 @@ class Log:
         self.generation = 0
         self.cleaned_offset: int | None = None  # everything below has been through the cleaner
         self.being_cleaned = False
+        self.ahead: WrittenAhead | None = None  # of a large batch, behind the end
         self.writable = True
         self.closed = False  # after `close` everything is on the disk, indexes too
         self.failure: OSError | None = None
@@ -159,24 +167,33 @@ class Log:
 
     def append_as_leader(
         self,
-        records: bytes | PlainBatch,
+        records: bytes | PlainBatch | ValidatedBatch,
         leader_epoch: int,
         *,
         api_version: int = FIRST_VERSION_WITH_ZSTD,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        allowance: AppendAllowance | None = None,
     ) -> LogAppendInfo:
         """Appends the one batch of a partition's part of a Produce request; see log_append for what it promises.
 
         `api_version` is that of the request; the broker's own appends need none. A PlainBatch is a coordinator's and
-        nothing in it is looked at, but its size. Raises ProtocolError:
+        nothing in it is looked at, but its size. A ValidatedBatch is what came of `validation`. Raises
+        TooMuchForOneTurn where checking the batch exceeds the `allowance`; nothing has happened then. Raises
+        ProtocolError:
         CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
-        return log_append.append_as_leader(self, records, leader_epoch, api_version, origin)
+        return log_append.append_as_leader(self, records, leader_epoch, api_version, origin, allowance)
+
+    def validation(self, records: bytes, leader_epoch: int, api_version: int) -> BatchValidation:
+        """The check of a client's batch by the settings of now, to be done piece by piece. Raises ProtocolError."""
+        now_ms = self.clock.wall_ms()
+        return log_append.validation(self, records, leader_epoch, api_version, AppendOrigin.CLIENT, now_ms)
 
     def mark_torn(self) -> None:
         """A write has failed: its torn tail is cut off now if that works, else before the next append."""
+        self.ahead = None
         self.writable = False
         try:
             self.make_writable()

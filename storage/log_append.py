@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from odradek.protocol.append_allowance import AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.batch_header import LOG_OVERHEAD, BatchHeader
 from odradek.protocol.control_records import ControlType, Marker, read_control_type, read_coordinator_epoch
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import ValidatedBatch
 from odradek.protocol.plain_batch import PlainBatch
-from odradek.protocol.record_validation import AppendOrigin, check_size, validate_for_append
+from odradek.protocol.record_validation import AppendOrigin, BatchValidation, check_size
 from odradek.protocol.records import Buffer, read_records
 from odradek.storage.producer_state_entry import BatchMetadata
 
@@ -95,34 +96,51 @@ def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | No
     return Marker(control_type is ControlType.ABORT, read_coordinator_epoch(records[0].value), records[0].timestamp)
 
 
+def validation(
+    log: Log, records: bytes, leader_epoch: int, api_version: int, origin: AppendOrigin, now_ms: int
+) -> BatchValidation:
+    """See Log.validation."""
+    config = log.config
+    return BatchValidation(
+        records,
+        now_ms=now_ms,
+        partition_leader_epoch=leader_epoch,
+        timestamp_type=config.timestamp_type,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        compacted=config.compact,
+        max_batch_bytes=config.max_message_bytes,
+        max_decompressed_bytes=log.max_decompressed_bytes,
+        target_compression=config.compression_type,
+        compression_level=config.compression_level,
+        api_version=api_version,
+        origin=origin,
+    )
+
+
 def append_as_leader(
-    log: Log, records: bytes | PlainBatch, leader_epoch: int, api_version: int, origin: AppendOrigin
+    log: Log,
+    records: bytes | PlainBatch | ValidatedBatch,
+    leader_epoch: int,
+    api_version: int,
+    origin: AppendOrigin,
+    allowance: AppendAllowance | None,
 ) -> LogAppendInfo:
     """See Log.append_as_leader."""
+    if allowance is not None and log.ahead is not None:
+        raise TooMuchForOneTurn
     config = log.config
     now_ms = log.clock.wall_ms()
-    if isinstance(records, PlainBatch):
+    if isinstance(records, ValidatedBatch):
+        batch = records.place(log.log_end_offset, leader_epoch)
+    elif isinstance(records, PlainBatch):
         if config.timestamp_type or config.compression_type not in _KEEPING_PLAIN:
-            return append_as_leader(log, records.to_bytes(), leader_epoch, api_version, origin)
+            return append_as_leader(log, records.to_bytes(), leader_epoch, api_version, origin, allowance)
         check_size(records.header.batch_length + LOG_OVERHEAD, config.max_message_bytes)
         batch = records.placed(log.log_end_offset, leader_epoch)
     else:
-        batch = validate_for_append(
-            records,
-            offset=log.log_end_offset,
-            now_ms=now_ms,
-            partition_leader_epoch=leader_epoch,
-            timestamp_type=config.timestamp_type,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            compacted=config.compact,
-            max_batch_bytes=config.max_message_bytes,
-            max_decompressed_bytes=log.max_decompressed_bytes,
-            target_compression=config.compression_type,
-            compression_level=config.compression_level,
-            api_version=api_version,
-            origin=origin,
-        )
+        checked = validation(log, records, leader_epoch, api_version, origin, now_ms).at_once(allowance)
+        batch = checked.place(log.log_end_offset, leader_epoch)
     header = batch.header
     size = batch.size_in_bytes
     if size > config.segment_bytes:
@@ -133,7 +151,7 @@ def append_as_leader(
     marker = None
     if header.producer_id >= 0:
         if header.is_control:
-            marker = _check_control_batch(log, records, header)
+            marker = _check_control_batch(log, records if isinstance(records, PlainBatch) else None, batch)
         elif origin is AppendOrigin.CLIENT:
             duplicate = log.producer_state.find_duplicate(header)
             if duplicate is not None:
@@ -161,10 +179,10 @@ def append_as_leader(
     )
 
 
-def _check_control_batch(log: Log, records: bytes | PlainBatch, header: BatchHeader) -> Marker | None:
-    marker = records.marker if isinstance(records, PlainBatch) else read_marker(records, 0, header)
+def _check_control_batch(log: Log, plain: PlainBatch | None, batch: ValidatedBatch) -> Marker | None:
+    marker = read_marker(batch.to_bytes(), 0, batch.header) if plain is None else plain.marker
     if marker is not None:
-        log.producer_state.check_marker(header, marker.coordinator_epoch)
+        log.producer_state.check_marker(batch.header, marker.coordinator_epoch)
     return marker
 
 
@@ -202,9 +220,15 @@ def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int, mark
             rolled = segment is not previous
         if marker is not None:
             _index_aborted(log, segment, header, marker)
-        segment.append(
-            batch.parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset
-        )
+        parts = batch.parts
+        ahead = log.ahead
+        if ahead is not None:
+            log.ahead = None
+            if ahead.holds(batch, segment):
+                parts = parts[:1]
+            else:
+                segment.cut_torn_tail(log.log_end_offset)
+        segment.append(parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset)
     except OSError as error:
         raise storage_error(log, "append_failed", error) from error
     log.log_end_offset = last_offset + 1

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.handlers.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.steps import Steps
 
 
-def answered_later(making: Coroutine[Any, Any, Any], context: RequestContext) -> PendingResponse:
-    """The request is parked until `making` ends: with its response (written in steps), or with what it raises."""
-    return _park(making, context, PendingResponse(is_long=True))
+def answered_later(
+    making: Coroutine[Any, Any, Any], context: RequestContext, holds: Holds = Holds.NOTHING
+) -> PendingResponse:
+    """The request is parked until `making` ends: with its response, written in steps, or with what it raises. Meanwhile it
+    `holds` back later ones of its connection.
+    """
+    return _park(making, context, PendingResponse(is_long=True, holds=holds))
 
 
 def answered_in_steps(steps: Steps[Any], context: RequestContext) -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.handlers.request_context import CloseConnection, PendingResponse, RequestContext
+from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext
 from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.appends import UnfinishedAppends
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import has_transactional_batch
@@ -18,6 +20,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.broker.replica.appends import AppendResults
+    from odradek.purgatory import DelayedProduce
 
 ADMIN_CLIENT_ID = "__admin_client"
 """Only a client of this name may write to internal topics."""
@@ -28,7 +31,9 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
 def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
-    """Appends, and answers now (acks 0 and 1) or when the batches are safe (acks all)."""
+    """Appends, and answers now (acks 0 and 1) or when the batches are safe (acks all). What is too much for one turn of
+    the event loop is appended in further ones, and holds back what comes behind it on its connection.
+    """
     entries, refused = _entries(request, context)
     if request.transactional_id is not None:
         refused |= _verified(request.transactional_id, entries, context)
@@ -36,8 +41,8 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         if request.acks == 0:
             raise CloseConnection("a transactional batch came without a transactional id", acks=0)
         raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    version = context.api_version
     pending = PendingResponse()
+    version = context.api_version
     outcome = context.broker.replica_manager.append_records(
         request.timeout_ms,
         request.acks,
@@ -46,6 +51,37 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         lambda results: pending.complete(produce_response(results | refused, version)),
         internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
     )
+    if isinstance(outcome, UnfinishedAppends):
+        finishing = _finish(outcome, request.transactional_id, refused, context)
+        return answered_later(finishing, context, Holds.EVERYTHING)
+    return _answer(outcome, request.acks, refused, version, pending)
+
+
+async def _finish(
+    unfinished: UnfinishedAppends, transactional_id: str | None, refused: AppendResults, context: RequestContext
+) -> ProduceResponse | PendingResponse | None:
+    """The rest of a large request."""
+
+    def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
+        return None if transactional_id is None else _verified(transactional_id, {key: records}, context).get(key)
+
+    replica_manager = context.broker.replica_manager
+    results = await replica_manager.large_appends.finish(unfinished, refusal)
+    pending = PendingResponse()
+    version = context.api_version
+    outcome = replica_manager.appends.await_all(
+        unfinished.timeout_ms,
+        unfinished.acks,
+        results,
+        lambda results: pending.complete(produce_response(results | refused, version)),
+    )
+    return _answer(outcome, unfinished.acks, refused, version, pending)
+
+
+def _answer(
+    outcome: AppendResults | DelayedProduce, acks: int, refused: AppendResults, version: int, pending: PendingResponse
+) -> ProduceResponse | PendingResponse | None:
+    """The response, or `pending`, which a parked operation completes."""
     if not isinstance(outcome, dict):
         if pending.settled:  # acks=all, and the high watermark has passed it already
             answer: ProduceResponse = pending.result()
@@ -54,7 +90,7 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         return pending
     if refused:
         outcome |= refused
-    if request.acks == 0:
+    if acks == 0:
         _close_if_failed(outcome)
         return None
     return produce_response(outcome, version)

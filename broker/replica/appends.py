@@ -2,7 +2,8 @@
 
 acks=0 and acks=1 are answered as soon as the leader has appended; acks=all when the high watermark has passed the
 batch. Where `flush.messages` wants the append on disk, acks=1 waits for the flushed offset, and acks=all does so by
-itself (partition.py, D). A partition's failure is its own and is in its result.
+itself (partition.py, D). A partition's failure is its own and is in its result. What is too much for one turn of the
+event loop is left to large_appends.py.
 
 Source: Kafka's ReplicaManager.appendRecords.
 """
@@ -16,7 +17,9 @@ from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.flusher import LogFlusher
 from odradek.broker.replica.hosted_partitions import HostedPartitions
 from odradek.broker.replica.wakeups import Wakeups
+from odradek.protocol.append_allowance import AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.leader_assignment import ValidatedBatch
 from odradek.protocol.plain_batch import PlainBatch
 from odradek.protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOrigin
 from odradek.protocol.records import UnfitRecords
@@ -42,11 +45,40 @@ _WITHOUT_LOG_START_OFFSET = frozenset(
 )
 
 
+class UnfinishedAppends:
+    """What one turn of the event loop has no time for: `entries` in their order. `results` are those before them;
+    `allowance` is what is left of the request's.
+    """
+
+    __slots__ = ("acks", "allowance", "api_version", "entries", "results", "timeout_ms")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        acks: int,
+        api_version: int,
+        entries: dict[TopicPartition, bytes],
+        results: AppendResults,
+        allowance: AppendAllowance,
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.acks = acks
+        self.api_version = api_version
+        self.entries = entries
+        self.results = results
+        self.allowance = allowance
+
+
 class Appends:
-    def __init__(self, partitions: HostedPartitions, wakeups: Wakeups, flusher: LogFlusher) -> None:
+    """`max_inflated_bytes`: what the batches of one request may inflate to, all together."""
+
+    def __init__(
+        self, partitions: HostedPartitions, wakeups: Wakeups, flusher: LogFlusher, max_inflated_bytes: int
+    ) -> None:
         self._partitions = partitions
         self._wakeups = wakeups
         self._flusher = flusher
+        self._max_inflated_bytes = max_inflated_bytes
         self.expirations: PartitionExpirations = PartitionExpirations()
 
     def append(
@@ -58,24 +90,38 @@ class Appends:
         on_response: OnAppended,
         *,
         internal_topics_allowed: bool = False,
-    ) -> AppendResults | DelayedProduce:
-        """The results where they can be answered now, else the parked operation, which calls `on_response` once
-        (perhaps already).
+    ) -> AppendResults | DelayedProduce | UnfinishedAppends:
+        """The results where they can be answered now; or the parked operation, which calls `on_response` once
+        (perhaps already); or what is to be finished in further turns, before `await_all`.
         """
         if acks not in VALID_ACKS:
             return {key: PartitionAppendResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries}
+        allowance = AppendAllowance(self._max_inflated_bytes)
         results: AppendResults = {}
-        waits = False
+        unfinished: dict[TopicPartition, bytes] = {}
         for key, records in entries.items():
             if key.topic in INTERNAL_TOPICS and not internal_topics_allowed and key in self._partitions:
                 results[key] = PartitionAppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
-            result = results[key] = self._append_one(key, records, acks, api_version)
+            if not unfinished:
+                try:
+                    results[key] = self.append_one(key, records, acks, api_version, allowance=allowance)
+                    continue
+                except TooMuchForOneTurn:
+                    pass
+            unfinished[key] = records
+        if unfinished:
+            return UnfinishedAppends(timeout_ms, acks, api_version, unfinished, results, allowance)
+        return self.await_all(timeout_ms, acks, results, on_response)
+
+    def await_all(
+        self, timeout_ms: int, acks: int, results: AppendResults, on_response: OnAppended
+    ) -> AppendResults | DelayedProduce:
+        """The results where none of them must wait to be safe, else the parked operation."""
+        for result in results.values():
             if result.error is ErrorCode.NONE and (acks == ACKS_ALL or (acks == 1 and result.flush_required)):
-                waits = True
-        if not waits:
-            return results
-        return self._park(timeout_ms, acks, results, on_response)
+                return self._park(timeout_ms, acks, results, on_response)
+        return results
 
     def append_as_coordinator(
         self,
@@ -85,7 +131,7 @@ class Appends:
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> PartitionAppendResult:
         """One batch of a coordinator of this broker, now. Whether it is safe `await_acks` tells."""
-        return self._append_one(key, records, acks, FIRST_VERSION_WITH_ZSTD, origin)
+        return self.append_one(key, records, acks, FIRST_VERSION_WITH_ZSTD, origin)
 
     def await_acks(
         self,
@@ -109,23 +155,28 @@ class Appends:
             return self._flushed(key, result.required_offset) == (True, ErrorCode.NONE)
         return True
 
-    def _append_one(
+    def append_one(
         self,
         key: TopicPartition,
-        records: bytes | PlainBatch,
+        records: bytes | PlainBatch | ValidatedBatch,
         acks: int,
         api_version: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        allowance: AppendAllowance | None = None,
     ) -> PartitionAppendResult:
+        """One batch, now. Raises TooMuchForOneTurn where that exceeds the allowance; nothing has happened then."""
         try:
             partition = self._partitions.find(key)
             stats = partition.stats
             stats.produce_requests += 1
             log = partition.log
             old_high_watermark = log.high_watermark
-            info = partition.append_as_leader(records, acks, api_version, origin)
+            info = partition.append_as_leader(records, acks, api_version, origin, allowance)
         except ProtocolError as error:
-            return self._failed(key, error)
+            return self.failed(key, error)
+        except TooMuchForOneTurn:
+            stats.produce_requests -= 1
+            raise
         if not info.duplicate:
             stats.bytes_in += info.size_in_bytes
             stats.messages_in += info.record_count
@@ -142,7 +193,8 @@ class Appends:
             flush_required=log.flushed_offset <= info.last_offset < partition.required_flush_offset,
         )
 
-    def _failed(self, key: TopicPartition, error: ProtocolError) -> PartitionAppendResult:
+    def failed(self, key: TopicPartition, error: ProtocolError) -> PartitionAppendResult:
+        """The result of a batch that is refused."""
         log_start_offset = -1
         if error.code not in _WITHOUT_LOG_START_OFFSET and not isinstance(error, UnfitRecords):
             partition = self._partitions.get(key)

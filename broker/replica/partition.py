@@ -26,7 +26,9 @@ from uuid import UUID
 
 from odradek.broker.replica.remote_replica import RemoteReplica
 from odradek.broker.replica.topic_stats import TopicStats
+from odradek.protocol.append_allowance import AppendAllowance
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.leader_assignment import ValidatedBatch
 from odradek.protocol.plain_batch import PlainBatch
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.topic_partition import TopicPartition
@@ -174,19 +176,31 @@ class Partition:
 
     # Appends
 
+    def check_append(self, acks: int) -> None:
+        """(B). Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS."""
+        if not self.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == -1 and self.remote_replicas and len(self.in_sync) < self.minimum_in_sync:
+            raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
     def append_as_leader(
-        self, records: bytes | PlainBatch, acks: int, api_version: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: bytes | PlainBatch | ValidatedBatch,
+        acks: int,
+        api_version: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        allowance: AppendAllowance | None = None,
     ) -> LogAppendInfo:
         """Appends one batch, of a client unless said, and moves the high watermark if it may (B, C, D).
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what the log raises for a bad batch or a full disk.
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what the log raises: for a bad batch, for a full disk,
+        for one whose check exceeds the `allowance`.
         """
-        if not self.is_leader:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.check_append(acks)
         log = self.log
-        if acks == -1 and self.remote_replicas and len(self.in_sync) < self.minimum_in_sync:
-            raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        info = log.append_as_leader(records, self.leader_epoch, api_version=api_version, origin=origin)
+        info = log.append_as_leader(
+            records, self.leader_epoch, api_version=api_version, origin=origin, allowance=allowance
+        )
         if info.flush_required:
             self._require_flush()
         self.maybe_increment_high_watermark()

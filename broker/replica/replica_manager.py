@@ -1,9 +1,10 @@
 """The replica manager: the partitions on this broker, and everything that is asked of them.
 
 It finds the partition, lets it decide, and sees to it that those who wait hear of it. The work itself is in rooms of
-its own: appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
-partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). What is asked of
-several partitions is answered for each: a partition's failure is a value. What is asked of one raises ProtocolError.
+its own: appends.py and large_appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py
+(DeleteRecords), partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). What is
+asked of several partitions is answered for each: a partition's failure is a value. What is asked of one raises
+ProtocolError.
 
 Source: Kafka's ReplicaManager.
 """
@@ -20,8 +21,9 @@ from odradek.broker.replica import partition_offsets
 from odradek.broker.replica.appends import Appends
 from odradek.broker.replica.deletions import Deletions
 from odradek.broker.replica.fetches import Fetches
-from odradek.broker.replica.flusher import LogFlusher, Threads
+from odradek.broker.replica.flusher import LogFlusher
 from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.large_appends import LargeAppends, ThreadsAndTurns
 from odradek.broker.replica.log_creations import LogCreations
 from odradek.broker.replica.log_dir_moves import LogDirMoves
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
@@ -56,6 +58,7 @@ class ReplicaSettings(NamedTuple):
     delete_records_purgatory_purge_interval_requests: int = 1
     fetch_max_bytes: int = 57_671_680
     num_replica_alter_log_dirs_threads: int | None = None
+    odradek_max_decompressed_request_bytes: int = 256 << 20
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
@@ -89,7 +92,7 @@ class ReplicaManager:
         clock: Clock,
         timer: SystemTimer,
         completions: CompletionQueue,
-        background: Threads,
+        background: ThreadsAndTurns,
         is_known: Callable[[TopicPartition], bool],
     ) -> None:
         self.settings = settings
@@ -114,7 +117,10 @@ class ReplicaManager:
             completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory
         )
         self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
-        self.appends = Appends(self.partitions, self._wakeups, self.flusher)
+        self.appends = Appends(
+            self.partitions, self._wakeups, self.flusher, settings.odradek_max_decompressed_request_bytes
+        )
+        self.large_appends = LargeAppends(self.appends, self.partitions, background)
         self.fetches = Fetches(self.partitions, self._wakeups, background)
         self.deletions = Deletions(self.partitions, self._wakeups)
         self.log_dir_moves = LogDirMoves(

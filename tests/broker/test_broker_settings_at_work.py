@@ -439,6 +439,14 @@ async def test_a_batch_that_inflates_beyond_the_limit_is_refused() -> None:
             assert (await produce(api, 150_000, compression=Compression.GZIP)).error_code == code
 
 
+@shows("odradek.max.decompressed.request.bytes")
+async def test_batches_that_inflate_beyond_the_limit_of_their_request_are_refused() -> None:
+    for limit, code in (("100000", ErrorCode.MESSAGE_TOO_LARGE), ("200000", ErrorCode.NONE)):
+        async with api_of_a_broker({"odradek.max.decompressed.request.bytes": limit}) as api:
+            await create(api, 1)
+            assert (await produce(api, 150_000, compression=Compression.GZIP)).error_code == code
+
+
 @shows("log.retention.check.interval.ms")
 async def test_retention_is_applied_at_its_interval() -> None:
     """With the longest interval, what should go stays; that it goes with a short one is in the tests of topics."""

@@ -15,8 +15,8 @@ from odradek.protocol.records import (
     build_end_transaction_marker,
     read_batch_header,
     read_records,
-    validate_for_append,
 )
+from tests.protocol.validated_batches import validate_for_append
 
 SIZES = (0, 1, 20, 50, 63, 64, 65, 8000, 8191, 8192, 8193, 20_000, 1_100_000)
 

@@ -22,9 +22,9 @@ from odradek.protocol.records import (
     check_crc,
     read_batch_header,
     read_records,
-    validate_for_append,
 )
 from tests.protocol.record_vectors import record_vectors
+from tests.protocol.validated_batches import validate_for_append
 
 NOW = 1_700_000_000_000
 CODECS = list(Compression)

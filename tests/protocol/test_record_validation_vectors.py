@@ -19,9 +19,9 @@ from odradek.protocol.records import (
     iter_batches,
     read_batch_header,
     read_records,
-    validate_for_append,
 )
 from tests.protocol.record_vectors import names_of, record_vectors
+from tests.protocol.validated_batches import validate_for_append
 
 STORED = record_vectors("stored")
 ANSWERED = [*record_vectors("other_writers"), *record_vectors("broken")]

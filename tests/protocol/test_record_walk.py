@@ -29,6 +29,22 @@ def source() -> ModuleType:
     return module
 
 
+def walked(module: ModuleType, data: bytes, end: int, count: int, items: int = 1 << 40) -> tuple[int, ...]:
+    """What a walk from the start of the data finds, `items` at a time."""
+    walk = module.RecordWalk(data, 0, end, count)
+    while not walk.take(items):
+        pass
+    return walk.outcome, walk.index, walk.least, walk.most, walk.without_key, walk.out_of_sequence
+
+
+def refused_of(module: ModuleType, data: bytes, count: int, items: int) -> list[tuple[int, bool, int]]:
+    """The first two records without a key or with a timestamp delta that is neither from -5 to 100 nor 2 ** 40."""
+    search = module.RefusedRecords(data, 0, count, True, -5, 100, 1 << 40, 2)
+    while not search.take(items):
+        pass
+    return search.found  # type: ignore[no-any-return]
+
+
 def random_record(chance: random.Random, offset: int) -> bytes:
     def some_bytes(most: int) -> bytes | None:
         return None if chance.random() < 0.2 else chance.randbytes(chance.randrange(most))
@@ -59,17 +75,11 @@ def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source
         count = chance.randrange(1, 6)
         data = damaged(chance, b"".join(random_record(chance, chance.choice([index, 70])) for index in range(count)))
         counted = max(0, count + chance.choice([0, 0, 0, 0, 1, -1]))
-        outcome, index, least, most, without_key, out_of_sequence = record_walk.walk_records(
-            data, 0, len(data), counted
-        )
-        assert source.walk_records(data, 0, len(data), counted) == (
-            outcome,
-            index,
-            least,
-            most,
-            without_key,
-            out_of_sequence,
-        )
+        found = walked(record_walk, data, len(data), counted)
+        outcome, index, least, most, without_key, out_of_sequence = found
+        for items in (1, 2, 3, 1 << 40):
+            assert walked(source, data, len(data), counted, items) == found
+            assert walked(record_walk, data, len(data), counted, items) == found
         try:
             records = read_all(data, 0, counted, 0, 0, -1, None)
         except MalformedRecord:
@@ -85,8 +95,8 @@ def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source
         assert most == max(record.timestamp for record in records)
         assert without_key == sum(record.key is None for record in records)
         assert out_of_sequence == sum(record.offset != place for place, record in enumerate(records))
-        refused = source.find_refused(data, 0, counted, True, -5, 100, 1 << 40, 2)
-        assert refused == record_walk.find_refused(data, 0, counted, True, -5, 100, 1 << 40, 2)
+        refused = refused_of(source, data, counted, 1)
+        assert refused == refused_of(record_walk, data, counted, 1 << 40)
         assert (
             refused
             == [
@@ -102,31 +112,42 @@ def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source
 def test_timestamp_deltas_of_every_length_are_told(source: ModuleType, delta: int) -> None:
     data = record_bytes(Record(value=b"v"), 0, delta) + record_bytes(Record(value=b"v"), 1, 0)
     expected = (record_walk.WHOLE, 2, min(delta, 0), max(delta, 0), 2, 0)
-    assert record_walk.walk_records(data, 0, len(data), 2) == expected
-    assert source.walk_records(data, 0, len(data), 2) == expected
+    assert walked(record_walk, data, len(data), 2) == expected
+    assert walked(source, data, len(data), 2) == expected
 
 
 @pytest.mark.parametrize("offset", [-1, 63, 64, 8192, 2_000_000, 300_000_000, 2_147_483_647, -2_147_483_648])
 def test_an_offset_delta_that_is_not_the_index_is_counted(source: ModuleType, offset: int) -> None:
     data = record_bytes(Record(key=b"k"), offset, 0)
     expected = (record_walk.WHOLE, 1, 0, 0, 0, 1)
-    assert record_walk.walk_records(data, 0, len(data), 1) == expected
-    assert source.walk_records(data, 0, len(data), 1) == expected
+    assert walked(record_walk, data, len(data), 1) == expected
+    assert walked(source, data, len(data), 1) == expected
 
 
 def test_the_offset_delta_of_every_index_is_known() -> None:
     data = b"".join(record_bytes(Record(key=b"k"), index, index) for index in range(20_000))
-    assert record_walk.walk_records(data, 0, len(data), 20_000) == (record_walk.WHOLE, 20_000, 0, 19_999, 0, 0)
+    assert walked(record_walk, data, len(data), 20_000) == (record_walk.WHOLE, 20_000, 0, 19_999, 0, 0)
 
 
 @pytest.mark.parametrize("form", ["compiled or not", "source"])
 def test_nothing_is_read_beyond_the_end_that_is_given(source: ModuleType, form: str) -> None:
-    walk = source.walk_records if form == "source" else record_walk.walk_records
+    module = source if form == "source" else record_walk
     data = record_bytes(Record(key=b"key", value=b"value", headers=[("h", b"x")]), 0, 0)
     for end in range(len(data)):
-        assert walk(data, 0, end, 1)[0] != record_walk.WHOLE
-    assert walk(data, 0, 10**9, 1)[0] == record_walk.WHOLE
-    assert walk(data, len(data), len(data), 1)[0] == record_walk.TOO_FEW_RECORDS
+        assert walked(module, data, end, 1)[0] != record_walk.WHOLE
+    assert walked(module, data, 10**9, 1)[0] == record_walk.WHOLE
+    assert walked(module, data[:0], 0, 1)[0] == record_walk.TOO_FEW_RECORDS
+
+
+@pytest.mark.parametrize("form", ["compiled or not", "source"])
+def test_a_piece_of_a_walk_passes_no_more_records_and_headers_than_it_may(source: ModuleType, form: str) -> None:
+    module = source if form == "source" else record_walk
+    many_headers = record_bytes(Record(key=b"k", headers=[("h", None)] * 100), 0, 0)
+    data = many_headers + b"".join(record_bytes(Record(key=b"k"), index, 0) for index in range(1, 50))
+    walk, pieces = module.RecordWalk(data, 0, len(data), 50), 1
+    while not walk.take(10):
+        pieces += 1
+    assert (walk.outcome, walk.index, walk.out_of_sequence, pieces) == (record_walk.WHOLE, 50, 0, 15)
 
 
 def test_varints_are_zigzag() -> None:

@@ -18,6 +18,7 @@ from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
 from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.broker.steps import Turns
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
@@ -49,6 +50,7 @@ class HandTurnedThreads:
     def __init__(self) -> None:
         self.waiting: list[tuple[Coroutine[Any, Any, Any], ThreadCall]] = []
         self.calls = 0
+        self.turns = Turns()
 
     def run_in_thread(self, function: Callable[..., Any], /, *arguments: Any) -> ThreadCall:
         return ThreadCall(function, arguments)

@@ -1,0 +1,144 @@
+"""Batches that one turn of the event loop has no time for: checked piece by piece, appended in one piece.
+
+(A) A batch's checksum, what it inflates to and what it is compressed to anew are made in a thread, where Python's lock
+    is free meanwhile. Its records are walked over on the loop, some in a turn.
+(B) One batch at a time, over all requests: what it inflates to is the most memory that all of them hold, and is given
+    back before the next one begins.
+(C) Checking changes nothing. When it is done the batch is appended within one turn, as any other: whether this broker
+    leads the partition, whether the batch belongs to an open transaction and whether its sequence follows are asked
+    then. If the topic was made anew or its settings have changed, the check begins again.
+(D) Batches of other requests may be appended to the partition meanwhile, but for the moment in which a batch of more
+    than 4 MB is written ahead (storage/write_ahead.py). Those of one request are in their order, and their connection
+    waits for them.
+(E) A client that goes away changes nothing: with acks=0 it may have sent and left. A broker that stops leaves out what
+    it has not appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.appends import AppendResults, Appends, UnfinishedAppends
+from odradek.broker.replica.flusher import Threads
+from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.steps import Steps, Turns
+from odradek.protocol.append_allowance import TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
+from odradek.protocol.errors import ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.write_ahead import give_up_ahead, write_ahead
+
+if TYPE_CHECKING:
+    from odradek.broker.replica.partition import Partition
+    from odradek.protocol.leader_assignment import ValidatedBatch
+    from odradek.protocol.record_validation import BatchValidation
+    from odradek.storage.log import Log
+    from odradek.storage.log_config import LogConfig
+
+Refusal = Callable[[TopicPartition, bytes], PartitionAppendResult | None]
+"""Why a batch may not be appended now whatever is in its records; None where it may."""
+
+
+class ThreadsAndTurns(Threads, Protocol):
+    """What large appends need of Background."""
+
+    turns: Turns
+
+
+class LargeAppends:
+    def __init__(self, appends: Appends, partitions: HostedPartitions, background: ThreadsAndTurns) -> None:
+        self._appends = appends
+        self._partitions = partitions
+        self._background = background
+        self._one_batch = asyncio.Lock()
+        self._one_write = asyncio.Lock()
+
+    async def finish(self, request: UnfinishedAppends, refusal: Refusal) -> AppendResults:
+        """Appends one batch after the other and gives their bytes back; the results of all partitions."""
+        entries = request.entries
+        is_large = request.allowance.is_untouched
+        while entries:
+            if not is_large:
+                await self._background.turns.take(self._append_small_ones(request, refusal))
+                is_large = request.allowance.is_untouched
+            else:
+                await self._append_large_one(request, refusal)
+                is_large = False
+        return request.results
+
+    def _append_small_ones(self, request: UnfinishedAppends, refusal: Refusal) -> Steps[None]:
+        """Those that fit the next turn. If that is untouched afterwards, the first of the rest needs more than one."""
+        yield
+        request.allowance.begin_turn()
+        for key in list(request.entries):
+            records = request.entries[key]
+            try:
+                request.results[key] = refusal(key, records) or self._appends.append_one(
+                    key, records, request.acks, request.api_version, allowance=request.allowance
+                )
+            except TooMuchForOneTurn:
+                return
+            del request.entries[key]
+
+    async def _append_large_one(self, request: UnfinishedAppends, refusal: Refusal) -> None:
+        """The first one; or nothing, after waiting, where it need only wait for another one to be written."""
+        key = next(iter(request.entries))
+        if self._is_being_written(key):
+            async with self._one_write:
+                return
+        records = request.entries.pop(key)
+        async with self._one_batch:
+            try:
+                request.results[key] = await self._append_large(key, records, request, refusal)
+            except ProtocolError as error:
+                request.results[key] = self._appends.failed(key, error)
+
+    async def _append_large(
+        self, key: TopicPartition, records: bytes, request: UnfinishedAppends, refusal: Refusal
+    ) -> PartitionAppendResult:
+        """Raises ProtocolError."""
+        while True:
+            partition = self._partitions.find(key)
+            partition.check_append(request.acks)
+            log, config = partition.log, partition.log.config
+            batch = await self._checked(
+                log.validation(records, partition.leader_epoch, request.api_version), request.allowance
+            )
+            async with self._one_write:
+                try:
+                    await self._background.turns.take(self._write_ahead(partition, batch))
+                    if self._is_as_before(key, log, config):
+                        return refusal(key, records) or self._appends.append_one(
+                            key, batch, request.acks, request.api_version
+                        )
+                finally:
+                    give_up_ahead(log)
+
+    async def _checked(self, validation: BatchValidation, allowance: AppendAllowance) -> ValidatedBatch:
+        background = self._background
+        validation.check_header()
+        await background.run_in_thread(validation.read, allowance)
+        await background.turns.take(_check_records(validation))
+        batch: ValidatedBatch = await background.run_in_thread(validation.settle)
+        return batch
+
+    def _write_ahead(self, partition: Partition, batch: ValidatedBatch) -> Steps[None]:
+        for _ in write_ahead(partition.log, batch):
+            yield
+            if self._partitions.get(partition.topic_partition) is not partition or not partition.is_leader:
+                return
+
+    def _is_being_written(self, key: TopicPartition) -> bool:
+        partition = self._partitions.get(key)
+        return partition is not None and partition.log.ahead is not None
+
+    def _is_as_before(self, key: TopicPartition, log: Log, config: LogConfig) -> bool:
+        partition = self._partitions.get(key)
+        return partition is None or (partition.log is log and log.config is config)
+
+
+def _check_records(validation: BatchValidation) -> Steps[None]:
+    while not validation.check_records(TURN_RECORDS):
+        yield

@@ -1,0 +1,115 @@
+"""What one request may make its batches inflate to, and what of a batch fits one turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import BatchValidation, Compression, Record, ValidatedBatch, build_batch
+
+NOW = 1_700_000_000_000
+LIMIT = 8 << 20
+
+
+def batch(size: int, codec: Compression = Compression.NONE, count: int = 1) -> bytes:
+    """Records whose values have `size` bytes together."""
+    records = [Record(offset, NOW, b"k", bytes(size // count)) for offset in range(count)]
+    return build_batch(records, compression=codec)
+
+
+def validation(records: bytes, **settings: object) -> BatchValidation:
+    arguments = {"now_ms": NOW, "partition_leader_epoch": 0, "max_batch_bytes": LIMIT, **settings}
+    arguments = {"max_decompressed_bytes": LIMIT, **arguments}
+    return BatchValidation(records, **arguments)  # type: ignore[arg-type]
+
+
+def piece_by_piece(records: bytes, allowance: AppendAllowance) -> ValidatedBatch:
+    checked = validation(records)
+    checked.check_header()
+    checked.read(allowance)
+    while not checked.check_records(TURN_RECORDS):
+        pass
+    return checked.settle()
+
+
+def refusal_of(records: bytes, allowance: AppendAllowance) -> ProtocolError:
+    with pytest.raises(ProtocolError) as refusal:
+        piece_by_piece(records, allowance)
+    return refusal.value
+
+
+def test_small_batches_share_the_turn() -> None:
+    allowance = AppendAllowance(LIMIT)
+    assert allowance.is_untouched
+    plain = batch(TURN_BYTES // 2)
+    validation(plain).at_once(allowance)
+    assert allowance.turn_bytes == TURN_BYTES - len(plain) - APPEND_BYTES
+    with pytest.raises(TooMuchForOneTurn):
+        validation(plain).at_once(allowance)
+    allowance.begin_turn()
+    assert validation(plain).at_once(allowance).header.record_count == 1
+    assert allowance.inflated_bytes == LIMIT
+
+
+def test_the_smallest_batches_are_bounded_in_their_number() -> None:
+    allowance, small = AppendAllowance(LIMIT), batch(1)
+    for _ in range(TURN_BYTES // (APPEND_BYTES + len(small))):
+        validation(small).at_once(allowance)
+    with pytest.raises(TooMuchForOneTurn):
+        validation(small).at_once(allowance)
+
+
+@pytest.mark.parametrize("codec", list(Compression)[1:])
+def test_a_batch_that_inflates_beyond_the_turn_is_left_for_later_and_counts_once(codec: Compression) -> None:
+    allowance = AppendAllowance(LIMIT)
+    large = batch(2 * TURN_BYTES, codec)
+    with pytest.raises(TooMuchForOneTurn):
+        validation(large).at_once(allowance)
+    assert allowance.is_untouched
+    assert allowance.inflated_bytes == LIMIT
+    assert piece_by_piece(large, allowance).header.record_count == 1
+    assert LIMIT - allowance.inflated_bytes == pytest.approx(2 * TURN_BYTES, abs=100)
+
+
+def test_a_batch_of_very_many_records_is_left_for_later() -> None:
+    allowance = AppendAllowance(LIMIT)
+    with pytest.raises(TooMuchForOneTurn):
+        validation(batch(0, count=TURN_RECORDS + 1)).at_once(allowance)
+    assert validation(batch(0, count=TURN_RECORDS)).at_once(allowance).header.record_count == TURN_RECORDS
+
+
+def test_a_batch_that_is_compressed_anew_takes_more_of_the_turn() -> None:
+    plain = batch(TURN_BYTES // 4)
+    with pytest.raises(TooMuchForOneTurn):
+        validation(plain, target_compression="gzip").at_once(AppendAllowance(LIMIT))
+    assert validation(plain).at_once(AppendAllowance(LIMIT)).header.record_count == 1
+
+
+def test_what_all_batches_of_a_request_inflate_to_is_bounded() -> None:
+    allowance = AppendAllowance(LIMIT)
+    bomb = batch(LIMIT * 3 // 4, Compression.ZSTD)
+    piece_by_piece(bomb, allowance)
+    refusal = refusal_of(bomb, allowance)
+    assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal.error_message == f"the batches of the request inflate to more than {LIMIT} bytes together"
+    assert allowance.inflated_bytes == 0
+    assert refusal_of(batch(100, Compression.ZSTD), allowance).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert piece_by_piece(batch(100), allowance).header.record_count == 1  # nothing is inflated for it
+
+
+def test_a_batch_beyond_its_own_limit_counts_as_far_as_it_was_inflated() -> None:
+    allowance = AppendAllowance(3 * LIMIT)
+    refusal = refusal_of(batch(2 * LIMIT, Compression.ZSTD), allowance)
+    assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "request" not in str(refusal.error_message)
+    assert allowance.inflated_bytes == 2 * LIMIT
+
+
+def test_a_stream_that_fails_at_its_end_counts_too() -> None:
+    allowance = AppendAllowance(3 * LIMIT)
+    cut = batch(LIMIT // 2, Compression.GZIP)[61:-4]
+    with pytest.raises(ProtocolError) as refusal:
+        allowance.inflate(memoryview(cut), Compression.GZIP, LIMIT, 1 << 62)
+    assert refusal.value.code is ErrorCode.INVALID_RECORD
+    assert allowance.inflated_bytes == 2 * LIMIT

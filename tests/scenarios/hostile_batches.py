@@ -1,0 +1,76 @@
+"""Batches that cost a broker much more than their bytes, as no library would send them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from odradek.protocol.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, Compression
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.record import varint_bytes
+
+MEBIBYTE = 1 << 20
+TINY_RECORD = b"\x0c\x00\x00\x00\x01\x01\x00"
+"""Neither key nor value nor headers; at any place but the first its offset delta is wrong, which a leader must take."""
+
+
+def batch_of(
+    body: bytes,
+    count: int = 1,
+    codec: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """A batch with these records, already compressed, and a right checksum."""
+    header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, 0, 0, producer_id, producer_epoch, base_sequence, count)
+    header.seal(body)
+    return header.pack() + body
+
+
+def zeros_record(size: int, value: bytes = b"") -> Iterator[bytes]:
+    """One record with a value of `size` bytes, zeros behind `value`, a piece at a time."""
+    fields = b"\x00\x00\x00\x01" + varint_bytes(size)
+    yield varint_bytes(len(fields) + size + 1) + fields + value
+    for left in range(size - len(value), 0, -MEBIBYTE):
+        yield bytes(min(left, MEBIBYTE))
+    yield b"\x00"
+
+
+def record_of_headers(count: int) -> bytes:
+    """One record with so many headers of two bytes each."""
+    fields = b"\x00\x00\x00\x01\x01" + varint_bytes(count) + b"\x00\x01" * count
+    return varint_bytes(len(fields)) + fields
+
+
+def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
+    """The pieces as one stream, as small as the codec makes it."""
+    if codec == Compression.ZSTD:
+        stream = zstandard.ZstdCompressor(level=3).compressobj()
+        return b"".join(map(stream.compress, pieces)) + stream.flush()
+    if codec == Compression.GZIP:
+        deflating = zlib.compressobj(6, zlib.DEFLATED, 31)
+        return b"".join(map(deflating.compress, pieces)) + deflating.flush()
+    if codec == Compression.LZ4:
+        with lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False) as frame:
+            return frame.begin() + b"".join(map(frame.compress, pieces)) + frame.flush()
+    return bytes(cramjam.snappy.compress_raw(b"".join(pieces)))
+
+
+def bomb(codec: int, size: int) -> bytes:
+    """A valid batch of one record that inflates to a little more than `size` bytes."""
+    return batch_of(compressed(codec, zeros_record(size)), codec=codec)
+
+
+def produce_of(topic: str, batches: Sequence[bytes], *, acks: int = 1, first_partition: int = 0) -> ProduceRequest:
+    """Each batch for a partition of its own."""
+    partitions = [
+        ProduceRequest.PartitionProduceData(index=index, records=batch)
+        for index, batch in enumerate(batches, first_partition)
+    ]
+    data = ProduceRequest.TopicProduceData(name=topic, partition_data=partitions)
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])

@@ -1,0 +1,244 @@
+"""Batches that are small on the wire and large in memory, or just large: the others have their turns meanwhile.
+
+A turn is measured by the processor time that the loop's own thread spends in it. 100 ms is what others may wait.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.testing import BrokerThread
+from odradek.protocol import record_walk
+from odradek.protocol.batch_header import Compression
+from odradek.protocol.compiler import decode
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.produce import ProduceResponse
+from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.records import Record, build_batch
+from tests.scenarios.hostile_batches import (
+    MEBIBYTE,
+    TINY_RECORD,
+    batch_of,
+    bomb,
+    compressed,
+    produce_of,
+    record_of_headers,
+    zeros_record,
+)
+from tests.scenarios.raw_client import RawClient, request_payload
+from tests.scenarios.turns_of_a_loop import longest_turn
+
+LONGEST_TURN_MS = 100
+PRODUCE_VERSION = 7
+SETTINGS = {"message.max.bytes": "104857600"}
+TOPIC = "attacked"
+MILLIONS = 50_000 if record_walk.__file__.endswith(".py") else 1_000_000
+"""Plain Python takes twenty times as long for each record; so few are many turns as well."""
+
+
+@pytest.fixture
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread(SETTINGS) as running:
+        with client_of(running) as client:
+            create(client)
+        yield running
+
+
+def client_of(broker: BrokerThread) -> RawClient:
+    return RawClient(broker.bootstrap, timeout=60)
+
+
+def create(client: RawClient, **settings: str) -> None:
+    configs = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
+    topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=60, replication_factor=1, configs=configs)
+    client.call(request_payload(CreateTopicsRequest(topics=[topic]), 2))
+
+
+def send(
+    client: RawClient, batches: list[bytes], *, acks: int = 1, partition: int = 0, correlation_id: int = 1
+) -> None:
+    request = produce_of(TOPIC, batches, acks=acks, first_partition=partition)
+    client.send(request_payload(request, PRODUCE_VERSION, correlation_id=correlation_id))
+
+
+def answer_of(client: RawClient) -> list[tuple[ErrorCode, int]]:
+    """Error and base offset of each partition."""
+    response = decode(ProduceResponse, PRODUCE_VERSION, client.receive(), 4)
+    return [
+        (ErrorCode(each.error_code), each.base_offset)
+        for topic in response.responses
+        for each in topic.partition_responses
+    ]
+
+
+def produce(client: RawClient, batches: list[bytes]) -> list[tuple[ErrorCode, int]]:
+    send(client, batches)
+    return answer_of(client)
+
+
+def end_offset(client: RawClient, partition: int = 0) -> int:
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])
+    answer = client.call(request_payload(ListOffsetsRequest(replica_id=-1, topics=[topic]), 1))
+    offset: int = decode(ListOffsetsResponse, 1, answer, 4).topics[0].partitions[0].offset
+    return offset
+
+
+def small_batch(count: int = 1, **options: int) -> bytes:
+    return build_batch([Record(offset, 0, b"k", b"v") for offset in range(count)], **options)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_batches_that_inflate_to_very_much_more_hold_up_nobody(broker: BrokerThread, codec: Compression) -> None:
+    """Their budget allows for two of them."""
+    bombs = [bomb(codec, 127 * MEBIBYTE)] * 4
+    with client_of(broker) as client, longest_turn(broker) as turn:
+        answer = produce(client, bombs)
+    assert [error for error, _ in answer] == [ErrorCode.NONE] * 2 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+def test_sixty_batches_that_inflate_beyond_their_limit_hold_up_nobody(broker: BrokerThread) -> None:
+    bombs = [bomb(Compression.ZSTD, 129 * MEBIBYTE)] * 60
+    with client_of(broker) as client, longest_turn(broker) as turn:
+        answer = produce(client, bombs)
+    assert [error for error, _ in answer] == [ErrorCode.MESSAGE_TOO_LARGE] * 60
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+def test_many_batches_that_are_small_enough_each_share_their_turns(broker: BrokerThread) -> None:
+    """Each of them fits one turn; together they take as long as one large batch."""
+    bombs = [bomb(Compression.GZIP, MEBIBYTE)] * 60
+    with client_of(broker) as client, longest_turn(broker) as turn:
+        answer = produce(client, bombs)
+    assert [error for error, _ in answer] == [ErrorCode.NONE] * 60
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+def test_all_requests_together_hold_one_inflated_batch(broker: BrokerThread) -> None:
+    bombs = [bomb(Compression.SNAPPY, 64 * MEBIBYTE)] * 2
+    sent = 2 * sum(map(len, bombs))
+    tracemalloc.start()
+    try:
+        with client_of(broker) as one, client_of(broker) as other:
+            send(one, bombs)
+            send(other, bombs, partition=10)
+            answers = answer_of(one) + answer_of(other)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [error for error, _ in answers] == [ErrorCode.NONE] * 4
+    assert peak < 64 * MEBIBYTE + 3 * sent + 8 * MEBIBYTE
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("kind", ["records", "headers"])
+def test_millions_of_records_or_headers_hold_up_nobody(broker: BrokerThread, codec: Compression, kind: str) -> None:
+    count = MILLIONS * (13 if kind == "records" else 40)
+    body = TINY_RECORD * count if kind == "records" else record_of_headers(count)
+    records = count if kind == "records" else 1
+    batch = batch_of(body if codec is Compression.NONE else compressed(codec, [body]), records, codec)
+    with client_of(broker) as client, longest_turn(broker) as turn:
+        ((error, _),) = produce(client, [batch])
+        assert turn.milliseconds < LONGEST_TURN_MS
+        # Compressed batches must number their records.
+        refused = kind == "records" and codec is not Compression.NONE
+        assert error is (ErrorCode.INVALID_RECORD if refused else ErrorCode.NONE)
+        assert end_offset(client) == (0 if refused else records)
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+def test_a_batch_of_fifty_megabytes_holds_up_nobody(broker: BrokerThread) -> None:
+    batch = batch_of(b"".join(zeros_record(50 * MEBIBYTE)))
+    with client_of(broker) as client, longest_turn(broker) as turn:
+        assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
+        assert produce(client, [batch]) == [(ErrorCode.NONE, 1)]
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+def test_records_that_are_numbered_and_compressed_anew_hold_up_nobody() -> None:
+    with BrokerThread(SETTINGS) as broker, client_of(broker) as client:
+        create(client, **{"compression.type": "zstd"})
+        batch = batch_of(TINY_RECORD * 300_000, 300_000)
+        with longest_turn(broker) as turn:
+            assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
+        assert turn.milliseconds < LONGEST_TURN_MS
+        assert end_offset(client) == 300_000
+
+
+def test_what_comes_behind_a_large_batch_is_appended_and_answered_behind_it(broker: BrokerThread) -> None:
+    """An idempotent producer has several batches in flight; the broker must take them in their order."""
+    large = batch_of(compressed(Compression.ZSTD, zeros_record(20 * MEBIBYTE)), 1, Compression.ZSTD, 7, 0, 0)
+    with client_of(broker) as client:
+        send(client, [large])
+        for sequence in range(1, 4):
+            send(client, [small_batch(producer_id=7, producer_epoch=0, base_sequence=sequence)])
+        assert [answer_of(client) for _ in range(4)] == [[(ErrorCode.NONE, offset)] for offset in range(4)]
+
+
+def test_a_large_batch_without_acknowledgement_is_appended_before_what_comes_behind_it(broker: BrokerThread) -> None:
+    with client_of(broker) as client:
+        send(client, [bomb(Compression.ZSTD, 20 * MEBIBYTE)], acks=0)
+        assert end_offset(client) == 1
+
+
+def test_a_large_batch_without_acknowledgement_that_is_refused_ends_the_connection(broker: BrokerThread) -> None:
+    with client_of(broker) as client:
+        send(client, [bomb(Compression.ZSTD, 129 * MEBIBYTE)], acks=0)
+        assert not client.is_alive()
+
+
+def test_a_client_that_sends_without_acknowledgement_and_leaves_loses_nothing(broker: BrokerThread) -> None:
+    with client_of(broker) as client:
+        send(client, [bomb(Compression.ZSTD, 20 * MEBIBYTE)] * 3, acks=0)
+    deadline = time.monotonic() + 60
+    with client_of(broker) as client:
+        while [end_offset(client, partition) for partition in range(3)] != [1, 1, 1]:
+            assert time.monotonic() < deadline
+
+
+def test_small_and_large_batches_of_several_clients_are_all_in_the_log_once(broker: BrokerThread) -> None:
+    large = batch_of(b"".join(zeros_record(12 * MEBIBYTE)))
+
+    def append(batch: bytes, times: int) -> list[int]:
+        with client_of(broker) as client:
+            return [produce(client, [batch])[0][1] for _ in range(times)]
+
+    with ThreadPoolExecutor(4) as threads:
+        ends = [threads.submit(append, large, 4), threads.submit(append, large, 4)]
+        ends += [threads.submit(append, small_batch(), 200) for _ in range(2)]
+        offsets = [offset for end in ends for offset in end.result()]
+    assert sorted(offsets) == list(range(408))
+    with client_of(broker) as client:
+        assert end_offset(client) == 408
+
+
+def test_a_topic_that_is_deleted_under_a_large_batch_leaves_nobody_without_an_answer(broker: BrokerThread) -> None:
+    with client_of(broker) as client, client_of(broker) as administrator:
+        send(client, [bomb(Compression.ZSTD, 100 * MEBIBYTE), batch_of(b"".join(zeros_record(20 * MEBIBYTE)))] * 2)
+        administrator.call(request_payload(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=30_000), 1))
+        errors = {error for error, _ in answer_of(client)}
+        assert errors <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        create(administrator)
+        assert produce(client, [small_batch()]) == [(ErrorCode.NONE, 0)]
+
+
+def test_a_broker_that_stops_under_a_large_batch_has_it_whole_or_not_at_all(tmp_path: Path) -> None:
+    batch = batch_of(b"".join(zeros_record(30 * MEBIBYTE)))
+    with BrokerThread(SETTINGS, data_dir=tmp_path) as broker, client_of(broker) as client:
+        create(client)
+        assert produce(client, [small_batch(3)]) == [(ErrorCode.NONE, 0)]
+        send(client, [bomb(Compression.ZSTD, 100 * MEBIBYTE), batch, batch])
+        send(client, [batch])
+        broker.stop()
+    with BrokerThread(SETTINGS, data_dir=tmp_path) as broker, client_of(broker) as client:
+        end = end_offset(client)
+        assert end in {3, 4, 5}
+        assert produce(client, [small_batch()]) == [(ErrorCode.NONE, end)]

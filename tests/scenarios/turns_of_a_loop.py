@@ -1,0 +1,51 @@
+"""How long the others wait: the processor time that a broker's loop spends between two of its turns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odradek.broker.testing import BrokerThread
+
+
+class LongestTurn:
+    """The longest turn since `begin`, in milliseconds of the loop's own thread: waiting for a processor that other
+    programs use, and the work of other threads, do not count.
+    """
+
+    def __init__(self) -> None:
+        self.milliseconds = 0.0
+        self.turns = 0
+        self._ended = False
+        self._watching: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        self._watching = asyncio.create_task(self._watch())
+        await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        assert self._watching is not None
+        self._ended = True
+        await self._watching
+
+    async def _watch(self) -> None:
+        last = time.thread_time()
+        while not self._ended:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.milliseconds = max(self.milliseconds, (now - last) * 1000)
+            self.turns += 1
+            last = now
+
+
+@contextmanager
+def longest_turn(broker: BrokerThread) -> Iterator[LongestTurn]:
+    """Watches the broker's loop while the block runs."""
+    turn = LongestTurn()
+    broker.call(turn.begin())
+    try:
+        yield turn
+    finally:
+        broker.call(turn.end())

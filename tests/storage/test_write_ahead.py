@@ -1,0 +1,169 @@
+"""A large batch's records are written before the batch is appended, and count for nothing until then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import ValidatedBatch
+from odradek.storage.files import Buffer, File, OsFile, OsFiles
+from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.write_ahead import PIECE_BYTES, give_up_ahead, write_ahead
+from tests.storage.small_logs import append, batch, headers_of, open_small
+
+LARGE = batch(b"x" * (2 * PIECE_BYTES + 1000))
+STEPS = 3
+
+
+class CountedFile(OsFile):
+    """Notes the size of each write with its disk."""
+
+    def __init__(self, path: str, disk: CountedWrites) -> None:
+        super().__init__(path, os.open(path, os.O_RDWR))
+        self.disk = disk
+
+    def write(self, parts: Sequence[Buffer], position: int) -> int:
+        error, self.disk.error = self.disk.error, None
+        if error is not None:
+            raise error
+        self.disk.sizes.append(sum(map(len, parts)))
+        return super().write(parts, position)
+
+
+class CountedWrites(OsFiles):
+    """Knows the size of each write to a log; `error` is raised by the next one."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.error: OSError | None = None
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
+        file = super().open(path, create=create, exclusive=exclusive)
+        if not path.endswith(".log"):
+            return file
+        file.close()
+        return CountedFile(path, self)
+
+
+@pytest.fixture
+def files() -> CountedWrites:
+    return CountedWrites()
+
+
+@pytest.fixture
+def log(files: CountedWrites, tmp_path: Path) -> Log:
+    """With one small batch in it."""
+    log = open_again(files, tmp_path)
+    append(log)
+    files.sizes.clear()
+    return log
+
+
+def open_again(files: OsFiles, root: Path) -> Log:
+    return open_small(files, str(root / "orders-0"), max_message_bytes=1 << 30, segment_bytes=5 * PIECE_BYTES)
+
+
+def checked(log: Log) -> ValidatedBatch:
+    return log.validation(LARGE, 0, 9).at_once()
+
+
+def append_checked(log: Log, large: ValidatedBatch) -> int:
+    first_offset = log.append_as_leader(large, 0, api_version=9).first_offset
+    log.update_high_watermark(log.log_end_offset)
+    return first_offset
+
+
+def counts(log: Log) -> list[int]:
+    """The records of each batch, of a log whose active file ends where the log does."""
+    assert log.active_segment.file.size() == log.active_segment.size
+    return [header.size_in_bytes for header in headers_of(log)]
+
+
+def test_it_is_written_in_pieces_and_appended_by_its_header_alone(log: Log, files: CountedWrites) -> None:
+    before, large = log.active_segment.size, checked(log)
+    for _ in write_ahead(log, large):
+        assert (log.log_end_offset, log.active_segment.size) == (1, before)
+    assert files.sizes == [PIECE_BYTES, PIECE_BYTES, len(LARGE) - 61 - 2 * PIECE_BYTES]
+    assert append_checked(log, large) == 1
+    assert files.sizes[STEPS:] == [61]
+    assert log.ahead is None
+    assert bytes(log.read(1, 1 << 30).records)[61:] == LARGE[61:]
+    assert counts(log) == [before, len(LARGE)]
+
+
+@pytest.mark.parametrize("steps", [1, STEPS])
+def test_another_append_in_between_cuts_it_off_and_stands_before_it(log: Log, steps: int) -> None:
+    before, large = log.active_segment.size, checked(log)
+    writing = write_ahead(log, large)
+    for _ in range(steps):
+        next(writing)
+    append(log)
+    assert counts(log) == [before, before]
+    assert list(writing) == []
+    assert append_checked(log, large) == 2
+    assert counts(log) == [before, before, len(LARGE)]
+
+
+def test_a_segment_that_has_no_room_for_it_is_rolled_first(log: Log) -> None:
+    for _ in range(3):
+        large = checked(log)
+        assert sum(1 for _ in write_ahead(log, large)) == STEPS
+        append_checked(log, large)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert counts(log)[1:] == [len(LARGE)] * 3
+
+
+def test_a_roll_in_between_leaves_nothing_of_it_in_the_old_segment(log: Log) -> None:
+    before, large = log.active_segment.size, checked(log)
+    writing = write_ahead(log, large)
+    next(writing)
+    log.roll()
+    assert list(writing) == []
+    assert log.segments[0].file.size() == before
+    assert append_checked(log, large) == 1
+    assert counts(log) == [before, len(LARGE)]
+
+
+def test_given_up_it_is_cut_off_before_the_next_append(log: Log) -> None:
+    before = log.active_segment.size
+    for _ in write_ahead(log, checked(log)):
+        pass
+    give_up_ahead(log)
+    assert append(log) == 1
+    assert counts(log) == [before, before]
+
+
+@pytest.mark.parametrize("steps", [1, STEPS])
+def test_after_a_crash_nothing_of_it_is_there(files: CountedWrites, log: Log, steps: int, tmp_path: Path) -> None:
+    before = log.active_segment.size
+    writing = write_ahead(log, checked(log))
+    for _ in range(steps):
+        next(writing)
+    log.close_files()
+    again = open_again(files, tmp_path)
+    assert (again.log_end_offset, again.active_segment.file.size()) == (1, before)
+
+
+def test_a_disk_that_is_full_leaves_the_log_as_it_was(log: Log, files: CountedWrites) -> None:
+    before, large = log.active_segment.size, checked(log)
+    writing = write_ahead(log, large)
+    next(writing)
+    files.error = OSError(28, "No space left on device")
+    with pytest.raises(ProtocolError) as refusal:
+        next(writing)
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.ahead is None
+    assert counts(log) == [before]
+    assert append_checked(log, large) == 1
+
+
+def test_a_batch_that_no_segment_can_hold_is_not_written_ahead(log: Log) -> None:
+    large = checked(log)
+    log.update_config(LogConfig({"segment.bytes": PIECE_BYTES}))
+    assert list(write_ahead(log, large)) == []
+    assert log.ahead is None
