@@ -28,7 +28,7 @@ from benchmarks.measurement import Reading, Result, Row
 from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
-from benchmarks.traffic_rows import Consume, Latency, Produce
+from benchmarks.traffic_rows import Consume, FanOut, Latency, Produce
 from benchmarks.warm_memory import WarmMemory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +48,7 @@ def all_rows(scale: float) -> list[Row]:
         Produce("produce 100 KB", 100_000, some(15_000), "acks=1"),
         Consume(some(1_500_000)),
         Latency(some(20_000)),
+        FanOut(max(int(300 * scale), 50)),
         Start(),
         Memory(),
         ParkedFetches(),

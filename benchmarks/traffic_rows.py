@@ -1,8 +1,11 @@
-"""Rows that move records: Kafka's ProducerPerformance, and consuming and end-to-end latency by the Java probe."""
+"""Rows that move records: Kafka's ProducerPerformance, consuming and end-to-end latency by the Java probe, fan-out."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
 
 from benchmarks import java_tools, wire
 from benchmarks.contestants import Contestant
@@ -92,6 +95,41 @@ class Latency(Row):
         values = (done["p50_us"], done["p99_us"], done["p999_us"])
         return {
             metric.name: Reading(value, used, 0, self.messages)
+            for metric, value in zip(self.metrics, values, strict=True)
+        }
+
+
+class FanOut(Row):
+    """One producer, CONSUMERS waiting consumers: from before a record is sent until each of them has it.
+
+    The clients are a process of their own (benchmarks.fan_out). An operation is a record that one consumer received.
+    """
+
+    name = "fan-out"
+    consumers = 200
+    metrics = (
+        Metric("fan-out to 200 consumers p50", "us", LESS),
+        Metric("fan-out to 200 consumers p99", "us", LESS),
+    )
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        topic = f"fan-out-{next(_numbers)}"
+        wire.create_topic(contestant.port, topic)
+        sizes = (str(self.consumers), str(self.records), str(max(self.records // 5, 1)))
+        command = [sys.executable, "-m", "benchmarks.fan_out", str(contestant.port), topic, *sizes]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as clients:
+            assert clients.stdout is not None
+            clients.stdout.readline()
+            meter = CpuMeter(contestant.pid)
+            done = json.loads(clients.stdout.readline())
+            used = meter.used()
+        wire.delete_topic(contestant.port, topic)
+        values = (done["p50_us"], done["p99_us"])
+        return {
+            metric.name: Reading(value, used, 0, done["deliveries"])
             for metric, value in zip(self.metrics, values, strict=True)
         }
 

@@ -72,7 +72,8 @@ def by_partition(value: Callable[[Partition], float]) -> Reader:
 def by_purgatory(value: Callable[[DelayedOperationPurgatory], int]) -> Reader:
     def read(broker: Broker) -> list[Row]:
         manager, waits = broker.replica_manager, broker.group_coordinator.waits
-        purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory, *waits)
+        of_partitions = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
+        purgatories = (*of_partitions, broker.topic_purgatory, *waits)
         return [((purgatory.name,), value(purgatory)) for purgatory in purgatories]
 
     return read

@@ -48,7 +48,7 @@ from odradek.broker.replica.log_dir_moves import copy_rate
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.start_error import StartError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.purgatory import CompletionQueue
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.storage.files import Files, OsFiles
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_directory import DirectoryLocked
@@ -207,6 +207,7 @@ class Broker:
             default_config=config.log_config(),
             producer_id_expiration_ms=config["producer.id.expiration.ms"],
             max_decompressed_bytes=config["odradek.max.decompressed.batch.bytes"],
+            max_tail_bytes=config["odradek.log.tail.bytes"],
         )
         self.log_manager.open()
         self._undo.append(self.log_manager.release)
@@ -233,6 +234,7 @@ class Broker:
         self.metadata_store = EmbeddedMetadataStore(
             config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
         )
+        self.topic_purgatory = DelayedOperationPurgatory("topic", self.timer, self.clock, self.completions)
         self.controller = Controller(
             self.metadata_store,
             self.metadata,
@@ -241,6 +243,7 @@ class Broker:
             clock=self.clock,
             source=self.random,
             spawn=self.background.spawn,
+            purgatory=self.topic_purgatory,
             turns=self.background.turns,
         )
         self.internal_topics = InternalTopics(self.controller, self.metadata, config, self.background.spawn)

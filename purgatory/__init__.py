@@ -5,6 +5,7 @@ from odradek.purgatory.delayed_delete_records import DelayedDeleteRecords, Delet
 from odradek.purgatory.delayed_fetch import ANSWER_NOW, DelayedFetch
 from odradek.purgatory.delayed_operation import DelayedOperation
 from odradek.purgatory.delayed_produce import DelayedProduce, ProducePartitionStatus
+from odradek.purgatory.delayed_topic_change import DelayedTopicChange
 from odradek.purgatory.expirations import FetchExpirations, PartitionExpirations
 from odradek.purgatory.purgatory import DEFAULT_PURGE_INTERVAL, DelayedOperationPurgatory, WaitingOperation
 
@@ -18,6 +19,7 @@ __all__ = [
     "DelayedOperation",
     "DelayedOperationPurgatory",
     "DelayedProduce",
+    "DelayedTopicChange",
     "DeleteRecordsPartitionStatus",
     "FetchExpirations",
     "PartitionExpirations",

@@ -39,6 +39,7 @@ from odradek.storage.producer_snapshots import ProducerSnapshots
 from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.tail import Tails
 from odradek.storage.topic_identity import claim_folder
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.timer.clock import Clock
@@ -80,6 +81,7 @@ class Log:
         "removals",
         "segments",
         "snapshots",
+        "tails",
         "topic_id",
         "topic_partition",
         "unsynced_segments",
@@ -107,6 +109,7 @@ class Log:
         self.clock = clock
         self.random = random_source if random_source is not None else random.Random(0)
         self.cache = cache if cache is not None else SegmentCache()
+        self.tails: Tails | None = self.cache.tails
         self.max_decompressed_bytes = max_decompressed_bytes
         self.topic_id: uuid.UUID | None = None
         self.segments = LogSegments(self.cache)

@@ -231,6 +231,9 @@ def _write(log: Log, batch: ValidatedBatch, now_ms: int, leader_epoch: int, mark
         segment.append(parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset)
     except OSError as error:
         raise storage_error(log, "append_failed", error) from error
+    if log.tails is not None:
+        size = batch.size_in_bytes
+        segment.tail = log.tails.keep(segment.tail, batch.parts, segment.size - size, size)
     log.log_end_offset = last_offset + 1
     return rolled
 

@@ -47,6 +47,7 @@ from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 from odradek.storage.recovery import Steps, open_log, open_log_steps
 from odradek.storage.removal import Removal, take_due
 from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.tail import Tails
 from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
@@ -74,6 +75,7 @@ class LogManager:
         default_config: LogConfig | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        max_tail_bytes: int = 0,
         cache: SegmentCache | None = None,
     ) -> None:
         self.files = files
@@ -86,7 +88,9 @@ class LogManager:
         self._random = random_source if random_source is not None else random.Random()
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_decompressed_bytes = max_decompressed_bytes
-        self._cache = cache if cache is not None else SegmentCache()
+        self._cache = (
+            cache if cache is not None else SegmentCache(tails=Tails(max_tail_bytes) if max_tail_bytes else None)
+        )
         self._removals: list[tuple[int, str]] = []
         self.moves = LogMoves(self)
         self.creator = LogCreator(self)

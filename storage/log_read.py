@@ -4,7 +4,8 @@ A read never waits for the disk unless it may: with `may_block=False` a read tha
 comes back with `cold` set and no records. `cold.run()`, in a thread, brings the bytes into the cache; then the
 caller reads again (with `may_block=True`, should the cache have lost them meanwhile).
 
-A caller that can send files asks for `sendable` records: many of them stay in their file as a FileSlice, cold or not.
+What was appended last is answered from memory (tail.py). A caller that can send files asks for `sendable` records:
+many of them stay in their file as a FileSlice, cold or not.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def read(
         found = find(log, offset, max_bytes, upper, min_one_message, may_block)
         if found.segment is None or found.length == 0:
             return FetchData(b"", found.offset_metadata, found.first_batch_incomplete)
-        records = _records(found.segment.file, found.position, found.length, may_block, sendable)
+        records = _records(found.segment, found.position, found.length, may_block, sendable)
     except WouldBlock as cold:
         length = max(cold.length, min(max_bytes, SLICE_BYTES) if sendable else max_bytes)
         return FetchData(b"", LogOffsetMetadata(offset), False, ColdRead(cold.file, cold.position, length))
@@ -115,7 +116,12 @@ def read(
     return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
 
 
-def _records(file: File, position: int, length: int, may_block: bool, sendable: bool) -> Buffer | FileSlice:
+def _records(segment: LogSegment, position: int, length: int, may_block: bool, sendable: bool) -> Buffer | FileSlice:
+    if segment.tail is not None:
+        recent = segment.tail.read(position, length)
+        if recent is not None:
+            return recent
+    file = segment.file
     if sendable and length >= SLICE_BYTES:
         records = file.slice(position, length)
         if records is not None:

@@ -24,6 +24,7 @@ from odradek.storage.log_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
+from odradek.storage.tail import Tail
 from odradek.storage.transaction_index import TransactionIndex
 
 _log = structlog.get_logger(__name__)
@@ -52,6 +53,7 @@ class LogSegment:
         "offset_index",
         "roll_jitter_ms",
         "size",
+        "tail",
         "time_index",
         "transaction_index",
     )
@@ -79,6 +81,7 @@ class LogSegment:
         self._recent_offsets: list[int] = []
         self._recent_positions: list[int] = []
         self._last_offset = -1
+        self.tail: Tail | None = None
 
     @classmethod
     def create(
@@ -162,6 +165,13 @@ class LogSegment:
         self._recent_positions.append(position)
         if len(recent) >= 2 * _RECENT_BATCHES:
             del recent[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
+
+    def drop_tail(self) -> None:
+        """The segment ends elsewhere from now on, or nothing is appended to it any more."""
+        tail = self.tail
+        if tail is not None:
+            self.tail = None
+            tail.owner.drop(tail)
 
     def cut_torn_tail(self, end_offset: int) -> None:
         """Removes from the files what a failed append may have left behind the last whole batch, which ends at
@@ -262,6 +272,7 @@ class LogSegment:
 
     def cut_at(self, size: int) -> None:
         """Recovery found no more whole batches behind `size`."""
+        self.drop_tail()
         self.file.truncate(size)
         self.size = size
 
@@ -323,6 +334,7 @@ class LogSegment:
         """The segment is no longer the active one. Raises OSError when its indexes cannot be written; they stay in
         memory then.
         """
+        self.drop_tail()
         self._recent_offsets = []
         self._recent_positions = []
         self._finish()
@@ -349,6 +361,7 @@ class LogSegment:
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Removes everything from `offset` on; returns how many bytes went."""
         where = self.locate(offset)
+        self.drop_tail()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -399,6 +412,7 @@ class LogSegment:
             self.close_files()
 
     def close_files(self) -> None:
+        self.drop_tail()
         self.offset_index.close()
         self.time_index.close()
         self.transaction_index.close()

@@ -1,8 +1,13 @@
-"""How many sealed segments are open at once: the least recently used ones give their files and indexes back."""
+"""What the segments of all logs hold open and in memory.
+
+How many sealed segments are open at once: the least recently used ones give their files and indexes back. And the
+tails of the active ones (tail.py), where there are any.
+"""
 
 from collections import OrderedDict
 
 from odradek.storage.segment import LogSegment
+from odradek.storage.tail import Tails
 
 MAX_SEGMENTS = 512
 MAX_INDEX_BYTES = 64 << 20
@@ -11,9 +16,16 @@ MAX_INDEX_BYTES = 64 << 20
 class SegmentCache:
     """Shared by all logs of a broker. `use` before reading a sealed segment."""
 
-    __slots__ = ("_index_bytes", "_max_index_bytes", "_max_segments", "_segments")
+    __slots__ = ("_index_bytes", "_max_index_bytes", "_max_segments", "_segments", "tails")
 
-    def __init__(self, max_segments: int = MAX_SEGMENTS, max_index_bytes: int = MAX_INDEX_BYTES) -> None:
+    def __init__(
+        self,
+        max_segments: int = MAX_SEGMENTS,
+        max_index_bytes: int = MAX_INDEX_BYTES,
+        *,
+        tails: Tails | None = None,
+    ) -> None:
+        self.tails = tails
         self._max_segments = max_segments
         self._max_index_bytes = max_index_bytes
         self._segments: OrderedDict[LogSegment, int] = OrderedDict()

@@ -44,10 +44,12 @@ from odradek.broker.controller.state import (
     topic_creation_operations,
     topic_removal_operations,
 )
+from odradek.broker.controller.topic_waits import TopicWaits
 from odradek.broker.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
 from odradek.broker.steps import Steps, Turns, others_between
 from odradek.broker.topic_names import unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer.clock import Clock
 
 T = TypeVar("T")
@@ -86,6 +88,7 @@ class Controller:
         clock: Clock,
         source: random.Random,
         spawn: Spawn,
+        purgatory: DelayedOperationPurgatory,
         turns: Turns | None = None,
     ) -> None:
         """`turns`: those that the broker's long requests take."""
@@ -96,6 +99,7 @@ class Controller:
         self._random = source
         self._spawn = spawn
         self._turns = turns or Turns()
+        self._waits = TopicWaits(purgatory)
         self._changing = asyncio.Lock()
         self._deleting: dict[str, TopicMetadata | None] = {}
         self.on_topic_deleted: Callable[[str], Iterator[None]] = lambda _name: iter(())
@@ -174,11 +178,12 @@ class Controller:
             planned = await self._plan_topics(topics)
             self._spawn(self._create_topics(topics, False), "creation of topics")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
-        return await self._within(timeout_ms, self._create_topics(topics, validate_only), validate_only, len(topics))
+        change = self._create_topics(topics, validate_only)
+        return await self._within(timeout_ms, change, validate_only, [topic.name for topic in topics])
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
         """Per name, in order: None, or UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR."""
-        return await self._within(timeout_ms, self._delete_topics(names), False, len(names))
+        return await self._within(timeout_ms, self._delete_topics(names), False, names)
 
     async def create_partitions(
         self, wishes: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
@@ -188,9 +193,8 @@ class Controller:
             planned = [self._plan_partitions(wish) async for wish in others_between(wishes, PLANNING_COST)]
             self._spawn(self._create_partitions(wishes, False), "creation of partitions")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
-        return await self._within(
-            timeout_ms, self._create_partitions(wishes, validate_only), validate_only, len(wishes)
-        )
+        change = self._create_partitions(wishes, validate_only)
+        return await self._within(timeout_ms, change, validate_only, [wish.topic for wish in wishes])
 
     # Settings
 
@@ -383,13 +387,15 @@ class Controller:
             raise storage_error(error) from error
 
     async def _within(
-        self, timeout_ms: int, change: Coroutine[Any, Any, list[Any]], validate_only: bool, count: int
+        self, timeout_ms: int, change: Coroutine[Any, Any, list[Any]], validate_only: bool, topics: Sequence[str]
     ) -> list[Any]:
         """Case (B)."""
         task = self._spawn(change, "change of metadata")
-        if timeout_ms > 0 or validate_only:
-            await asyncio.wait([task], timeout=None if validate_only else timeout_ms / 1000)
-        return task.result() if task.done() else [_begun() for _ in range(count)]
+        if validate_only or not topics:
+            return await asyncio.shield(task)
+        if timeout_ms > 0:
+            await self._waits.wait(task, timeout_ms, topics)
+        return task.result() if task.done() else [_begun() for _ in topics]
 
 
 def _pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:

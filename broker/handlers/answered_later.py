@@ -15,8 +15,8 @@ from odradek.broker.steps import Steps
 def answered_later(
     making: Coroutine[Any, Any, Any], context: RequestContext, holds: Holds = Holds.NOTHING
 ) -> PendingResponse:
-    """The request is parked until `making` ends: with its response, written in steps, or with what it raises. Meanwhile it
-    `holds` back later ones of its connection.
+    """The request is parked until `making` ends: with its response, written in steps, or with what it raises.
+    Meanwhile it `holds` back later ones of its connection.
     """
     return _park(making, context, PendingResponse(is_long=True, holds=holds))
 

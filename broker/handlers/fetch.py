@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from odradek.broker.handlers.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.replica.fetch_context import fetch_response
+from odradek.broker.replica.fetch_session import Targets
 from odradek.broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget
 from odradek.broker.replica.log_reader import failed_partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -23,14 +24,13 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     version = context.api_version
     if request.isolation_level not in ISOLATION_LEVELS:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no isolation level {request.isolation_level}")
-    wanted = {
-        target.topic_partition: target
-        for target in (_target(topic.topic, asked) for topic in request.topics for asked in topic.partitions)
-    }
+    wanted = _wanted(request)
     if version < FIRST_VERSION_WITH_FORMAT_2:
         return fetch_response(
-            (target, failed_partition(key.partition, ErrorCode.UNSUPPORTED_VERSION, version))
-            for key, target in wanted.items()
+            [
+                (target, failed_partition(key.partition, ErrorCode.UNSUPPORTED_VERSION, version))
+                for key, target in wanted.items()
+            ]
         )
     broker = context.broker
     manager = broker.replica_manager
@@ -42,11 +42,9 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
         isolation_level=request.isolation_level,
     )
-    forgotten = [
-        TopicPartition(topic.topic, partition)
-        for topic in request.forgotten_topics_data
-        for partition in topic.partitions
-    ]
+    forgotten: list[TopicPartition] = []
+    for topic in request.forgotten_topics_data:
+        forgotten += [TopicPartition(topic.topic, partition) for partition in topic.partitions]
     fetch = broker.fetch_sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
     pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
     outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
@@ -56,9 +54,19 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     return pending
 
 
-def _target(topic: str, asked: FetchRequest.FetchPartition) -> FetchTarget:
+def _wanted(request: FetchRequest) -> Targets:
+    """A target for each partition; of one that is named twice the last counts."""
+    wanted: Targets = {}
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = TopicPartition(topic.topic, asked.partition)
+            wanted[key] = _target(key, asked)
+    return wanted
+
+
+def _target(key: TopicPartition, asked: FetchRequest.FetchPartition) -> FetchTarget:
     return FetchTarget(
-        TopicPartition(topic, asked.partition),
+        key,
         asked.fetch_offset,
         asked.partition_max_bytes,
         asked.current_leader_epoch if asked.current_leader_epoch >= 0 else NO_EPOCH,

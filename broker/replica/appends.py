@@ -120,8 +120,17 @@ class Appends:
         """The results where none of them must wait to be safe, else the parked operation."""
         for result in results.values():
             if result.error is ErrorCode.NONE and (acks == ACKS_ALL or (acks == 1 and result.flush_required)):
+                if self._all_safe(results, acks):
+                    return results
                 return self._park(timeout_ms, acks, results, on_response)
         return results
+
+    def _all_safe(self, results: AppendResults, acks: int) -> bool:
+        """Whether what was appended is as safe as its acks ask for already, so that nothing has to wait."""
+        for key, result in results.items():
+            if result.error is ErrorCode.NONE and not self.is_safe(key, result, acks):
+                return False
+        return True
 
     def append_as_coordinator(
         self,

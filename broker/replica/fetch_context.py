@@ -17,10 +17,9 @@ class FetchContext:
     wait on.
     """
 
-    session: FetchSession | None = None
-
-    def __init__(self, wanted: Targets) -> None:
+    def __init__(self, wanted: Targets, session: FetchSession | None = None) -> None:
         self.wanted = wanted
+        self.session = session
 
     def targets(self) -> Iterable[FetchTarget]:
         """What is to be read now. To be asked again when a parked fetch completes."""
@@ -62,15 +61,15 @@ class IncrementalContext(FetchContext):
     """One fetch of an open session."""
 
     def __init__(self, session: FetchSession, epoch: int) -> None:
-        super().__init__(session.targets)
-        self.session: FetchSession = session
+        super().__init__(session.targets, session)
+        self._session = session
         self._epoch = next_epoch(epoch)
 
     def targets(self) -> Iterable[FetchTarget]:
-        return list(self.session.pending)
+        return list(self._session.pending)
 
     def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
-        session = self.session
+        session = self._session
         if session.epoch != self._epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
         response = fetch_response(session.answer(results))

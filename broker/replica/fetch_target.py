@@ -140,7 +140,7 @@ class FetchTarget:
             return False
         log = partition.log
         return (
-            upper_bound(log, isolation).message_offset == self.fetch_offset
+            upper_bound(log, isolation).message_offset <= self.fetch_offset <= log.log_end_offset
             and log.high_watermark == self.told_high_watermark
             and log.log_start_offset == self.told_log_start_offset
         )

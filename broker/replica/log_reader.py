@@ -7,7 +7,7 @@ A partition's failure is its own: its answer carries the error, and the others a
 (B) The first partition that has anything gives at least one whole batch, however large, so that a consumer always
     gets on. (KIP-74)
 (C) A partition gives nothing beyond its isolation's bound: the high watermark, the last stable offset, or a
-    follower's log end.
+    follower's log end. A fetch from an offset between that bound and the log's end waits for the bound to move.
 (D) A client that names its last fetched epoch learns where its log parts from this one's instead of reading. (KIP-595)
 
 Source: Kafka's ReplicaManager.readFromLog, Partition.readRecords and DelayedFetch.
@@ -198,8 +198,8 @@ class LogReader:
         except ProtocolError:
             return ANSWER_NOW
         upper = upper_bound(log, params.isolation)
-        if start.message_offset == upper.message_offset:
-            return 0
-        if start.message_offset > upper.message_offset or start.segment_base_offset < upper.segment_base_offset:
+        if start.message_offset >= upper.message_offset:
+            return 0 if start.message_offset <= log.log_end_offset else ANSWER_NOW
+        if start.segment_base_offset < upper.segment_base_offset:
             return ANSWER_NOW
         return min(upper.relative_position - start.relative_position, target.max_bytes)

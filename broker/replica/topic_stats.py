@@ -4,21 +4,23 @@ BrokerTopicMetrics.
 
 from __future__ import annotations
 
+COUNTERS = (
+    "bytes_in",
+    "bytes_out",
+    "failed_fetch_requests",
+    "failed_produce_requests",
+    "fetch_requests",
+    "messages_in",
+    "produce_requests",
+)
+
 
 class TopicStats:
     """Plain counts since the start: bytes, messages, requests by partition (as Kafka counts them) and unexpected
     failures.
     """
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "failed_fetch_requests",
-        "failed_produce_requests",
-        "fetch_requests",
-        "messages_in",
-        "produce_requests",
-    )
+    __slots__ = COUNTERS
 
     def __init__(self) -> None:
         self.bytes_in = 0
@@ -48,5 +50,5 @@ class AllTopicStats:
     def forget(self, topic: str) -> None:
         stats = self.by_topic.pop(topic, None)
         if stats is not None:
-            for name in TopicStats.__slots__:
+            for name in COUNTERS:
                 setattr(self.forgotten, name, getattr(self.forgotten, name) + getattr(stats, name))

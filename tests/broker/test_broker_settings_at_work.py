@@ -30,6 +30,7 @@ from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Compression
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from odradek.storage.tail import ENTRY_BYTES
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with, until
 from tests.scenarios.raw_client import API_VERSIONS_V0, request_payload
@@ -298,6 +299,21 @@ async def test_a_connection_with_too_much_in_flight_is_not_read_until_something_
         assert purgatory.delayed == 2
         assert (await produce(api)).error_code == ErrorCode.NONE
         assert all([await peer.answer() is not None for _ in range(5)])
+
+
+@shows("odradek.log.tail.bytes")
+async def test_what_was_appended_last_is_kept_in_memory_up_to_the_limit() -> None:
+    for limit, kept in (("0", 0), ("100", 0), ("100000", 5)):
+        async with api_of_a_broker({"odradek.log.tail.bytes": limit}) as api:
+            await create(api, 1)
+            for _ in range(5):
+                assert (await produce(api)).error_code == ErrorCode.NONE
+            (partition,) = api.broker.replica_manager.partitions
+            log = partition.log
+            tail = log.active_segment.tail
+            held = 0 if tail is None else tail.held_bytes
+            assert held == (log.size + kept * ENTRY_BYTES if kept else 0)
+            assert log.tails is None or log.tails.held_bytes == held
 
 
 # --- the node

@@ -15,9 +15,10 @@ from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCa
 from odradek.broker.steps import Steps
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_creation import NewLog
-from odradek.timer import ManualClock
+from odradek.timer import ManualClock, SystemTimer
 from tests.broker.controller.memory_files import MemoryFiles
 
 BROKER_ID = 7
@@ -88,6 +89,8 @@ class ControllerRoom:
         self.cache = MetadataCache("", BROKER_ID)
         self.store = EmbeddedMetadataStore("/data", self.files)  # type: ignore[arg-type]
         self.tasks: list[asyncio.Task[Any]] = []
+        self.timer = SystemTimer(self.clock)
+        self.purgatory = DelayedOperationPurgatory("topic", self.timer, self.clock, CompletionQueue(self._call_soon))
         self.controller = Controller(
             self.store,
             self.cache,
@@ -96,7 +99,16 @@ class ControllerRoom:
             clock=self.clock,
             source=random.Random(5),
             spawn=self.spawn,
+            purgatory=self.purgatory,
         )
+
+    @staticmethod
+    def _call_soon(callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
+
+    def pass_time(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timer.advance_clock()
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)

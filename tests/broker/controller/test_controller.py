@@ -27,6 +27,12 @@ def codes(result: object) -> ErrorCode:
     return result.code if isinstance(result, ProtocolError) else ErrorCode.NONE
 
 
+async def turns() -> None:
+    """Lets everything run that is ready."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 async def test_a_topic_is_stored_led_and_visible(room: ControllerRoom) -> None:
     assert await create(room, NewTopic("t", 3, 1, configs={"retention.ms": "5"})) == [ErrorCode.NONE]
     topic = room.cache.topic("t")
@@ -160,7 +166,55 @@ async def test_a_change_that_takes_longer_than_its_time_out_goes_on(room: Contro
         work()
 
     room.store._run_blocking = slowly
-    assert await create(room, NewTopic("t"), timeout_ms=20) == [ErrorCode.REQUEST_TIMED_OUT]
+    creating = asyncio.ensure_future(create(room, NewTopic("t"), timeout_ms=20))
+    await turns()
+    room.pass_time(19)
+    await turns()
+    assert not creating.done()
+    room.pass_time(1)
+    assert await creating == [ErrorCode.REQUEST_TIMED_OUT]
+    assert room.purgatory.expired == 1
+    gate.set()
+    await asyncio.gather(*room.tasks)
+    assert room.cache.topic("t") is not None
+
+
+async def test_changes_of_topics_wait_in_the_purgatory_under_their_names(room: ControllerRoom) -> None:
+    """As Kafka's purgatory `topic`: creation, growth and deletion, until they have ended."""
+    await create(room, NewTopic("grows"), NewTopic("goes"))
+    gate = asyncio.Event()
+
+    async def slowly(work):  # type: ignore[no-untyped-def]
+        await gate.wait()
+        work()
+
+    room.store._run_blocking = slowly
+    changes = [
+        asyncio.ensure_future(create(room, NewTopic("a"), NewTopic("b"), timeout_ms=5000)),
+        asyncio.ensure_future(room.controller.create_partitions([NewPartitions("grows", 4)], timeout_ms=5000)),
+        asyncio.ensure_future(room.controller.delete_topics(["goes"], timeout_ms=5000)),
+    ]
+    await turns()
+    assert (room.purgatory.delayed, room.purgatory.watched, room.timer.size) == (3, 4, 3)
+    assert {key for row in room.purgatory.waiting() for key in row.keys} == {"a", "b", "grows", "goes"}
+    gate.set()
+    assert await asyncio.gather(*changes) == [[ErrorCode.NONE, ErrorCode.NONE], [None], [None]]
+    assert (room.purgatory.delayed, room.purgatory.completed, room.timer.size) == (0, 4, 0)
+
+
+async def test_a_client_that_goes_leaves_nothing_in_the_purgatory(room: ControllerRoom) -> None:
+    gate = asyncio.Event()
+
+    async def slowly(work):  # type: ignore[no-untyped-def]
+        await gate.wait()
+        work()
+
+    room.store._run_blocking = slowly
+    creating = asyncio.ensure_future(create(room, NewTopic("t"), timeout_ms=5000))
+    await turns()
+    creating.cancel()
+    await asyncio.gather(creating, return_exceptions=True)
+    assert (room.purgatory.delayed, room.timer.size) == (0, 0)
     gate.set()
     await asyncio.gather(*room.tasks)
     assert room.cache.topic("t") is not None

@@ -10,7 +10,6 @@ import pytest
 from odradek.broker.replica.fetch_session import MAX_INT32, next_epoch
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget
-from odradek.broker.replica.log_reader import LogReader
 from odradek.protocol.compiler import encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -358,17 +357,17 @@ class TestCost:
     """A session of a thousand partitions to which nothing happens."""
 
     @pytest.fixture
-    def reads(self, monkeypatch: pytest.MonkeyPatch) -> list[TopicPartition]:
+    def reads(self, room: Any) -> list[TopicPartition]:
         """Every look at a partition, for reading or for progress."""
         looked: list[TopicPartition] = []
-        for name in ("_read_one", "progress"):
-            original = getattr(LogReader, name)
+        reader = room.manager.fetches.reader
+        find = reader._partition
 
-            def look(self: Any, params: Any, target: FetchTarget, *rest: Any, original: Any = original) -> Any:
-                looked.append(target.topic_partition)
-                return original(self, params, target, *rest)
+        def look(key: TopicPartition) -> Any:
+            looked.append(key)
+            return find(key)
 
-            monkeypatch.setattr(LogReader, name, look)
+        reader._partition = look
         return looked
 
     def test_a_thousand_quiet_partitions_cost_ten_odd_bytes_and_no_look(self, room: Any, reads: list[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import structlog
@@ -216,3 +216,63 @@ def test_a_read_committed_fetch_waits_until_a_marker_is_replicated(room: Any) ->
     room.fetch(FetchTarget(T0, 2, 1 << 20, log_start_offset=0), replica_id=1)
     assert fetched.is_answered
     assert fetched.data.last_stable_offset == 2
+
+
+class TestBeyondTheLastStableOffset:
+    """A read_committed fetch from an offset at which nothing is decided yet."""
+
+    wants: ClassVar[dict[str, int]] = {"max_wait_ms": 10_000, "min_bytes": 1, "isolation_level": READ_COMMITTED}
+
+    @pytest.fixture(params=["plain", "session", "rolled"])
+    def fetched(self, room: Any, request: pytest.FixtureRequest) -> Any:
+        """From offset 2, where a transaction is open from offset 1 on and the log ends at 3."""
+        partition = room.lead()
+        room.produce()
+        room.produce(transactional(room))
+        if request.param == "rolled":
+            partition.log.roll()
+        room.produce()
+        assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (1, 3)
+        target = FetchTarget(T0, 2, 1 << 20)
+        if request.param == "session":
+            first = room.fetch(target, session=(0, 0), isolation_level=READ_COMMITTED)
+            return room.fetch(session=first.session, **self.wants)
+        return room.fetch(target, **self.wants)
+
+    def test_it_waits_for_the_transaction_to_end(self, room: Any, fetched: Any) -> None:
+        for _ in range(10):
+            room.produce()
+        assert fetched.answers == 0
+        mark(room)
+        assert fetched.answers == 1
+        assert fetched.data.records
+        assert fetched.data.last_stable_offset == 14
+
+    def test_it_is_answered_once_when_its_time_is_over(self, room: Any, fetched: Any) -> None:
+        room.produce()
+        room.advance(9_999)
+        assert fetched.answers == 0
+        room.advance(1)
+        assert fetched.answers == 1
+        assert all(not data.records for data in fetched.partitions.values())
+        assert room.manager.fetch_purgatory.delayed == 0
+
+    def test_a_log_cut_off_below_it_answers_at_once(self, room: Any, fetched: Any) -> None:
+        room.manager.partition(T0).log.truncate_to(0)
+        room.produce()
+        assert fetched.answers == 1
+        assert fetched.data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_min_bytes_counts_only_what_a_read_committed_fetch_may_see(room: Any) -> None:
+    room.lead()
+    size = len(room.batch())
+    room.produce(transactional(room))
+    fetched = room.fetch(
+        FetchTarget(T0, 0, 1 << 20), max_wait_ms=10_000, min_bytes=2 * size, isolation_level=READ_COMMITTED
+    )
+    for _ in range(5):
+        room.produce()
+    assert fetched.answers == 0
+    mark(room)
+    assert fetched.answers == 1

@@ -1,0 +1,145 @@
+"""One producer and many consumers that wait for its records, each on its own connection, in one small process.
+
+    python -m benchmarks.fan_out PORT TOPIC CONSUMERS RECORDS WARM_UP
+
+Each consumer has a fetch session (KIP-227) and asks again as soon as it has been answered. A record is sent when all
+have asked. Prints "measuring" when the warming up is over, and at the end one JSON object: how long after the record
+was sent with acks=all each consumer had it, in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import select
+import socket
+import sys
+import time
+
+from benchmarks.parked import connect, raise_open_files
+from benchmarks.wire import framed, receive
+from odradek.protocol.compiler import decode, read
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import ResponseHeader, response_header_version
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.records import Record, build_batch
+
+FETCH, PRODUCE = 1, 0
+FETCH_VERSION, PRODUCE_VERSION = 11, 7
+WAIT_MS = 60_000
+RECORD_BYTES = 100
+PAUSE_S = 0.01
+"""Between the consumers' requests and the record, so that all of them wait."""
+
+
+class Consumer:
+    """One connection with its fetch session."""
+
+    def __init__(self, connection: socket.socket, topic: str) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.epoch = 0
+        self.session_id = 0
+
+    def open_session(self) -> None:
+        self.ask(0, 0)
+        body = receive(self.connection)
+        _, position = read(ResponseHeader, response_header_version(FETCH, FETCH_VERSION), body)
+        self.session_id = decode(FetchResponse, FETCH_VERSION, body, position).session_id
+        if not self.session_id:
+            raise RuntimeError("the broker opened no fetch session")
+
+    def ask(self, offset: int, wait_ms: int = WAIT_MS) -> None:
+        partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=50 << 20,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        self.epoch += 1
+        self.connection.sendall(framed(request, FETCH_VERSION))
+
+
+class Producer:
+    """Sends the same record again and again."""
+
+    def __init__(self, connection: socket.socket, topic: str) -> None:
+        self.connection = connection
+        now_ms = time.time_ns() // 1_000_000
+        batch = build_batch([Record(offset=0, timestamp=now_ms, key=None, value=b"x" * RECORD_BYTES)])
+        data = ProduceRequest.PartitionProduceData(index=0, records=batch)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
+        )
+        self.frame = framed(request, PRODUCE_VERSION)
+
+    def answered(self) -> int:
+        """The record's offset. Raises RuntimeError."""
+        body = receive(self.connection)
+        _, position = read(ResponseHeader, response_header_version(PRODUCE, PRODUCE_VERSION), body)
+        (topic,) = decode(ProduceResponse, PRODUCE_VERSION, body, position).responses
+        (partition,) = topic.partition_responses
+        if partition.error_code:
+            raise RuntimeError(f"a record was refused: {ErrorCode.of(partition.error_code).name}")
+        return partition.base_offset
+
+
+def deliver(producer: Producer, consumers: list[Consumer]) -> list[float]:
+    """Sends one record when all consumers wait; after how many us each had it, ascending."""
+    by_descriptor = {consumer.connection.fileno(): consumer.connection for consumer in consumers}
+    with select.epoll() as poll:
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.EPOLLIN)
+        time.sleep(PAUSE_S)
+        begin = time.perf_counter()
+        producer.connection.sendall(producer.frame)
+        took: list[float] = []
+        while len(took) < len(consumers):
+            for descriptor, _ in poll.poll():
+                body = receive(by_descriptor[descriptor])
+                took.append((time.perf_counter() - begin) * 1e6)
+                if len(body) < RECORD_BYTES:
+                    raise RuntimeError("a consumer was answered without the record")
+    producer.answered()
+    return took
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fan_out")
+    parser.add_argument("port", type=int)
+    parser.add_argument("topic")
+    for name in ("consumers", "records", "warm_up"):
+        parser.add_argument(name, type=int)
+    arguments = parser.parse_args()
+    raise_open_files()
+    gc.disable()
+    producer = Producer(connect(arguments.port, 1)[0], arguments.topic)
+    consumers = [Consumer(one, arguments.topic) for one in connect(arguments.port, arguments.consumers)]
+    for consumer in consumers:
+        consumer.open_session()
+    took: list[float] = []
+    for offset in range(-arguments.warm_up, arguments.records):
+        if offset == 0:
+            print("measuring", flush=True)
+            took.clear()
+        for consumer in consumers:
+            consumer.ask(offset + arguments.warm_up)
+        took += deliver(producer, consumers)
+    took.sort()
+    quantiles = {name: took[int(len(took) * part)] for name, part in (("p50_us", 0.5), ("p99_us", 0.99))}
+    print(json.dumps({"deliveries": len(took), **quantiles}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

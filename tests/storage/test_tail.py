@@ -1,0 +1,246 @@
+"""What was appended last is served from memory: the same bytes as on the disk, bounded for all logs together."""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, append, batch, open_small
+
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import iter_batches
+from odradek.storage.file_slice import FileSlice
+from odradek.storage.files import OsFiles
+from odradek.storage.log import Log
+from odradek.storage.log_read import FetchData
+from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tails
+from odradek.timer import ManualClock
+
+KB, MB = 1 << 10, 1 << 20
+
+
+class CountingFiles(ForgetfulFiles):
+    """Notes every read of a file of records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[str, int, int]] = []
+
+    def open(self, path: str, **options: Any) -> Any:
+        file = super().open(path, **options)
+        if path.endswith(".log"):
+            file.read = self._counted(path, file.read)
+            file.read_cached = self._counted(path, file.read_cached)
+        return file
+
+    def _counted(self, path: str, read: Any) -> Any:
+        def counted(position: int, length: int) -> Any:
+            self.reads.append((path, position, length))
+            return read(position, length)
+
+        return counted
+
+
+@pytest.fixture
+def files() -> CountingFiles:
+    return CountingFiles()
+
+
+@pytest.fixture
+def tails() -> Tails:
+    return Tails()
+
+
+def open_log(files: Any, tails: Tails | None, directory: str = "/data/orders-0", **settings: Any) -> Log:
+    return open_small(files, directory, options={"cache": SegmentCache(tails=tails)}, **settings)
+
+
+def offsets(data: FetchData) -> list[int]:
+    assert not isinstance(data.records, FileSlice)
+    return [header.base_offset for _, header in iter_batches(bytes(data.records))]
+
+
+def test_a_consumer_at_the_end_of_the_log_reads_no_file(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    for offset in range(50):
+        append(log, batch(b"x" * 100))
+        files.reads.clear()
+        assert offsets(log.read(offset, MB, may_block=False, sendable=True)) == [offset]
+        assert files.reads == []
+    assert offsets(log.read(20, MB)) == list(range(20, 50))
+    assert files.reads == []
+
+
+def test_what_is_served_owes_nothing_to_the_page_cache(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    append(log)
+    files.cold.add(log.active_segment.path(".log"))
+    assert log.read(0, MB, may_block=False).cold is None
+
+
+def test_a_batch_is_handed_out_by_reference(files: CountingFiles, tails: Tails) -> None:
+    """Two hundred consumers cost one copy."""
+    log = open_log(files, tails)
+    append(log, batch(b"x" * 20_000))
+    assert log.read(0, MB).records is log.read(0, MB).records
+
+
+@pytest.mark.parametrize("limit", [1, 61, 70, 100, 1000])
+def test_max_bytes_cuts_as_on_the_disk(limit: int) -> None:
+    logs = [open_log(ForgetfulFiles(), tails) for tails in (Tails(), None)]
+    for number in range(10):
+        for log in logs:
+            append(log, batch(b"x" * number, timestamp=NOW))
+    for offset in range(10):
+        kept, plain = (log.read(offset, limit, min_one_message=False) for log in logs)
+        assert bytes(kept.records) == bytes(plain.records)  # type: ignore[arg-type]
+        assert kept.first_batch_incomplete == plain.first_batch_incomplete
+        assert kept.offset_metadata == plain.offset_metadata
+
+
+def test_a_read_below_the_high_watermark_ends_there(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    append(log)
+    log.append_as_leader(batch(), 0, api_version=9)
+    assert offsets(log.read(0, MB, upper=log.high_watermark_metadata)) == [0]
+    assert files.reads == []
+
+
+def test_what_is_cut_off_is_not_served_again(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    for value in (b"a", b"b", b"old"):
+        append(log, batch(value))
+    log.truncate_to(2)
+    assert (len(tails), tails.held_bytes) == (0, 0)
+    append(log, batch(b"new"))
+    assert b"new" in bytes(log.read(2, MB).records)  # type: ignore[arg-type]
+    assert b"old" not in bytes(log.read(0, MB).records)  # type: ignore[arg-type]
+
+
+def test_a_sealed_segment_has_no_tail(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    append(log)
+    log.roll()
+    assert (len(tails), tails.held_bytes) == (0, 0)
+    append(log)
+    files.reads.clear()
+    assert offsets(log.read(1, MB)) == [1]
+    assert files.reads == []
+    assert offsets(log.read(0, MB)) == [0]
+    assert files.reads != []
+
+
+def test_an_append_that_fails_leaves_nothing_to_be_served(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    append(log, batch(b"whole"))
+    files.room = 10
+    with pytest.raises(ProtocolError) as refused:
+        log.append_as_leader(batch(b"torn"), 0, api_version=9)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    files.room = None
+    append(log, batch(b"next"))
+    records = bytes(log.read(0, MB).records)  # type: ignore[arg-type]
+    assert b"whole" in records
+    assert b"next" in records
+    assert b"torn" not in records
+
+
+def test_a_log_that_is_closed_holds_nothing(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    append(log)
+    log.close()
+    assert (len(tails), tails.held_bytes) == (0, 0)
+
+
+def test_logs_to_which_nobody_appends_hold_nothing(files: CountingFiles, tails: Tails) -> None:
+    for number in range(20):
+        open_log(files, tails, f"/data/idle-{number}")
+    assert (len(tails), tails.held_bytes) == (0, 0)
+
+
+def test_all_logs_together_stay_within_the_bound(files: CountingFiles) -> None:
+    """The log that was appended to least recently gives its tail up first."""
+    tails = Tails(max_bytes=10 * KB)
+    logs = [open_log(files, tails, f"/data/orders-{number}") for number in range(50)]
+    for _ in range(3):
+        for log in logs:
+            append(log, batch(b"x" * KB))
+            assert tails.held_bytes <= 10 * KB
+    kept = [log for log in logs if is_served_from_memory(files, log)]
+    assert kept == logs[-len(kept) :]
+    assert 5 <= len(kept) <= 10
+
+
+def is_served_from_memory(files: CountingFiles, log: Log) -> bool:
+    files.reads.clear()
+    log.read(log.log_end_offset - 1, MB)
+    return not files.reads
+
+
+@pytest.mark.parametrize("size", [10, 1000, 16_000, 100_000])
+def test_one_log_holds_a_bounded_tail(files: CountingFiles, tails: Tails, size: int) -> None:
+    log = open_log(files, tails)
+    for _ in range(3 * TAIL_BATCHES if size < 1000 else 60):
+        append(log, batch(b"x" * size))
+        assert tails.held_bytes <= TAIL_BYTES + TAIL_BATCHES * ENTRY_BYTES
+    assert is_served_from_memory(files, log)
+
+
+def test_a_batch_larger_than_a_tail_is_read_from_its_file(files: CountingFiles, tails: Tails) -> None:
+    log = open_log(files, tails)
+    append(log)
+    append(log, batch(b"x" * TAIL_BYTES))
+    assert tails.held_bytes == 0
+    assert offsets(log.read(1, MB)) == [1]
+    append(log)
+    assert is_served_from_memory(files, log)
+
+
+@pytest.fixture
+def real_files(tmp_path: Path) -> tuple[OsFiles, str]:
+    return OsFiles(), str(tmp_path / "orders-0")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_to_a_log_its_reads_are_the_files_bytes(real_files: tuple[OsFiles, str], seed: int) -> None:
+    """Appends, rolls, truncation, DeleteRecords and retention in any order, beside evictions by another log."""
+    files, directory = real_files
+    source = random.Random(seed)
+    tails = Tails(max_bytes=40 * KB)
+    clock = ManualClock(wall_ms=NOW)
+    options = {"cache": SegmentCache(tails=tails)}
+    log = open_small(files, directory, clock, options, segment_bytes=50_000, retention_bytes=120_000)
+    other = open_small(ForgetfulFiles(), "/data/other-0", clock, options)
+    for _ in range(400):
+        chance = source.random()
+        if chance < 0.85:
+            append(log, batch(source.randbytes(source.choice((1, 100, 3000, 9000)))))
+        elif chance < 0.88:
+            log.truncate_to(source.randint(log.log_start_offset, log.log_end_offset))
+        elif chance < 0.90:
+            log.roll()
+        elif chance < 0.92:
+            log.delete_records_before(source.randint(log.log_start_offset, log.high_watermark))
+        elif chance < 0.95:
+            log.apply_retention(clock.wall_ms())
+        else:
+            append(other, batch(b"x" * 30_000))
+        assert tails.held_bytes <= 40 * KB
+        assert_reads_are_the_files_bytes(log, source)
+
+
+def assert_reads_are_the_files_bytes(log: Log, source: random.Random) -> None:
+    offset = source.randint(log.log_start_offset, log.log_end_offset)
+    found = log.read(offset, source.choice((1, 500, 10_000, MB)), may_block=True)
+    if found.records:
+        where = found.offset_metadata
+        path = f"{log.directory}/{where.segment_base_offset:020}.log"
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            stored = os.pread(descriptor, len(found.records), where.relative_position)
+        finally:
+            os.close(descriptor)
+        assert bytes(found.records) == stored  # type: ignore[arg-type]
