@@ -21,9 +21,12 @@ Steps = Generator[None, None, T]
 ITEMS_PER_STEP = 300
 """How many items of some microseconds each make a step."""
 CHARACTERS_PER_ITEM = 64
-MOST_BYTES_AT_ONCE = 128 << 20
-"""Long requests are at work together up to so many bytes, a single one whatever its size: what is made of a request is
-many times as large."""
+LEAST_MEMORY_OF_REQUEST = 4 << 20
+MEMORY_PER_BYTE = 12
+"""An array of int32 takes 10 bytes of memory for each of its bytes on the wire; so does about everything that clients
+name by the thousand. What is made of a request to answer it may take as much again."""
+MOST_BYTES_AT_ONCE = 512 << 20
+"""Of memory: long requests are at work together up to so many bytes, a single one whatever its size."""
 
 
 def finished(steps: Steps[T]) -> T:
@@ -34,6 +37,11 @@ def finished(steps: Steps[T]) -> T:
         except StopIteration as end:
             value: T = end.value
             return value
+
+
+def memory_of_request(size: int) -> int:
+    """How many bytes of memory may be made of a request of `size` bytes, beside its frame. A larger one is refused."""
+    return LEAST_MEMORY_OF_REQUEST + MEMORY_PER_BYTE * size
 
 
 class Pace:
@@ -148,7 +156,7 @@ class Turns:
 
     @asynccontextmanager
     async def room_for(self, size: int) -> AsyncIterator[None]:
-        """Waits until a request of `size` bytes can be worked at beside those that already are."""
+        """Waits until a request that may take `size` bytes of memory can be worked at beside those that already are."""
         async with self._fewer_bytes:
             await self._fewer_bytes.wait_for(lambda: not self._bytes or self._bytes + size <= MOST_BYTES_AT_ONCE)
             self._bytes += size

@@ -7,7 +7,7 @@ and `inspect` through `linecache`, under names like `<FetchRequest v11 reader>`.
     read(FetchRequest, 11, data, position)   the same with the position after it
     encode(response, 11)                     its bytes
     encode_parts(response, 11, parts)        the same as a list of buffers, records by reference, never copied
-    reader_in_steps(FetchRequest, 11)        `read` as a generator that yields every now and then, for long messages
+    reader_in_steps(FetchRequest, 11)        a generator that yields every now and then, for long messages
     writer_in_steps(FetchResponse, 11)       the same of the writer
 
 Decoding raises `MalformedMessage` for anything that is not the message; encoding raises `UnwritableMessage` for values
@@ -25,6 +25,8 @@ from odradek.protocol.errors import MalformedMessage, UnsupportedMessageVersion
 from odradek.protocol.schema import Message, Reader, Writer
 
 M = TypeVar("M", bound=Message)
+ReaderInSteps = Callable[[bytes, int, int], Generator[None, None, tuple[Any, int]]]
+"""Takes data, position and the bytes of memory that the message may take; returns what a `Reader` returns."""
 
 
 def decode(cls: type[M], version: int, data: bytes, offset: int = 0) -> M:
@@ -91,8 +93,12 @@ def writer_of(cls: type[Message], version: int) -> Writer:
     return known
 
 
-def reader_in_steps(cls: type[Message], version: int) -> Callable[[bytes, int], Generator[None, None, tuple[Any, int]]]:
-    """Compiled anew at every call; raises at the first step what `reader_of` raises."""
+def reader_in_steps(cls: type[Message], version: int) -> ReaderInSteps:
+    """Compiled anew at every call; raises at the first step what `reader_of` raises.
+
+    It raises `MalformedMessage` too where the arrays' elements take more memory than is allowed (element_sizes.py). It
+    passes over unknown tagged fields.
+    """
     from odradek.protocol.reader_source import ReaderSource
 
     check_version(cls, version)

@@ -22,6 +22,10 @@ from odradek.protocol.errors import MalformedMessage
 TEXT_ERRORS = "kafka-replace"
 LONGEST_STRING = 32767
 LONGEST_REPLACED = LONGEST_STRING // 3
+MOST_TAGS = 1000
+"""Tagged fields in one section. Kafka's messages have five at most."""
+_SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
 _UUID_TEXT = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -104,16 +108,16 @@ def _signed(value: int, bits: int) -> int:
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD for what Java replaces at once: Python would take a surrogate's three bytes for three errors."""
+    """The rest of the string, with one U+FFFD for what Java replaces at once.
+
+    Python takes a surrogate's three bytes for three errors and agrees with Java on all others.
+    """
     if not isinstance(error, UnicodeDecodeError):
         raise error
     start, data = error.start, error.object
     if len(data) > LONGEST_REPLACED:
         raise MalformedMessage(f"a string of {len(data)} bytes is no UTF-8 at byte {start}")
-    if data[start] == 0xED and 0xA0 <= data[start + 1 : start + 2][-1:].ljust(1, b"\0")[0] <= 0xBF:
-        third = data[start + 2 : start + 3]
-        return "\ufffd", start + (3 if third and third[0] & 0xC0 == 0x80 else 2)
-    return "\ufffd", error.end
+    return _SURROGATE.sub(_REPLACEMENT, data[start:]).decode("utf-8", "replace"), len(data)
 
 
 codecs.register_error(TEXT_ERRORS, _replace_as_java)
@@ -168,10 +172,19 @@ def uuid_hash(value: UUID) -> int:
 # Tagged fields
 
 
-def read_unknown_tags(data: bytes, position: int, count: int) -> tuple[list[tuple[int, bytes]], int]:
-    """The tag section of a structure that knows no tags, after the first byte `count` of its count."""
-    if count > 127:
-        count, position = continue_unsigned_varint(data, position, count)
+def count_of_tags(data: bytes, position: int, first: int) -> tuple[int, int]:
+    """The number of tagged fields in a section, after the first byte of that number; MOST_TAGS at most."""
+    if first < 128:
+        return first, position
+    count, position = continue_unsigned_varint(data, position, first)
+    if count > MOST_TAGS:
+        raise MalformedMessage(f"{count} tagged fields before byte {position}; {MOST_TAGS} are allowed")
+    return count, position
+
+
+def read_unknown_tags(data: bytes, position: int, first: int) -> tuple[list[tuple[int, bytes]], int]:
+    """The tag section of a structure that knows no tags, after the first byte of its count."""
+    count, position = count_of_tags(data, position, first)
     unknown = []
     for _ in range(count):
         tag, position = read_unsigned_varint(data, position)
@@ -181,11 +194,22 @@ def read_unknown_tags(data: bytes, position: int, count: int) -> tuple[list[tupl
 
 
 def read_tag_value(data: bytes, position: int) -> tuple[bytes, int]:
-    """The size and bytes of an unknown tagged field."""
+    """The bytes of an unknown tagged field, whose size stands before them."""
+    size, position = _tag_size(data, position)
+    return data[position : position + size], position + size
+
+
+def skip_tag_value(data: bytes, position: int) -> int:
+    """The position after an unknown tagged field's size and bytes."""
+    size, position = _tag_size(data, position)
+    return position + size
+
+
+def _tag_size(data: bytes, position: int) -> tuple[int, int]:
     size, position = read_unsigned_varint(data, position)
     if not 0 <= size <= len(data) - position:
         raise MalformedMessage(f"a tagged field of {size} bytes at byte {position}; {len(data) - position} are left")
-    return data[position : position + size], position + size
+    return size, position
 
 
 def tag_section(known: list[tuple[int, bytes]], unknown: list[tuple[int, bytes]] | None) -> bytes:

@@ -1,13 +1,16 @@
 """The source of a reader: one function that builds the message from bytes and a position, without a loop over fields.
 
 How bounds are kept: (A) fixed fields raise `struct.error` or `IndexError` past the end; (B) slices past the end come
-out short, but the position goes on: the next fixed field raises, or the check at the very end; (C) a count is
-compared with the bytes that are left before anything is built. So no cut passes, and memory stays in proportion to the
-bytes received.
+out short, but the position goes on: the next fixed field raises, or the check at the very end; (C) before anything is
+built, a count is compared with what the bytes that are left can hold. So no cut passes, and memory stays in proportion
+to the bytes received. (D) A tag section has MOST_TAGS fields at most.
+
+A reader in steps is for requests of many megabytes, where a small proportion matters: (E) every array's elements are
+charged for, when its count is read, to the memory that the caller allows; (F) unknown tagged fields are passed over.
 
 In the source: `p` is the position, `end` the length of the data, `n` a length or count, `q` the end of a slice, `t` the
-first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists, `c` what is left of a
-step where the reader is one in steps.
+first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists. In steps, `c` is what
+is left of a step and `b` what is left of the memory, in bytes.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ from __future__ import annotations
 import struct
 
 from odradek.protocol import primitives
+from odradek.protocol.element_sizes import least_bytes, memory_bytes
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.schema import FIXED, Field, Message
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
+
+TEXT_SHIFT = 6
+"""A string of 64 bytes takes as long as another element, if it is not ASCII."""
+BUFFER_SHIFT = 12
 
 
 def _cut_short(title: str, position: int, end: int) -> MalformedMessage:
@@ -30,6 +38,10 @@ def _null(where: str, position: int) -> MalformedMessage:
 
 def _too_many(where: str, count: int, left: int) -> MalformedMessage:
     return MalformedMessage(f"{where}: {count} elements in the {left} bytes that are left")
+
+
+def _too_large(where: str, count: int) -> MalformedMessage:
+    return MalformedMessage(f"{where}: with its {count} elements the message takes more memory than its bytes justify")
 
 
 def _wrong_tag(where: str, tag: int) -> MalformedMessage:
@@ -49,15 +61,18 @@ class ReaderSource(SourceLines):
             "read_varint": primitives.read_unsigned_varint,
             "read_tags": primitives.read_unknown_tags,
             "read_tag_value": primitives.read_tag_value,
+            "skip_tag_value": primitives.skip_tag_value,
+            "count_tags": primitives.count_of_tags,
             "struct_error": struct.error,
             "cut_short": _cut_short,
             "null": _null,
             "too_many": _too_many,
+            "too_large": _too_large,
             "wrong_tag": _wrong_tag,
         }
 
     def source(self) -> str:
-        with self.block("def reader(data, p):"):
+        with self.block("def reader(data, p, b):" if self.in_steps else "def reader(data, p):"):
             self.add("end = len(data)")
             if self.in_steps:
                 self.begin_steps()
@@ -145,19 +160,23 @@ class ReaderSource(SourceLines):
     def text(self, target: str, compact: bool, nullable: bool, where: str) -> None:
         long_length = "long_string" if compact else ""
         slice_ = f'data[p:q].decode("utf-8", "{primitives.TEXT_ERRORS}")'
-        self.sliced(target, "B" if compact else "h", long_length, nullable, where, slice_)
+        self.sliced(target, "B" if compact else "h", long_length, nullable, where, slice_, TEXT_SHIFT)
 
     def buffer(self, target: str, compact: bool, nullable: bool, where: str) -> None:
         long_length = "long_varint" if compact else ""
-        self.sliced(target, "B" if compact else "i", long_length, nullable, where, "data[p:q]")
+        self.sliced(target, "B" if compact else "i", long_length, nullable, where, "data[p:q]", BUFFER_SHIFT)
 
-    def sliced(self, target: str, code: str, long_length: str, nullable: bool, where: str, slice_: str) -> None:
+    def sliced(
+        self, target: str, code: str, long_length: str, nullable: bool, where: str, slice_: str, shift: int
+    ) -> None:
         """A length, and then as many bytes; the length of a compact form is one more than the bytes."""
         self.length(code, long_length)
         null, length = ("n < 1", "n - 1") if long_length else ("n < 0", "n")
         with self.block(f"if {null}:"):
             self.add(f"{target} = None" if nullable else f"raise null({where!r}, p)")
         lines = [f"q = p + {length}", f"{target} = {slice_}", "p = q"]
+        if self.in_steps:
+            lines.append(f"c -= n >> {shift}")
         if nullable:
             with self.block("else:"):
                 for line in lines:
@@ -179,8 +198,13 @@ class ReaderSource(SourceLines):
         if compact:
             self.add("n -= 1")
         with self.block("if n > 0:"):
-            with self.block("if n > end - p:"):
+            least = least_bytes(field, self.version, self.flexible)
+            with self.block(f"if n * {least} > end - p:" if least > 1 else "if n > end - p:"):
                 self.add(f"raise too_many({where!r}, n, end - p)")
+            if self.in_steps:
+                self.add(f"b -= n * {memory_bytes(field, self.version)}")
+                with self.block("if b < 0:"):
+                    self.add(f"raise too_large({where!r}, n)")
             self.elements(field, target, depth, f"{where}[]", compact)
         with self.block("elif n == 0:"):
             self.add(f"{target} = []")
@@ -215,8 +239,6 @@ class ReaderSource(SourceLines):
     def fixed_elements_in_steps(self, kind: str, target: str) -> None:
         """The same elements, some thousands at a time."""
         code, width = FIXED[kind]
-        with self.block(f"if n * {width} > end - p:"):
-            self.add("raise IndexError")
         self.add(f"{target} = v = []")
         with self.block("while n > 0:"):
             self.add(f"m = min(n, {ELEMENTS_PER_STEP})")
@@ -256,37 +278,34 @@ class ReaderSource(SourceLines):
         self.fixed("B", "t")
         self.flush()
         with self.block("if t:"):
-            if any(field.tag is not None for field in cls.__schema__.fields):
-                name = f"read_tags_{cls.__name__}"
-                if name not in self.names:
-                    self.names[name] = None
-                    self.tag_function(name, cls, where)
-                self.tags_read_by(name, target)
-            elif self.in_steps:
-                name = "read_tags_of_nobody"
-                if name not in self.names:
-                    self.names[name] = None
-                    self.tag_function(name, None, where)
-                self.tags_read_by(name, target)
+            if self.in_steps or any(field.tag is not None for field in cls.__schema__.fields):
+                self.tags_read_by(self.tag_reader(cls, where), target)
             else:
                 self.add(f"{target}.unknown_tagged_fields, p = read_tags(data, p, t)")
         with self.block("else:"):
             self.add(f"{target}.unknown_tagged_fields = None")
 
+    def tag_reader(self, cls: type[Message], where: str) -> str:
+        """The name of the function that reads the tagged fields of `cls`; one serves all that declare none."""
+        tagged = [field for field in cls.__schema__.fields if field.tag is not None]
+        name = f"read_tags_{cls.__name__}" if tagged else "skip_tags"
+        if name not in self.names:
+            self.names[name] = None
+            self.tag_function(name, tagged, where)
+        return name
+
     def tags_read_by(self, name: str, target: str) -> None:
         if self.in_steps:
-            self.add(f"p, c = yield from {name}({target}, data, p, t, end, c)")
+            self.add(f"p, c, b = yield from {name}({target}, data, p, t, end, c, b)")
         else:
             self.add(f"p = {name}({target}, data, p, t, end)")
 
-    def tag_function(self, name: str, cls: type[Message] | None, where: str) -> None:
-        """A function of its own reads the tagged fields, for most structures have none. `cls` None: it knows none."""
-        step = ", c" if self.in_steps else ""
-        tagged = [] if cls is None else [field for field in cls.__schema__.fields if field.tag is not None]
-        with self.function(f"def {name}(o0, data, p, n, end{step}):"):
-            self.add("unknown = []")
-            with self.block("if n > 127:"):
-                self.add("n, p = long_varint(data, p, n)")
+    def tag_function(self, name: str, tagged: list[Field], where: str) -> None:
+        """A function of its own reads the tagged fields, for most structures have none."""
+        steps = ", c, b" if self.in_steps else ""
+        with self.function(f"def {name}(o0, data, p, n, end{steps}):"):
+            self.add("unknown = []" if not self.in_steps else "o0.unknown_tagged_fields = None")
+            self.add("n, p = count_tags(data, p, n)")
             with self.block("for _ in range(n):"):
                 self.add("tag, p = read_varint(data, p)")
                 keyword = "if"
@@ -295,11 +314,18 @@ class ReaderSource(SourceLines):
                         self.tagged_field(field, f"{where} {field.name}")
                     keyword = "elif"
                 with self.block("else:" if tagged else "if True:"):
-                    self.add("value, p = read_tag_value(data, p)")
-                    self.add("unknown.append((tag & 0xFFFFFFFF, value))")
+                    self.unknown_tag()
                 self.pace()
-            self.add("o0.unknown_tagged_fields = unknown or None")
-            self.add(f"return p{step}")
+            if not self.in_steps:
+                self.add("o0.unknown_tagged_fields = unknown or None")
+            self.add(f"return p{steps}")
+
+    def unknown_tag(self) -> None:
+        if self.in_steps:
+            self.add("p = skip_tag_value(data, p)")
+        else:
+            self.add("value, p = read_tag_value(data, p)")
+            self.add("unknown.append((tag & 0xFFFFFFFF, value))")
 
     def tagged_field(self, field: Field, where: str) -> None:
         """The size before the value is read and not looked at, as in Kafka."""

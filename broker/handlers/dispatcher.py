@@ -33,7 +33,7 @@ from odradek.broker.handlers.request_context import (
     RequestContext,
     undecodable,
 )
-from odradek.broker.steps import Steps, finished
+from odradek.broker.steps import Steps, finished, memory_of_request
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
@@ -89,10 +89,10 @@ class Route:
         self._writer_in_steps: Any = None
 
     def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
-        """`read_body` in steps."""
+        """`read_body` in steps, into no more memory than a request of this size may take."""
         if self._reader_in_steps is None:
             self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version)
-        steps: Steps[tuple[Any, int]] = self._reader_in_steps(frame, position)
+        steps: Steps[tuple[Any, int]] = self._reader_in_steps(frame, position, memory_of_request(len(frame)))
         return steps
 
     def encode_in_steps(self, response: Any, correlation_id: int) -> Steps[list[Part]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.handlers.parked_answer import ParkedAnswer
 from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
-from odradek.broker.steps import Steps, let_go
+from odradek.broker.steps import Steps, let_go, memory_of_request
 from odradek.protocol.errors import MalformedMessage
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class LongRequests:
         encoded = PendingResponse(holds=Holds.EVERYTHING)
 
         async def serve() -> None:
-            async with self._turns.room_for(size):
+            async with self._turns.room_for(memory_of_request(size)):
                 try:
                     request, _ = await self._turns.take(reading)
                 except MalformedMessage as error:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Generator
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from odradek.protocol.compiler import encode, reader_in_steps, writer_in_steps
+from odradek.protocol.compiler import decode, encode, reader_in_steps, writer_in_steps
+from odradek.protocol.documents import UNKNOWN_TAGS, to_document
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
 from odradek.protocol.messages.registry import message_class
-from odradek.protocol.primitives import unsigned_varint
-from odradek.protocol.schema import Message, array, int8, message, string, uuid
+from odradek.protocol.primitives import LONGEST_REPLACED, MOST_TAGS, unsigned_varint
+from odradek.protocol.schema import Message, array, int8, message, string, struct, uuid
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP
 from tests.protocol.vector_files import MESSAGE_FILES, cut_points, message_vectors
 
 MANY = 3 * ELEMENTS_PER_STEP + 10
+MEMORY = 1 << 30
 
 
 def run(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -38,14 +41,22 @@ def write(value: Message, version: int) -> tuple[bytes, int]:
     return b"".join(parts), steps
 
 
+def without_unknown_tags(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {name: without_unknown_tags(value) for name, value in document.items() if name != UNKNOWN_TAGS}
+    return [without_unknown_tags(value) for value in document] if isinstance(document, list) else document
+
+
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_every_vector_is_read_and_written_the_same_in_steps(name: str) -> None:
+def test_every_vector_is_read_and_written_the_same_in_steps_but_for_unknown_tags(name: str) -> None:
     cls = message_class(name)
     for vector in message_vectors(name):
         version, data = vector["version"], bytes.fromhex(vector["hex"])
-        (value, position), _ = run(reader_in_steps(cls, version)(data, 0))
-        assert (position, encode(value, version)) == (len(data), data)
-        assert write(value, version)[0] == data
+        (value, position), _ = run(reader_in_steps(cls, version)(data, 0, MEMORY))
+        whole = decode(cls, version, data)
+        assert position == len(data)
+        assert to_document(value, version) == without_unknown_tags(to_document(whole, version))
+        assert write(whole, version)[0] == data
 
 
 @pytest.mark.soak("every cut of every vector in steps", minutes=2)
@@ -57,7 +68,7 @@ def test_a_cut_raises_in_steps_too(name: str) -> None:
         reader = reader_in_steps(cls, vector["version"])
         for size in cut_points(data):
             with pytest.raises(MalformedMessage):
-                run(reader(data[:size], 0))
+                run(reader(data[:size], 0, MEMORY))
 
 
 @message(kind="data", versions=(0, 1), flexible=1)
@@ -78,11 +89,20 @@ class Arrays(Message):
 )
 def test_no_array_is_read_in_one_step(value: Arrays, version: int) -> None:
     data = encode(value, version)
-    (again, position), steps = run(reader_in_steps(Arrays, version)(data, 0))
+    (again, position), steps = run(reader_in_steps(Arrays, version)(data, 0, MEMORY))
     assert (again, position) == (value, len(data))
     assert steps >= 2
     with pytest.raises(MalformedMessage):
-        run(reader_in_steps(Arrays, version)(data[:-1], 0))
+        run(reader_in_steps(Arrays, version)(data[:-1], 0, MEMORY))
+
+
+@message(kind="data", versions=(0, 0), flexible=0)
+class Tagged(Message):
+    @struct
+    class Part(Message):
+        name: str = string()
+
+    parts: list[Tagged.Part] = array()
 
 
 @pytest.mark.parametrize("value", [Arrays(names=["n"] * MANY), Arrays(ids=[UUID(int=1)] * MANY)])
@@ -91,23 +111,52 @@ def test_no_array_is_written_in_one_step(value: Arrays) -> None:
     assert write(value, 1)[1] >= 3
 
 
-def test_tagged_fields_that_nobody_knows_are_read_in_steps() -> None:
-    tags = b"".join(unsigned_varint(tag) + b"\0" for tag in range(MANY))
-    data = encode(Arrays(), 1)[:-1] + unsigned_varint(MANY) + tags
-    (value, position), steps = run(reader_in_steps(Arrays, 1)(data, 0))
+def test_unknown_tagged_fields_are_passed_over_in_steps() -> None:
+    tags = unsigned_varint(MOST_TAGS) + b"".join(unsigned_varint(tag) + b"\1x" for tag in range(MOST_TAGS))
+    elements = MANY // MOST_TAGS + 1
+    data = unsigned_varint(elements + 1) + (b"\2n" + tags) * elements + tags
+    (value, position), steps = run(reader_in_steps(Tagged, 0)(data, 0, MEMORY))
     assert position == len(data)
-    assert value.unknown_tagged_fields == [(tag, b"") for tag in range(MANY)]
+    assert value == Tagged(parts=[Tagged.Part(name="n") for _ in range(elements)])
     assert steps >= 3
+
+
+def test_a_section_of_more_tagged_fields_than_any_message_has_is_refused_before_they_are_read() -> None:
+    data = b"\1" + unsigned_varint(MOST_TAGS + 1) + b"\1\0" * (MOST_TAGS + 1)
+    with pytest.raises(MalformedMessage, match="1001 tagged fields"):
+        run(reader_in_steps(Tagged, 0)(data, 0, MEMORY))
+    with pytest.raises(MalformedMessage, match="1001 tagged fields"):
+        decode(Tagged, 0, data)
+
+
+def test_elements_that_would_take_more_memory_than_is_allowed_are_refused_before_they_are_made() -> None:
+    names = encode(DescribeGroupsRequest(groups=[""] * 100_000), 0)
+    nested = encode(Tagged(parts=[Tagged.Part(name="n") for _ in range(10_000)]), 0)
+    for cls, data in ((DescribeGroupsRequest, names), (Tagged, nested)):
+        reader = reader_in_steps(cls, 0)
+        tracemalloc.start()
+        with pytest.raises(MalformedMessage, match="more memory"):
+            run(reader(data, 0, 100_000))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+        tracemalloc.stop()
+
+
+def test_long_strings_end_a_step_too() -> None:
+    bad = b"\xff" * LONGEST_REPLACED
+    data = unsigned_varint(101) + (unsigned_varint(len(bad) + 1) + bad) * 100 + b"\1\1\0"
+    (value, _), steps = run(reader_in_steps(Arrays, 1)(data, 0, MEMORY))
+    assert value.names == ["\ufffd" * LONGEST_REPLACED] * 100
+    assert steps >= 5
 
 
 def test_a_step_is_counted_through_nested_arrays() -> None:
     topic, of_group = OffsetFetchRequest.OffsetFetchRequestTopics, OffsetFetchRequest.OffsetFetchRequestGroup
     topics = [topic(name="t", partition_indexes=[1]) for _ in range(100)]
     request = OffsetFetchRequest(groups=[of_group(group_id="g", topics=topics) for _ in range(MANY // 100)])
-    assert run(reader_in_steps(OffsetFetchRequest, 8)(encode(request, 8), 0))[1] >= 3
+    assert run(reader_in_steps(OffsetFetchRequest, 8)(encode(request, 8), 0, MEMORY))[1] >= 3
     assert write(request, 8)[1] >= 3
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_made() -> None:
     with pytest.raises(MalformedMessage, match="elements in the"):
-        run(reader_in_steps(DescribeGroupsRequest, 0)(b"\x7f\xff\xff\xff\0\0", 0))
+        run(reader_in_steps(DescribeGroupsRequest, 0)(b"\x7f\xff\xff\xff\0\0", 0, MEMORY))

@@ -1,0 +1,77 @@
+"""What an element of an array takes: at least on the wire, and about as much in memory once it is read.
+
+`least_bytes` bounds a count before anything is built: no element is shorter. `memory_bytes` is an estimate of
+CPython's objects for an element whose strings, bytes and arrays are short. What they hold beyond that takes about as
+many bytes of memory as on the wire, and arrays within the element are charged for when their own counts are read.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from odradek.protocol.schema import FIXED, Field, Message
+
+LIST_SLOT_BYTES = 8
+INT_BYTES = 32
+TEXT_BYTES = 64
+"""A string or bytes of up to 15 bytes."""
+LIST_BYTES = 64
+UUID_BYTES = 112
+_SMALL = ("bool", "int8")
+"""Python has their values ready."""
+
+
+def least_bytes(field: Field, version: int, flexible: bool) -> int:
+    """Of one element of this array: the fewest bytes on the wire."""
+    if field.element == "struct":
+        return _least_of_structure(field.structure, version, flexible)
+    return _least_of(field.element or "", flexible and field.flexible)
+
+
+def memory_bytes(field: Field, version: int) -> int:
+    """Of one element of this array, with its place in the list."""
+    if field.element == "struct":
+        return LIST_SLOT_BYTES + _memory_of_structure(field.structure, version)
+    return LIST_SLOT_BYTES + _memory_of(field.element or "")
+
+
+def _least_of(kind: str, compact: bool) -> int:
+    if kind in FIXED:
+        return FIXED[kind][1]
+    if compact:
+        return 1
+    return 2 if kind == "string" else 4
+
+
+def _least_of_structure(cls: type[Message], version: int, flexible: bool) -> int:
+    size = 1 if flexible else 0
+    for field in cls.__schema__.plain_fields(version):
+        if field.type != "struct":
+            size += _least_of(field.type, flexible and field.flexible)
+        elif version in field.nullable:
+            size += 1
+        else:
+            size += _least_of_structure(field.structure, version, flexible)
+    return max(size, 1)
+
+
+def _memory_of(kind: str) -> int:
+    if kind in _SMALL:
+        return 0
+    if kind == "uuid":
+        return UUID_BYTES
+    if kind in FIXED:
+        return INT_BYTES
+    return LIST_BYTES if kind == "array" else TEXT_BYTES
+
+
+def _memory_of_structure(cls: type[Message], version: int) -> int:
+    size = -(-sys.getsizeof(object.__new__(cls)) // 16) * 16
+    for field in cls.__schema__.fields:
+        if field.type == "struct":
+            size += _memory_of_structure(field.structure, version) if version in field.versions else 0
+        elif field.is_plain_in(version):
+            size += _memory_of(field.type)
+        elif field.type == "array":
+            size += LIST_BYTES
+    return size

@@ -1,0 +1,52 @@
+"""What an element of an array is charged for, against what it takes."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from odradek.protocol.compiler import decode, encode
+from odradek.protocol.element_sizes import least_bytes, memory_bytes
+from odradek.protocol.messages.registry import NAMES, message_class
+from odradek.protocol.schema import Field, Message
+
+COUNT = 2000
+ARRAYS = [
+    (name, field.attribute)
+    for name in NAMES
+    if name.endswith("Request")
+    for field in message_class(name).__schema__.plain_fields(message_class(name).__schema__.versions.highest)
+    if field.type == "array"
+]
+
+
+def least_element(field: Field) -> object:
+    if field.element == "struct":
+        return field.structure()
+    return {"string": "", "bytes": b""}.get(field.element or "", 0)
+
+
+@pytest.mark.parametrize(("name", "attribute"), ARRAYS)
+def test_the_least_and_the_memory_of_an_element_hold_for_every_array_of_a_request(name: str, attribute: str) -> None:
+    cls = message_class(name)
+    version = cls.__schema__.versions.highest
+    (field,) = [field for field in cls.__schema__.fields if field.attribute == attribute]
+    if field.element in ("uuid", "records"):
+        pytest.skip("no default element")
+    flexible = version in cls.__schema__.flexible
+    one, many = of_elements(cls, field, 1), of_elements(cls, field, COUNT)
+    size = (len(encode(many, version)) - len(encode(one, version))) / (COUNT - 1)
+    assert least_bytes(field, version, flexible) <= size + 0.01
+    data = encode(many, version)
+    decode(cls, version, data)
+    tracemalloc.start()
+    read = decode(cls, version, data)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(getattr(read, attribute)) == COUNT
+    assert taken <= memory_bytes(field, version) * COUNT * 1.1 + 4096
+
+
+def of_elements(cls: type[Message], field: Field, count: int) -> Message:
+    return cls(**{field.attribute: [least_element(field)] * count})
