@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 
 import odradek.broker.quick_imports  # noqa: F401 - before all others
 from odradek.broker.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.open_files import allow_many_files
 from odradek.broker.start_error import StartError
 from odradek.broker.structured_logging import configure_logging
 from odradek.timer import SystemClock
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until told to stop. The exit status: 0, or 1 if the broker could not start or not end cleanly."""
     gc.disable()
     _fill_standard_streams()
-    _allow_many_files()
+    open_files = allow_many_files()
     configure_logging(SystemClock().wall_ms)
     try:
         settings = list(arguments.settings)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             settings.append(f"odradek.metrics.host={arguments.metrics_host}")
         config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            unclean = runner.run(serve(config))
+            unclean = runner.run(serve(config, open_files))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -80,15 +80,16 @@ def run(arguments: argparse.Namespace) -> int:
         _give_up_what_nobody_reads()
 
 
-async def serve(config: BrokerConfig) -> dict[str, str]:
-    """Starts a broker, says so on stdout, and stops it at the first signal. Returns its `unclean_directories`. Raises
-    StartError.
-    """
+async def serve(config: BrokerConfig, open_files: int) -> dict[str, str]:
+    """Starts a broker that may have so many files open, says so on stdout, and stops it at the first signal.
+    Returns its `unclean_directories`.
+
+    Raises StartError."""
     from odradek.broker.server import Broker, log
 
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
-    broker = Broker(config)
+    broker = Broker(config, open_files=open_files)
     if not await _started_before(told_to_stop, broker.start()):
         return {}
     try:
@@ -170,14 +171,6 @@ def _fill_standard_streams() -> None:
     os.close(descriptor)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
-
-
-def _allow_many_files() -> None:
-    """As many open files as the system lets this process have: a shell's 1024 are some hundred partitions."""
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS calls its limit infinite and refuses it
-        if limit != most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _tell(line: str) -> None:

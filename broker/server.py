@@ -42,6 +42,7 @@ from odradek.broker.network.complaints import Complaints
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.endpoint import Endpoint
 from odradek.broker.network.socket_server import BindError, SocketServer
+from odradek.broker.open_files import NO_LIMIT
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_dir_moves import copy_rate
@@ -112,12 +113,15 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
         files: Files | None = None,
+        open_files: int = NO_LIMIT,
     ) -> None:
-        """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed."""
+        """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed. `open_files` is how
+        many files the process may have open; connections leave some of them to the logs."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.files: Files = files or OsFiles()
+        self.open_files = open_files
         self.log = log
         self.broker_id = config.broker_id
         self.api_table = client_api_table()
@@ -265,7 +269,7 @@ class Broker:
             dispatch=Dispatcher(self, self.api_table, self.complaints).dispatch,
             drain_completions=self.completions.drain,
             run_in_thread=self.background.run_in_thread,
-            limits=ConnectionLimits.from_config(config),
+            limits=ConnectionLimits.from_config(config, self.open_files),
             complaints=self.complaints,
         )
         self._undo.append(self.background.stop)
@@ -358,7 +362,7 @@ class Broker:
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
-        self.socket_server.limits = ConnectionLimits.from_config(self.config)
+        self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
 

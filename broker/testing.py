@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import structlog
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.structured_logging import for_terminal
 from odradek.storage.files import Files
@@ -45,11 +46,12 @@ async def in_process_broker(
     clock: Clock | None = None,
     random: Random | None = None,
     files: Files | None = None,
+    open_files: int | None = None,
     **more_settings: object,
 ) -> AsyncIterator[Broker]:
     """A running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data stays there.
 
-    Raises StartError."""
+    `open_files`: how many the process may have open, if not the system's limit. Raises StartError."""
     with contextlib.ExitStack() as stack:
         texts = _texts(settings or {}, more_settings)
         if data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}:
@@ -58,7 +60,8 @@ async def in_process_broker(
             texts["log.dirs"] = str(data_dir)
         stack.enter_context(_WARNINGS_ONLY)
         config = BrokerConfig.single_node(texts)
-        broker = Broker(config, clock=clock, random=random, files=files)
+        most_open = open_files_limit() if open_files is None else open_files
+        broker = Broker(config, clock=clock, random=random, files=files, open_files=most_open)
         await broker.start()
         try:
             yield broker

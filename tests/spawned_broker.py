@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -82,8 +84,11 @@ def start_broker(
     port: int = 0,
     with_metrics: bool = False,
     config: Path | None = None,
+    open_files: int | None = None,
 ) -> SpawnedBroker:
-    """Starts a broker on ``data_dir`` and returns when it has printed its ready line; its log goes to a file."""
+    """Starts a broker on ``data_dir`` and returns when it has printed its ready line; its log goes to a file.
+
+    ``open_files``: how many files and sockets the system lets it open."""
     command = [sys.executable, "-m", "odradek.broker", "--port", str(port), "--data-dir", str(data_dir)]
     if config is not None:
         command += ["--config", str(config)]
@@ -93,7 +98,10 @@ def start_broker(
     for name, value in (settings or {}).items():
         command += ["--set", f"{name}={value}"]
     log = tempfile.NamedTemporaryFile("w+", prefix="odradek-", suffix=".jsonl", delete=False)  # noqa: SIM115 - outlives this call
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    limited = None if open_files is None else partial(resource.setrlimit, resource.RLIMIT_NOFILE, (open_files,) * 2)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, preexec_fn=limited
+    )
     assert process.stdout is not None
     ready = process.stdout.readline().split()
     if len(ready) != 2 or ready[0] != "ready":
@@ -112,9 +120,12 @@ def spawned_broker(
     port: int = 0,
     with_metrics: bool = False,
     config: Path | None = None,
+    open_files: int | None = None,
 ) -> Iterator[SpawnedBroker]:
     """``start_broker`` that stops the broker at the end and removes its log."""
-    broker = start_broker(data_dir, settings, port=port, with_metrics=with_metrics, config=config)
+    broker = start_broker(
+        data_dir, settings, port=port, with_metrics=with_metrics, config=config, open_files=open_files
+    )
     try:
         yield broker
         if broker.process.poll() is None:

@@ -49,10 +49,10 @@ class ParkedAnswer:
         """Once `ready`: the connection ends here instead."""
         self._pending = pending
         self._finish = finish
-        self._on_ready: Callable[[int], None] | None = None
+        self._on_ready: Callable[[int, int], None] | None = None
 
-    def when_ready(self, callback: Callable[[int], None]) -> None:
-        """Calls callback(growth), at once if it is ready: by how much `size` has grown."""
+    def when_ready(self, callback: Callable[[int, int], None]) -> None:
+        """Calls callback(bytes of the request, bytes of the answer), at once if it is ready."""
         self._on_ready = callback
         self._pending.when_settled(self._settled)
 
@@ -72,9 +72,8 @@ class ParkedAnswer:
             self.parts = self._finish(self._pending) or []
         except CloseConnection as closing:
             self.closing = closing
-        size = size_of(self.parts)
-        growth = size - self.size
-        self.size = size
+        request_bytes = self.size
+        self.size = size_of(self.parts)
         self.ready = True
         if self._on_ready is not None:
-            self._on_ready(growth)
+            self._on_ready(request_bytes, self.size)

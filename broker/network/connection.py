@@ -13,7 +13,7 @@ is collected in the outbox and written once per callback. `_answers` holds what 
 encoded answer behind a parked one, (b) a parked request, (c) the end of the connection, which comes when everything
 before it has been answered.
 
-Not reading. Each of the six reasons below stops reading and handling; what was read by then waits in `_kept`. The end
+Not reading. Each of the seven reasons below stops reading and handling; what was read by then waits in `_kept`. The end
 of a stream cannot be seen while nothing is read: the socket server looks for it.
 
 The end. A client that closes its side, a broken connection, a frame that is no request, silence for too long, the
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, cast
 
 from odradek.broker.handlers.parked_answer import ParkedAnswer, Part, size_of
 from odradek.broker.handlers.request_context import CloseConnection, ConnectionInfo
+from odradek.broker.network.connection_limits import MIN_FRAME_BYTES
 from odradek.broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 
@@ -44,8 +45,6 @@ _API_KEY = struct.Struct(">h").unpack_from
 
 TURN_MS = 10
 NOT_LOOKED_AT = -1
-MIN_FRAME_BYTES = 8
-"""API key, version and correlation id."""
 
 # Why a connection is not read. Bits.
 WRITING = 1  # The client does not take its answers as fast as they come.
@@ -54,21 +53,26 @@ HELD = 4  # The next request must wait for a parked one.
 THROTTLED = 8  # KIP-219
 ENDING = 16  # The connection ends when the answers before its end are out.
 YIELDING = 32  # It has had its turn.
+QUEUED = 64  # All connections together have sent too much (queued_bytes.py).
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
+        "_begins_anew",
         "_blocked",
         "_dirty",
         "_ended",
+        "_held_bytes",
         "_in_flight_bytes",
         "_kept",
         "_large",
         "_largest_frame",
         "_outbox",
+        "_parked_bytes",
         "_resuming",
         "_server",
+        "_throttled_until_ms",
         "_unwritten_bytes",
         "close_by_ms",
         "info",
@@ -92,6 +96,13 @@ class Connection(asyncio.BufferedProtocol):
         self._largest_frame = 0
         self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
+        self._parked_bytes = 0
+        """Of large requests that are not answered."""
+        self._held_bytes = 0
+        """What the server knows to be queued here."""
+        self._begins_anew = False
+        """Whether a request has been handled since the server was told."""
+        self._throttled_until_ms = 0
         self._blocked = 0
         self._dirty = False
         self._resuming = False
@@ -101,8 +112,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(self.transport, self._server.run_in_thread, self._files_ended)
-        self._server.opened(self)
+        server = self._server
+        self._outbox = Outbox(
+            self.transport, server.run_in_thread, self._files_ended, server.limits.sending_descriptors
+        )
+        server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -127,6 +141,8 @@ class Connection(asyncio.BufferedProtocol):
                 end = len(self._kept) + nbytes
                 self._kept = b""
                 self._consume(server.scratch, end)
+            if self._holds_too_much():
+                self._block(QUEUED)
         finally:
             server.leave()
 
@@ -156,17 +172,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _consume(self, data: memoryview, end: int) -> None:
         """Handles every whole frame of data[:end] and keeps the rest."""
-        longest = self._server.limits.max_request_bytes
+        longest = self._server.limits.max_other_request_bytes
         position = 0
         while not self._blocked and end - position >= 4:
             length: int = _LENGTH(data, position)[0]
-            if not MIN_FRAME_BYTES <= length <= longest:
-                self._end_in_turn(CloseConnection("no request has this length", length=length))
-                break
             start = position + 4
             stop = start + length
+            if not MIN_FRAME_BYTES <= length <= longest and not self._may_be_so_long(length, data[start:end]):
+                break
             if stop > end:
-                if length > LARGE_FRAME_BYTES:
+                if length > LARGE_FRAME_BYTES and end - start >= 2:
+                    if self._answers and self._must_wait(_API_KEY(data, start)[0]):
+                        self._block(HELD)
+                        break
                     self._large = LargeFrame(data[start:end].tobytes(), length, self._largest_frame)
                     return
                 break
@@ -181,19 +199,42 @@ class Connection(asyncio.BufferedProtocol):
         if position < end and not self._blocked & ENDING and not self._ended:
             self._kept = data[position:end].tobytes()
 
+    def _may_be_so_long(self, length: int, beginning: memoryview) -> bool:
+        """Whether a frame that is too long for most APIs may be read. If it never may, the connection ends."""
+        try:
+            return self._server.limits.may_be_so_long(length, beginning)
+        except CloseConnection as closing:
+            self._end_in_turn(closing)
+            return False
+
     def _large_frame_is_whole(self, frame: bytes) -> None:
         self._largest_frame = max(self._largest_frame, len(frame))
         self._large = None
-        if self._answers and self._must_wait(_API_KEY(frame)[0]):
-            self._block(HELD)
-            self._kept = b"".join((len(frame).to_bytes(4, "big"), frame))
-        else:
-            self._handle(frame)
+        self._handle(frame)
+
+    def _holds_too_much(self) -> bool:
+        """Reports what is queued here to the server. True where all connections together hold too much."""
+        held = self._parked_bytes + (len(self._kept) if self._large is None else self._large.size)
+        if self._held_bytes and (self._begins_anew or not held):
+            self._server.queued.release(self)
+        self._held_bytes = held
+        self._begins_anew = False
+        return held > 0 and not self._server.queued.hold(self, held)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the rest of a frame is missing and would be read."""
+        return not self._blocked and (self._large is not None or bool(self._kept))
+
+    def read_on(self) -> None:
+        """There may be memory for what comes next."""
+        self._unblock(QUEUED)
 
     # --- handling -----------------------------------------------------------------------------------------------
 
     def _handle(self, frame: bytes) -> None:
         answers = self._answers
+        self._begins_anew = True
         try:
             answer = self._server.dispatch(frame, self.info, self.last_active_ms)
         except CloseConnection as closing:
@@ -204,6 +245,8 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(answer, ParkedAnswer):
             answers.append(answer)
             self._in_flight_bytes += answer.size
+            if answer.size > LARGE_FRAME_BYTES:
+                self._parked_bytes += answer.size
             answer.when_ready(self._answer_is_ready)
             self._bound_what_is_in_flight()
         elif answers:
@@ -230,18 +273,30 @@ class Connection(asyncio.BufferedProtocol):
             self._block(IN_FLIGHT)
 
     def _throttle(self) -> None:
-        delay_s = self.info.throttle_ms / 1000
+        """Of several throttles the one that ends last counts."""
+        throttle_ms = self.info.throttle_ms
         self.info.throttle_ms = 0
-        self._block(THROTTLED)
-        self._server.call_later(delay_s, self._unblock, THROTTLED)
+        until_ms = self._server.clock.now_ms() + throttle_ms
+        if until_ms > self._throttled_until_ms:
+            self._throttled_until_ms = until_ms
+            self._block(THROTTLED)
+            self._server.call_later(throttle_ms / 1000, self._throttle_ends, until_ms)
+
+    def _throttle_ends(self, until_ms: int) -> None:
+        if until_ms == self._throttled_until_ms:
+            self._throttled_until_ms = 0
+            self._unblock(THROTTLED)
 
     # --- answering ----------------------------------------------------------------------------------------------
 
-    def _answer_is_ready(self, growth: int) -> None:
-        """A parked request has its answer, which is `growth` bytes larger than the request was."""
+    def _answer_is_ready(self, request_bytes: int, answer_bytes: int) -> None:
+        """A parked request of so many bytes has its answer."""
         if self._ended:
             return
-        self._in_flight_bytes += growth
+        self._in_flight_bytes += answer_bytes - request_bytes
+        if request_bytes > LARGE_FRAME_BYTES:
+            self._parked_bytes -= request_bytes
+            self._holds_too_much()
         if self.info.throttle_ms:
             self._throttle()
         if self._blocked & WRITING and self._in_flight_bytes > self._server.limits.max_unread_bytes:
@@ -331,6 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             kept, self._kept = self._kept, b""
             self._consume(memoryview(kept), len(kept))
+            self._holds_too_much()
         finally:
             self._server.leave()
         if not self._blocked and not self._ended:

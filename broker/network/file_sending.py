@@ -8,6 +8,7 @@ lost meanwhile.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 class FileSending:
     __slots__ = (
         "_abandoned",
+        "_descriptors",
         "_ended",
         "_loop",
         "_parts",
@@ -43,14 +45,18 @@ class FileSending:
         transport: asyncio.Transport,
         run_in_thread: RunInThread,
         ended: Callable[[BaseException | None], None],
+        descriptors: int,
     ) -> None:
-        """Nobody else may write before `ended` is called, with what broke it; not if this is abandoned."""
+        """Nobody else may write before `ended` is called, with what broke it; not if this is abandoned.
+
+        It is broken with EMFILE if only descriptors from the number `descriptors` on are free."""
         self.unsent = size_of(parts)
         """Bytes."""
         self._parts = parts[::-1]
         self._transport = transport
         self._run_in_thread = run_in_thread
         self._ended = ended
+        self._descriptors = descriptors
         self._loop = asyncio.get_running_loop()
         self._sent = 0
         """How much of the last of `_parts` is gone."""
@@ -66,11 +72,18 @@ class FileSending:
             self._transport.set_write_buffer_limits(high=0, low=0)
             return
         try:
-            self._socket = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+            self._socket = self._own_socket()
         except OSError as error:
             self._loop.call_soon(self._end, error)
         else:
             self._loop.add_writer(self._socket, self._turn)
+
+    def _own_socket(self) -> socket.socket:
+        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
+        if descriptor >= self._descriptors:
+            os.close(descriptor)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return socket.socket(fileno=descriptor)
 
     def abandon(self) -> None:
         """Sends no more; a thread that is at it is not waited for."""

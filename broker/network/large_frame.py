@@ -36,6 +36,11 @@ class LargeFrame:
             self._piece = memoryview(bytearray(size))
         self._filled = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes of its buffers."""
+        return self._received + len(self._piece)
+
     def room(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         return self._piece[self._filled :]

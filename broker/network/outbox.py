@@ -16,20 +16,23 @@ WRITE_LOW_BYTES = 256 * 1024
 
 
 class Outbox:
-    __slots__ = ("_files", "_files_ended", "_parts", "_run_in_thread", "_transport", "size")
+    __slots__ = ("_descriptors", "_files", "_files_ended", "_parts", "_run_in_thread", "_transport", "size")
 
     def __init__(
         self,
         transport: asyncio.Transport,
         run_in_thread: RunInThread,
         files_ended: Callable[[BaseException | None], None],
+        descriptors: int,
     ) -> None:
+        """`descriptors`: the number from which on they are not for sending files."""
         self.size = 0
         """Bytes that are collected and not written."""
         self._parts: list[Part] = []
         self._transport = transport
         self._run_in_thread = run_in_thread
         self._files_ended = files_ended
+        self._descriptors = descriptors
         self._files: FileSending | None = None
         """On its way, or about to begin."""
         self._limit_transport()
@@ -50,7 +53,7 @@ class Outbox:
         self.size = 0
         buffers = in_memory(parts, size)
         if buffers is None:
-            self._files = FileSending(parts, self._transport, self._run_in_thread, self._ended)
+            self._files = FileSending(parts, self._transport, self._run_in_thread, self._ended, self._descriptors)
             self._files.begin()
             return False
         if len(buffers) == 1:

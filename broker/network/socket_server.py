@@ -5,7 +5,8 @@ of a timer per connection. Between `enter` and `leave` requests are being handle
 released have to say is written when the callback ends, once per connection.
 
 Limits: `max_request_bytes` (socket.request.max.bytes), `idle_ms` (connections.max.idle.ms), `max_connections`,
-`max_connections_per_ip` with overrides by address. A connection above a limit is closed as it comes.
+`max_connections_per_ip` with overrides by address, `connection_descriptors`. A connection above a limit is closed as it
+comes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from odradek.broker.network.connection import Connection, Dispatch
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.endpoint import Endpoint
 from odradek.broker.network.file_sending import RunInThread
+from odradek.broker.network.queued_bytes import QueuedBytes
 from odradek.timer import Clock
 
 SCRATCH_BYTES = 256 * 1024
@@ -79,6 +81,7 @@ class SocketServer:
         each when this was last looked at."""
         self._closing: dict[Connection, None] = {}
         self.limits = limits
+        self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
         self._drain_completions = drain_completions
         self._complaints = complaints
         self._servers: list[asyncio.Server] = []
@@ -205,6 +208,8 @@ class SocketServer:
             self._refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
         elif len(self.connections) > limits.max_connections:
             self._refuse(connection, "too many connections", limit="max.connections")
+        elif _descriptor_of(connection) >= limits.connection_descriptors:
+            self._refuse(connection, "too many connections", limit="RLIMIT_NOFILE", open=len(self.connections))
         elif self._stopping:
             connection.end()
 
@@ -216,6 +221,7 @@ class SocketServer:
         self.blocked.pop(connection, None)
         self.not_read_by.pop(connection, None)
         self._closing.pop(connection, None)
+        self.queued.release(connection)
         host = connection.info.client_host
         left = self._by_address[host] - 1
         if left:
@@ -262,7 +268,8 @@ class SocketServer:
     # --- looking around -----------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Ends who hung up unseen or takes too long to close, who reads too little, and who is idle. Twice a second."""
+        """Ends who hung up unseen or takes too long to close, who reads too little or sends too much, and who is idle.
+        Twice a second."""
         now_ms = self.clock.now_ms()
         if self.blocked:
             for connection in self._hung_up():
@@ -272,6 +279,9 @@ class SocketServer:
                 connection.cut_off()
         if self.not_read_by:
             self._bound_what_is_not_read()
+        for connection, size in self.queued.overdue():
+            self.complain("a client holds memory with unfinished requests", connection.info, queued_bytes=size)
+            connection.cut_off()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
 
@@ -310,8 +320,7 @@ class SocketServer:
         poll = select.poll()
         by_descriptor: dict[int, Connection] = {}
         for connection in self.blocked:
-            peer = connection.transport.get_extra_info("socket")
-            descriptor = -1 if peer is None else peer.fileno()
+            descriptor = _descriptor_of(connection)
             if descriptor >= 0:
                 by_descriptor[descriptor] = connection
                 poll.register(descriptor, select.POLLRDHUP)
@@ -348,6 +357,12 @@ class _Acceptor:
 
     def __call__(self) -> Connection:
         return Connection(self._server, self.endpoint)
+
+
+def _descriptor_of(connection: Connection) -> int:
+    """-1 where there is none: it is closed, or simulated."""
+    peer = connection.transport.get_extra_info("socket")
+    return -1 if peer is None else int(peer.fileno())
 
 
 def is_address(host: str) -> bool:

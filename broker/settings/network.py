@@ -50,8 +50,9 @@ NETWORK_SETTINGS = (
             doc="Exceptions to max.connections.per.ip, as address:count pairs."),
     Setting("num.network.threads", INT, 3, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
             doc="Threads that move bytes in Kafka; Odradek does it on one event loop."),
-    Setting("queued.max.request.bytes", LONG, -1, MEDIUM,
-            doc="Bytes of requests that may wait to be handled before reading pauses."),
+    Setting("queued.max.request.bytes", LONG, -1, MEDIUM, takes_effect=True,
+            doc="Bytes of requests, begun or waiting, of all connections before reading pauses; where it is not set, "
+                "256 MiB or twice socket.request.max.bytes."),
     Setting("queued.max.requests", INT, 500, HIGH, valid=AtLeast(1),
             doc="Requests that may wait to be handled before reading pauses."),
     Setting("security.inter.broker.protocol", STRING, "PLAINTEXT", MEDIUM,
@@ -66,7 +67,8 @@ NETWORK_SETTINGS = (
     Setting("socket.receive.buffer.bytes", INT, 102400, HIGH, takes_effect=True,
             doc="Receive buffer of client sockets; -1 leaves it to the system, and so does not setting it."),
     Setting("socket.request.max.bytes", INT, 104857600, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The largest request that is read; a larger one closes the connection."),
+            doc="The largest request that is read; a larger one closes the connection, and all APIs but Produce have "
+                "the smaller bound of odradek.max.request.bytes."),
     Setting("socket.send.buffer.bytes", INT, 102400, HIGH, takes_effect=True,
             doc="Send buffer of client sockets; -1 leaves it to the system, and so does not setting it."),
 )

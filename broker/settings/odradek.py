@@ -21,6 +21,8 @@ ODRADEK_SETTINGS = (
     Setting("odradek.max.in.flight.requests.per.connection", INT, 512, MEDIUM, valid=AtLeast(1), own=True,
             takes_effect=True,
             doc="Unanswered requests beyond which a connection is not read."),
+    Setting("odradek.max.request.bytes", INT, 16 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True, takes_effect=True,
+            doc="The largest request of any API but Produce; a larger one closes the connection."),
     Setting("odradek.max.response.bytes", LONG, 100 * 1024 * 1024, HIGH, valid=AtLeast(64 * 1024), own=True,
             takes_effect=True,
             doc="The largest answer; a request for more fails with POLICY_VIOLATION. Fetch goes by fetch.max.bytes."),

@@ -124,6 +124,11 @@ class Bench:
         self.clients.append(client)
         return client
 
+    async def settle(self) -> None:
+        """Some turns of the loop, for what should not happen."""
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for what the server does on its own time."""
         async with asyncio.timeout(20):

@@ -3,6 +3,8 @@
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import structlog.testing
@@ -176,6 +178,33 @@ async def test_a_throttled_connection_is_answered_at_once_and_then_muted(bench: 
     assert (await client.answer())[0] == 2
 
 
+async def test_of_two_throttles_the_one_that_ends_last_counts(bench: Bench) -> None:
+    clock = bench.server.clock = ManualClock()
+    timers: list[tuple[float, Callable[[], object]]] = []
+
+    def call_later(delay_s: float, callback: Callable[..., object], *args: object) -> None:
+        timers.append((delay_s, partial(callback, *args)))
+
+    bench.server.call_later = call_later  # type: ignore[method-assign]
+    client = await bench.connect()
+    client.send(request(PARK, 1) + request(PARK, 2) + request(PARK, 3))
+    await bench.until(lambda: len(bench.echo.parked) == 3)
+    [connection] = bench.server.connections
+    for pending, throttle_ms in zip(bench.echo.parked, (100, 5000, 200), strict=True):
+        connection.info.throttle_ms = throttle_ms
+        pending.complete(b"")
+    client.send(request(ECHO, 4))
+    assert [(await client.answer())[0] for _ in range(3)] == [1, 2, 3]
+    assert [delay_s for delay_s, _ in timers] == [0.1, 5.0]
+    clock.advance(100)
+    timers[0][1]()
+    await bench.settle()
+    assert 4 not in bench.echo.handled
+    clock.advance(4900)
+    timers[1][1]()
+    assert (await client.answer())[0] == 4
+
+
 async def test_more_than_the_bounded_number_in_flight_is_not_handled(bench: Bench) -> None:
     client = await bench.connect()
     more = ConnectionLimits().max_in_flight_requests + 100
@@ -213,7 +242,7 @@ async def test_a_length_that_is_no_requests_ends_the_connection_with_one_line(be
 
 async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
     client = await bench.connect()
-    client.send(struct.pack(">i", 104857600) + b"1234")
+    client.send(struct.pack(">i", 104857600) + b"\0\0\0\0")
     await bench.until(lambda: bench.server.counters.bytes_in == 8)
     [connection] = bench.server.connections
     assert len(connection.get_buffer(-1)) <= 4096
@@ -232,6 +261,90 @@ async def test_who_has_sent_a_large_request_is_given_room_for_the_next_one_at_on
     await bench.until(lambda: bench.server.counters.bytes_in == before + 8)
     [connection] = bench.server.connections
     assert len(connection.get_buffer(-1)) == 200_000 - 4
+
+
+async def test_a_large_frame_that_must_wait_is_not_read_on(bench: Bench) -> None:
+    client = await bench.connect()
+    client.send(request(HOLD_ALL, 1))
+    await bench.until(lambda: bool(bench.echo.parked))
+    client.send(request(LENGTH, 2, bytes(3_000_000)))
+    await bench.until(lambda: bool(bench.server.blocked))
+    await bench.settle()
+    assert bench.server.counters.bytes_in < 1_000_000
+    bench.echo.parked[0].complete(b"")
+    assert [await client.answer() for _ in range(2)] == [(1, b""), (2, b"3000000")]
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
+async def test_memory_that_all_connections_hold_is_counted_and_given_back(bench: Bench) -> None:
+    first, second = await bench.connect(), await bench.connect()
+    whole = request(LENGTH, 1, bytes(900_000))
+    first.send(whole[:800_000])
+    await bench.until(lambda: bench.server.counters.bytes_in == 800_000)
+    assert 800_000 <= bench.server.queued.total <= 2 * 800_000
+    second.send(whole)
+    await bench.until(lambda: bench.server.queued.is_too_much)
+    first.send(whole[800_000:])
+    assert await first.answer() == (1, b"900000")
+    assert await second.answer() == (1, b"900000")
+    assert bench.server.queued.total == 0
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
+async def test_a_large_request_is_held_until_it_is_answered_and_does_not_end_its_connection(bench: Bench) -> None:
+    client, other = await bench.connect(), await bench.connect()
+    client.send(request(PARK, 1, bytes(1_200_000)))
+    await bench.until(lambda: bool(bench.echo.parked))
+    assert bench.server.queued.total >= 1_200_000
+    other.send(request(LENGTH, 2, bytes(500_000)))
+    counters = bench.server.counters
+    while len(bench.echo.handled) < 2:
+        before = counters.bytes_in
+        bench.server.sweep()
+        await bench.until(lambda before=before: counters.bytes_in > before)  # type: ignore[misc]
+    assert await other.answer() == (2, b"500000")
+    bench.echo.parked[0].complete(b"")
+    assert await client.answer() == (1, b"")
+    assert bench.server.queued.total == 0
+
+
+@pytest.mark.parametrize(
+    "limits", [ConnectionLimits(max_request_bytes=200_000, max_other_request_bytes=100_000)], ids=["limits"]
+)
+@pytest.mark.parametrize(
+    ("todo", "size", "is_answered"),
+    [
+        (ECHO, 200_000, True),
+        (ECHO, 200_001, False),
+        (LENGTH, 100_000, True),
+        (LENGTH, 100_001, False),
+    ],
+)
+async def test_the_first_api_may_send_longer_frames_than_the_others(
+    bench: Bench, todo: int, size: int, is_answered: bool
+) -> None:
+    """Produce's key is 0, and so is ECHO."""
+    client = await bench.connect()
+    client.send(request(todo, 1, bytes(size - 8)))
+    if is_answered:
+        assert (await client.answer())[0] == 1
+    else:
+        assert await client.is_closed()
+
+
+async def test_connections_leave_the_descriptors_above_theirs_alone(bench: Bench) -> None:
+    first = await bench.connect()
+    first.send(request(ECHO, 1))
+    assert await first.answer() == (1, b"")
+    [connection] = bench.server.connections
+    taken = connection.transport.get_extra_info("socket").fileno()
+    bench.server.limits = bench.server.limits._replace(connection_descriptors=taken + 1)
+    with structlog.testing.capture_logs() as logs:
+        assert await (await bench.connect()).is_closed()
+    assert [(entry["event"], entry["limit"]) for entry in logs] == [("too many connections", "RLIMIT_NOFILE")]
+    assert bench.server.counters.refused == 1
+    first.send(request(ECHO, 2))
+    assert await first.answer() == (2, b"")
 
 
 async def test_closing_waits_for_the_answers_before_it(bench: Bench) -> None:
