@@ -11,6 +11,7 @@ from odradek.broker.steps import (
     Turns,
     each_in_steps,
     finished,
+    in_steps,
     let_go,
     once,
     others_between,
@@ -104,6 +105,30 @@ async def test_a_request_that_is_given_up_leaves_its_room_to_others() -> None:
         await asyncio.wait([task])
     async with asyncio.timeout(1), turns.room_for(MOST_BYTES_AT_ONCE):
         pass
+
+
+async def test_a_coroutine_takes_steps_of_its_own_one_a_turn() -> None:
+    seen: list[str] = []
+    task = asyncio.ensure_future(in_steps(count(3, seen, "a")))
+    for taken in range(4):
+        assert len(seen) == taken
+        await asyncio.sleep(0)
+    assert await task == "a"
+
+
+async def test_a_costly_item_makes_a_step_of_its_own() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other())
+    assert [item async for item in others_between(range(10), ITEMS_PER_STEP)] == list(range(10))
+    task.cancel()
+    assert turns >= 9
 
 
 async def test_a_coroutine_that_never_waits_lets_others_have_their_turn() -> None:

@@ -1,0 +1,155 @@
+"""A broker in a thread of its own whose event loop is watched while hostile requests are sent to it.
+
+`Answer.longest_turn_ms` is the processor time of the loop's thread between two turns, so other threads and other
+programs on the machine do not count. `memory_of` counts the bytes that Python allocates, with tracemalloc.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import struct
+import time
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from odradek.broker.serve import GC_THRESHOLDS
+from odradek.broker.testing import BrokerThread
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode
+from odradek.protocol.headers import response_header_version
+from odradek.protocol.messages.registry import response_class
+from odradek.protocol.schema import Message
+from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
+
+TIMEOUT_S = 60
+KEPT_BYTES = 8 << 20
+"""What of an answer is kept, to be looked at."""
+PIECE_BYTES = 1 << 20
+
+
+class Answer(NamedTuple):
+    """`body` has the answer's beginning, behind its header."""
+
+    size: int
+    body: bytes
+    longest_turn_ms: float
+
+
+class Memory(NamedTuple):
+    """Bytes: the highest that was allocated at a time, and those of the request and of its answer."""
+
+    peak: int
+    request: int
+    answer: int
+
+    @property
+    def beyond_frame_and_answer(self) -> int:
+        return self.peak - self.request - self.answer
+
+
+class WatchedBroker:
+    def __init__(self, thread: BrokerThread) -> None:
+        self.thread = thread
+        self._loop: Any = thread.call(_running_loop())
+
+    def ask(self, request: Message, version: int) -> Answer:
+        """Sends it on a connection of its own. Raises ConnectionError where the broker closes that instead."""
+        payload = request_payload(request, version)
+        watch = _Watch()
+        with RawClient(self.thread.bootstrap, timeout=TIMEOUT_S) as client:
+            client.call(API_VERSIONS_V0)  # the first request of a connection is not looked at
+            self._loop.call_soon_threadsafe(watch.turn, self._loop)
+            try:
+                client.send(payload)
+                size, body = _taken(client, KEPT_BYTES)
+            finally:
+                self.thread.call(watch.end())
+        header_bytes = 4 + response_header_version(ApiKey(_api_key(request)), version)
+        return Answer(size, body[header_bytes:], watch.longest_s * 1000)
+
+    def response(self, request: Message, version: int) -> Any:
+        """The decoded answer."""
+        return decoded(request, version, self.ask(request, version))
+
+    def memory_of(self, request: Message, version: int) -> Memory:
+        """What it takes to serve the request. The broker may close the connection instead of an answer."""
+        payload = request_payload(request, version)
+        with RawClient(self.thread.bootstrap, timeout=TIMEOUT_S) as client:
+            gc.collect()
+            tracemalloc.start()
+            try:
+                before = tracemalloc.get_traced_memory()[0]
+                client.send(payload)
+                size, _ = _taken(client, 0)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+        return Memory(peak - before - PIECE_BYTES, len(payload), size)
+
+
+def decoded(request: Message, version: int, answer: Answer) -> Any:
+    assert answer.size <= KEPT_BYTES
+    return decode(response_class(ApiKey(_api_key(request))), version, answer.body)
+
+
+@contextmanager
+def watched_broker(settings: Mapping[str, object]) -> Iterator[WatchedBroker]:
+    """With the garbage collector as `odradek serve` has it: what was there before is not looked at again."""
+    thresholds = gc.get_threshold()
+    with BrokerThread(settings) as thread:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        try:
+            yield WatchedBroker(thread)
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
+
+
+class _Watch:
+    """Looks at the thread's processor time in each turn of the loop."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._last_s: float | None = None
+        self._ended = False
+
+    def turn(self, loop: Any) -> None:
+        now_s = time.thread_time()
+        if self._last_s is not None:
+            self.longest_s = max(self.longest_s, now_s - self._last_s)
+        self._last_s = now_s
+        if not self._ended:
+            loop.call_soon(self.turn, loop)
+
+    async def end(self) -> None:
+        self._ended = True
+
+
+async def _running_loop() -> Any:
+    return asyncio.get_running_loop()
+
+
+def _api_key(request: Message) -> int:
+    key = request.__schema__.api_key
+    assert key is not None
+    return key
+
+
+def _taken(client: RawClient, kept: int) -> tuple[int, bytes]:
+    """An answer's size and its first bytes; the others are not kept."""
+    (size,) = struct.unpack(">i", client._exactly(4))
+    piece, beginning = bytearray(PIECE_BYTES), bytearray()
+    left = size
+    while left:
+        count = client.socket.recv_into(piece, min(left, PIECE_BYTES))
+        if not count:
+            raise ConnectionError(f"closed {left} bytes before the answer's end")
+        if len(beginning) < kept:
+            beginning += piece[:count]
+        left -= count
+    return size, bytes(beginning)
