@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.steps import ITEMS_PER_STEP, Pace, Steps
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -14,14 +15,16 @@ if TYPE_CHECKING:
 
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse | PendingResponse:
+) -> Steps[DeleteRecordsResponse | PendingResponse]:
     """Answers when all replicas have dropped the records."""
-    offsets = {
-        TopicPartition(topic.name, asked.partition_index): asked.offset
-        for topic in request.topics
-        for asked in topic.partitions
-    }
-    pending = PendingResponse()
+    offsets = {}
+    pace = Pace()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            offsets[TopicPartition(topic.name, asked.partition_index)] = asked.offset
+            if pace.step_ends():
+                yield
+    pending = PendingResponse(is_long=len(offsets) > ITEMS_PER_STEP)
     outcome = context.broker.replica_manager.delete_records(
         request.timeout_ms, offsets, lambda results: pending.complete(delete_records_response(results))
     )

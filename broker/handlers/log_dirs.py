@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.replica.log_dirs import LogDirDescription
+from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription
 from odradek.broker.steps import Pace, Steps, each_in_steps
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.log_dirs import (
@@ -73,27 +73,26 @@ def _altered(outcomes: Mapping[TopicPartition, ErrorCode]) -> AlterReplicaLogDir
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle_describe_log_dirs(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> Steps[DescribeLogDirsResponse]:
     """Every log directory with the partitions asked for (null: all)."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
-    described = context.broker.replica_manager.describe_log_dirs(wanted)
-    return DescribeLogDirsResponse(results=[_log_dir(directory) for directory in described])
+    described = yield from context.broker.replica_manager.describe_log_dirs(wanted)
+    results = []
+    pace = Pace()
+    for directory in described:
+        described_one = yield from _log_dir(directory, pace)
+        results.append(described_one)
+    return DescribeLogDirsResponse(results=results)
 
 
-def _log_dir(directory: LogDirDescription) -> DescribeLogDirsResponse.DescribeLogDirsResult:
+def _log_dir(directory: LogDirDescription, pace: Pace) -> Steps[DescribeLogDirsResponse.DescribeLogDirsResult]:
     topics = []
     for name, replicas in groupby(directory.replicas, key=lambda replica: replica.topic_partition.topic):
-        partitions = [
-            DescribeLogDirsResponse.DescribeLogDirsPartition(
-                partition_index=replica.topic_partition.partition,
-                partition_size=replica.size,
-                offset_lag=replica.offset_lag,
-                is_future_key=replica.is_future,
-            )
-            for replica in replicas
-        ]
+        partitions = yield from each_in_steps(replicas, _replica, pace)
         topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name=name, partitions=partitions))
     return DescribeLogDirsResponse.DescribeLogDirsResult(
         error_code=directory.error,
@@ -101,4 +100,13 @@ def _log_dir(directory: LogDirDescription) -> DescribeLogDirsResponse.DescribeLo
         topics=topics,
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
+    )
+
+
+def _replica(replica: ReplicaDescription) -> DescribeLogDirsResponse.DescribeLogDirsPartition:
+    return DescribeLogDirsResponse.DescribeLogDirsPartition(
+        partition_index=replica.topic_partition.partition,
+        partition_size=replica.size,
+        offset_lag=replica.offset_lag,
+        is_future_key=replica.is_future,
     )

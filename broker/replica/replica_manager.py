@@ -32,6 +32,7 @@ from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.topic_stats import AllTopicStats
 from odradek.broker.replica.verification import TransactionVerification
 from odradek.broker.replica.wakeups import Wakeups
+from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
@@ -285,10 +286,15 @@ class ReplicaManager:
         """The producers whose state the partition remembers. (KIP-664)"""
         return list(self.partition(topic_partition).local_log(require_leader=False).producer_state.producers.values())
 
-    def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> list[LogDirDescription]:
+    def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> Steps[list[LogDirDescription]]:
         """Every log directory with the logs asked for (None: all)."""
         replicas: dict[str, list[ReplicaDescription]] = {path: [] for path in self.log_manager.directories}
+        pace = Pace()
         for partition in self.partitions:
+            if pace.step_ends():
+                yield
+            if partition.topic_partition not in self.partitions:
+                continue  # removed between two steps
             log = partition.log
             lag = max(log.high_watermark - log.log_end_offset, 0)
             replicas[self.log_manager.directory_of(log)].append(

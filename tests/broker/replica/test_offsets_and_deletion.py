@@ -8,6 +8,7 @@ import pytest
 
 from odradek.broker.replica.fetch_target import FetchTarget
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
+from odradek.broker.steps import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.retention import SEGMENTS_PER_STEP
@@ -198,14 +199,14 @@ def test_log_directories_tell_the_size_of_each_log(room: Any) -> None:
     room.lead()
     room.lead(other)
     room.produce(room.batch_of_bytes(1000))
-    (directory,) = room.manager.describe_log_dirs()
+    (directory,) = finished(room.manager.describe_log_dirs())
     assert directory.path == room.logs.directories[0]
     assert directory.error is ErrorCode.NONE
     assert 0 < directory.usable_bytes <= directory.total_bytes
     assert [(replica.topic_partition, replica.size) for replica in directory.replicas] == [(T0, 1000), (other, 0)]
-    (directory,) = room.manager.describe_log_dirs({other})
+    (directory,) = finished(room.manager.describe_log_dirs({other}))
     assert [replica.topic_partition for replica in directory.replicas] == [other]
-    (directory,) = room.manager.describe_log_dirs(set())
+    (directory,) = finished(room.manager.describe_log_dirs(set()))
     assert directory.replicas == []
 
 
