@@ -28,9 +28,10 @@ AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 def handle_alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> AlterReplicaLogDirsResponse:
+) -> Steps[AlterReplicaLogDirsResponse]:
     """Begins the moves; they go on after the answer."""
-    return _altered(context.broker.replica_manager.log_dir_moves.alter(_wanted(request)))
+    outcomes = yield from context.broker.replica_manager.log_dir_moves.alter(_wanted(request))
+    return _altered(outcomes)
 
 
 def replicas_to_move(request: AlterReplicaLogDirsRequest) -> Iterator[int]:

@@ -19,6 +19,7 @@ import structlog
 
 from odradek.broker.replica.flusher import Threads
 from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_names import has_room_for_a_future
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LONGEST_PAUSE_S = 1.0
+COST_OF_MOVE = 100
+"""What beginning a move, which makes a folder and files, counts as, in items of a step."""
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 log = structlog.get_logger("broker.replica")
@@ -49,13 +52,20 @@ class LogDirMoves:
         self._turns = asyncio.Semaphore(threads or len(log_manager.directories))
         self._running = 0
 
-    def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+    def alter(self, wanted: Mapping[TopicPartition, str]) -> Steps[dict[TopicPartition, ErrorCode]]:
         """`wanted`: paths of log directories. NONE where the move has begun, or the replica is there already;
         INVALID_TOPIC_EXCEPTION (its name is too long for a future folder), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
         REPLICA_NOT_AVAILABLE (it is on other brokers), UNKNOWN_TOPIC_OR_PARTITION. In the last two cases the replica
         is made in that directory, should it come to this broker.
         """
-        return {key: self._alter(key, path) for key, path in wanted.items()}
+        outcomes = {}
+        pace = Pace()
+        for key, path in wanted.items():
+            before = self._moves.get(key)
+            outcomes[key] = self._alter(key, path)
+            if pace.step_ends(COST_OF_MOVE if self._moves.get(key) is not before else 1):
+                yield
+        return outcomes
 
     def _alter(self, key: TopicPartition, path: str) -> ErrorCode:
         if not has_room_for_a_future(key):
