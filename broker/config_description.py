@@ -64,6 +64,7 @@ class TopicDescriptions(Generic[T]):
 
     def __init__(self, config: BrokerConfig, shown: Callable[[ConfigDescription], T]) -> None:
         self._config = config
+        self._defaults = config.topic_defaults()
         self._shown = shown
         self._inherited: dict[str, T] = {}
         self._own: dict[tuple[str, str], T] = {}
@@ -79,11 +80,11 @@ class TopicDescriptions(Generic[T]):
         ]
 
     def _inherited_one(self, name: str) -> T:
-        if not self._inherited:
-            for each, value in self._config.topic_defaults().items():
-                described = _topic_description(self._config, TOPIC[each], value_text(value), False)
-                self._inherited[each] = self._shown(described)
-        return self._inherited[name]
+        known = self._inherited.get(name)
+        if known is None:
+            value = value_text(self._defaults[name])
+            known = self._inherited[name] = self._shown(_topic_description(self._config, TOPIC[name], value, False))
+        return known
 
     def _own_one(self, name: str, text: str) -> T:
         known = self._own.get((name, text))

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from odradek.broker.config_description import ConfigDescription, TopicDescriptions
 from odradek.broker.controller.state import NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.broker.steps import Pace, Steps, each_in_steps, others_between
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -129,10 +129,13 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     in_turns = context.broker.background.turns.take
     states = _topics_to_delete(request, context)
     results = await in_turns(each_in_steps(states, lambda state: _deletion_result(state, context)))
-    names = [result.name for result in results if result.error_code == ErrorCode.NONE and result.name is not None]
-    outcomes = await context.broker.controller.delete_topics(list(dict.fromkeys(names)), timeout_ms=request.timeout_ms)
-    outcome_of = dict(zip(dict.fromkeys(names), outcomes, strict=True))
-    for result in results:
+    names: dict[str, None] = {}
+    async for result in others_between(results):
+        if result.error_code == ErrorCode.NONE and result.name is not None:
+            names[result.name] = None
+    outcomes = await context.broker.controller.delete_topics(list(names), timeout_ms=request.timeout_ms)
+    outcome_of = dict(zip(names, outcomes, strict=True))
+    async for result in others_between(results):
         outcome = outcome_of.get(result.name or "") if result.error_code == ErrorCode.NONE else None
         if outcome is not None:
             result.error_code, result.error_message = outcome.code, _message(outcome)

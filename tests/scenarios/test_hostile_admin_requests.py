@@ -19,7 +19,7 @@ from odradek.protocol.messages.configs import (
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.producers import DescribeProducersRequest
 from odradek.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
-from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
+from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import DescribeTransactionsRequest
 from tests.scenarios.watched_broker import Memory, WatchedBroker, decoded, watched_broker
 
@@ -232,6 +232,14 @@ def test_thousands_of_topics_that_are_named_twice_are_refused_in_steps(broker: W
     partitions = CreatePartitionsRequest(topics=[more(name=name, count=1) for name in names], timeout_ms=60_000)
     answer = broker.ask(partitions, 3)
     assert len(decoded(partitions, 3, answer).results) == 5_000
+    assert answer.longest_turn_ms < LONGEST_TURN_MS
+
+
+def test_one_topic_that_a_hundred_thousand_items_delete_is_deleted_in_steps(broker: WatchedBroker) -> None:
+    broker.response(new_topics(["gone"], validate_only=False), 7)
+    request = DeleteTopicsRequest(topic_names=["gone"] * 100_000, timeout_ms=60_000)
+    answer = broker.ask(request, 5)
+    assert {topic.error_code for topic in decoded(request, 5, answer).responses} == {ErrorCode.NONE}
     assert answer.longest_turn_ms < LONGEST_TURN_MS
 
 
