@@ -40,6 +40,7 @@ from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerSt
 from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
 from odradek.storage.tail import Tails
+from odradek.storage.throttled_lines import ThrottledLines
 from odradek.storage.topic_identity import claim_folder
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.timer.clock import Clock
@@ -72,6 +73,7 @@ class Log:
         "high_watermark",
         "last_flush_ms",
         "leader_epochs",
+        "lines",
         "log_end_offset",
         "log_start_offset",
         "max_decompressed_bytes",
@@ -135,6 +137,7 @@ class Log:
         self.writable = True
         self.closed = False  # after `close` everything is on the disk, indexes too
         self.failure: OSError | None = None
+        self.lines: ThrottledLines = ThrottledLines(clock)
 
     def __repr__(self) -> str:
         offsets = f"{self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark}"
@@ -201,7 +204,8 @@ class Log:
         try:
             self.make_writable()
         except OSError as error:
-            _log.error("torn_tail_stays", partition=str(self.topic_partition), reason=str(error))
+            kind = ("torn_tail_stays", error.errno)
+            self.lines.tell(_log.error, kind, "torn_tail_stays", partition=str(self.topic_partition), reason=str(error))
 
     def make_writable(self) -> None:
         """Raises the OSError that stands against appending."""

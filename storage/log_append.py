@@ -253,14 +253,22 @@ def roll(log: Log) -> LogSegment:
         _log.warning("roll_incomplete", partition=str(log.topic_partition), reason=str(error))
     log.unsynced_segments.append(previous)
     log.segments.add(segment)
+    log.use(previous)
     return segment
 
 
 def storage_error(log: Log, event: str, error: OSError) -> ProtocolError:
-    """Case (B): names what happened, brings the log's files back to what they were, and makes the error for the
-    client.
+    """Case (B): names what happened (once a period), brings the log's files back to what they were, and makes the error
+    for the client.
     """
-    _log.error(event, partition=str(log.topic_partition), directory=log.directory, reason=str(error))
+    log.lines.tell(
+        _log.error,
+        (event, error.errno),
+        event,
+        partition=str(log.topic_partition),
+        directory=log.directory,
+        reason=str(error),
+    )
     log.mark_torn()
     message = f"the log of {log.topic_partition} cannot be written: {error.strerror}"
     return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)

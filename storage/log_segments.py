@@ -47,6 +47,6 @@ class LogSegments(list[LogSegment]):
 
     def use(self, segment: LogSegment) -> LogSegment:
         """The segment, counted as used if it is one that may be released."""
-        if segment is not self[-1] and segment not in self.unsynced:
+        if segment is not self[-1]:
             self._cache.use(segment)
         return segment

@@ -1,7 +1,8 @@
 """What the segments of all logs hold open and in memory.
 
-How many sealed segments are open at once: the least recently used ones give their files and indexes back. And the
-tails of the active ones (tail.py), where there are any.
+How many sealed segments are open at once: the least recently used ones give their files and indexes back. A segment
+that waits for its flush is one of them: what must be synced is opened again. So segments that roll faster than the disk
+syncs hold no more files open than others. And the tails of the active segments (tail.py), where there are any.
 """
 
 from collections import OrderedDict

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, open_small
+from small_logs import NOW, append, batch, headers_of, open_small
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -14,6 +14,7 @@ from odradek.storage import log_manager
 from odradek.storage.files import OsFiles
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
+from odradek.storage.segment_cache import SegmentCache
 from odradek.timer import ManualClock
 
 ORDERS = TopicPartition("orders", 0)
@@ -148,3 +149,28 @@ def test_many_rolled_segments_are_flushed_without_holding_all_their_files_open(
     assert rounds == 3
     assert all(log.recovery_point == log.active_segment.base_offset for log in logs)
     manager.shutdown()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
+def test_segments_that_roll_faster_than_they_are_flushed_hold_few_files_open(data: Path) -> None:
+    manager = LogManager([str(data)], OsFiles(), ManualClock(wall_ms=NOW), cache=SegmentCache(8))
+    manager.open()
+    before = open_files()
+    logs = [
+        manager.get_or_create(TopicPartition("orders", number), TOPIC_ID, LogConfig({"segment.bytes": "150"}))
+        for number in range(2)
+    ]
+    for log in logs:
+        while len(log.segments) < 60:
+            append(log)
+        assert len(log.unsynced_segments) == 59
+    assert open_files() <= before + 8 + len(logs)
+    for log, job in manager.take_flush_jobs():
+        job.run()
+        log.finish_flush(job)
+        assert not log.unsynced_segments
+        assert log.recovery_point == log.active_segment.base_offset
+    assert open_files() <= before + 8 + len(logs)
+    assert len(headers_of(logs[0])) == logs[0].log_end_offset
+    manager.shutdown()
+    assert open_files() <= before

@@ -1,0 +1,49 @@
+"""What fails again and again has one line a period."""
+
+import errno
+import os
+
+from memory_files import ForgetfulFiles
+from small_logs import NOW, append, batch, open_small
+from test_full_disk import append_fails
+
+from odradek.storage.throttled_lines import MOST_KINDS, PERIOD_MS, ThrottledLines
+from odradek.timer import ManualClock
+
+
+def errors(logged: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(entry["event"], entry.get("suppressed")) for entry in logged if entry["log_level"] == "error"]
+
+
+def test_refused_appends_have_one_line_a_period_and_the_next_one_counts_them(logged: list[dict[str, object]]) -> None:
+    files, clock = ForgetfulFiles(), ManualClock(wall_ms=NOW)
+    log = open_small(files, clock=clock)
+    append(log)
+    files.room = 10
+    for _ in range(500):
+        append_fails(log, batch())
+    assert errors(logged) == [("append_failed", None)]
+    clock.advance(PERIOD_MS)
+    append_fails(log, batch())
+    append_fails(log, batch())
+    assert errors(logged) == [("append_failed", None), ("append_failed", 499)]
+
+
+def test_another_reason_has_a_line_of_its_own_at_once(logged: list[dict[str, object]]) -> None:
+    files = ForgetfulFiles()
+    log = open_small(files)
+    append(log)
+    files.room = 10
+    append_fails(log, batch())
+    log.fail(OSError(errno.EIO, os.strerror(errno.EIO)))
+    append_fails(log, batch())
+    assert errors(logged)[:2] == [("append_failed", None), ("append_failed", None)]
+
+
+def test_kinds_are_not_kept_without_end() -> None:
+    said: list[str] = []
+    lines = ThrottledLines(ManualClock())
+    for kind in range(10 * MOST_KINDS):
+        lines.tell(said.append, kind, "failed")
+    assert len(said) == 10 * MOST_KINDS
+    assert len(lines._kinds) <= MOST_KINDS
