@@ -1,7 +1,8 @@
 """The broker as a whole: what it consists of, in which order that starts, and in which order it ends.
 
 Start: take the log directories, take the addresses, read the metadata, load the logs, register, become leader, listen.
-Nothing is accepted before the last step. What fails on the way is a `StartError`, and everything taken is let go.
+Nothing is accepted before the last step. Coordinators load while clients are served. What fails on the way is a
+`StartError`, and everything taken is let go.
 
 Stop: accept nobody, answer what is parked as if its time were over, end the connections, finish the change of
 metadata under way, end the threads, flush and close the logs with a note that they need no recovery.
@@ -167,6 +168,8 @@ class Broker:
             await self._load_logs()
             await self._serve()
             self.state = BrokerState.RUNNING
+            for runtime in self.coordinator_runtimes:
+                runtime.begin_loading()
         except REASONS_NOT_TO_START as error:
             await self._undo_all()
             raise StartError(self._told(error)) from error
@@ -313,6 +316,7 @@ class Broker:
         self._undo[place] = self._abandon_logs
         for _ in self.log_manager.load_steps(self._log_config, self._is_known):
             await asyncio.sleep(0)
+        await self.background.run_in_thread(run_all_in_threads, self.log_manager.take_load_syncs())
         self._undo[place] = self._close_logs
 
     def _abandon_logs(self) -> None:

@@ -47,6 +47,7 @@ class LogDirectory:
         "path",
         "recovery_points",
         "recovery_points_known",
+        "unopened",
     )
 
     def __init__(self, files: Files, path: str) -> None:
@@ -60,6 +61,8 @@ class LogDirectory:
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        self.unopened: dict[TopicPartition, str] = {}
+        """Partitions whose logs could not be opened, and why; what the checkpoints say of them stays."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._checkpoint_numbers: dict[str, int] = {}
         self._checkpointing = Lock()
@@ -182,6 +185,8 @@ class LogDirectory:
         In any thread, and in several at once; `number` grows with every look at the logs.
         """
         with self._checkpointing:
+            known = self._checkpointed.get(name, {})
+            offsets = {**{partition: known[partition] for partition in self.unopened if partition in known}, **offsets}
             if number > self._checkpoint_numbers.get(name, -1) and self._checkpointed.get(name) != offsets:
                 write_offsets(self._files, f"{self.path}/{name}", offsets)
                 self._checkpointed[name] = offsets

@@ -4,7 +4,7 @@ Life: `open` (locks, whose directories they are), `claim` (they are this broker'
 `get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What
 takes long is handed out:
 
-* `load_steps`: an iterator that does a bounded piece of work per step;
+* `load_steps`: an iterator that does a bounded piece of work per step, then `take_load_syncs`;
 * `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
 
 A partition's folder that `known` does not answer for is named in the log and left alone.
@@ -13,6 +13,7 @@ A partition's folder that `known` does not answer for is named in the log and le
 import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import structlog
 
@@ -29,7 +30,7 @@ from odradek.storage.checkpoint import (
     read_partition_metadata,
 )
 from odradek.storage.closing import RunAll, close_all, one_after_the_other
-from odradek.storage.files import Files
+from odradek.storage.files import Files, is_full
 from odradek.storage.flushing import FlushJob
 from odradek.storage.log import Log
 from odradek.storage.log_checkpoints import LogCheckpoints
@@ -92,6 +93,7 @@ class LogManager:
             cache if cache is not None else SegmentCache(tails=Tails(max_tail_bytes) if max_tail_bytes else None)
         )
         self._removals: list[tuple[int, str]] = []
+        self._folders_to_sync: list[str] = []
         self.moves = LogMoves(self)
         self.creator = LogCreator(self)
         self.checkpoints = LogCheckpoints(self.directories, self.logs, self.moves)
@@ -137,12 +139,15 @@ class LogManager:
             log.producer_state.expiration_ms = expiration_ms
 
     def load(self, config_of: ConfigOf | None = None, known: Known | None = None) -> None:
-        """All of `load_steps` at once."""
+        """All of `load_steps` at once, and the syncs."""
         for _ in self.load_steps(config_of, known):
             pass
+        for sync in self.take_load_syncs():
+            sync()
 
     def load_steps(self, config_of: ConfigOf | None = None, known: Known | None = None) -> Iterator[None]:
-        """Opens the logs of all partition folders, recovering them after a crash. Raises OSError.
+        """Opens the logs of all partition folders, recovering them after a crash. Raises OSError. A log for which a
+        full disk lacks the room is named, and stays closed until the next start; that one recovers its directory.
 
         `config_of(topic)` gives a topic's settings; `known(partition, topic id)` whether it is one of the store's.
         """
@@ -158,7 +163,18 @@ class LogManager:
             for topic_partition in partitions:
                 if self._is_ours(directory, topic_partition, known):
                     config = self.default_config if config_of is None else config_of(topic_partition.topic)
-                    yield from self._open_steps(directory, topic_partition, config)
+                    try:
+                        yield from self._open_steps(directory, topic_partition, config)
+                    except OSError as error:
+                        if not is_full(error):
+                            raise
+                        _log.error("log_not_opened", partition=str(topic_partition), reason=str(error))
+                        directory.unopened[topic_partition] = str(error)
+
+    def take_load_syncs(self) -> list[Callable[[], None]]:
+        """What has to be synced after `load_steps`, before the first append: each in any thread. They raise OSError."""
+        folders, self._folders_to_sync = self._folders_to_sync, []
+        return [partial(self.files.sync_directory, folder) for folder in folders]
 
     def _is_ours(self, directory: LogDirectory, topic_partition: TopicPartition, known: Known | None) -> bool:
         folder = f"{directory.path}/{topic_partition}"
@@ -192,6 +208,7 @@ class LogManager:
             cache=self._cache,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             max_decompressed_bytes=self._max_decompressed_bytes,
+            folders_to_sync=self._folders_to_sync,
         )
         log.cleaned_offset = directory.cleaner_offsets.get(topic_partition)
         self.logs[topic_partition] = log
@@ -340,7 +357,7 @@ class LogManager:
         try:
             failed = {self.directory_of(log): reason for log, reason in close_all(list(self.logs.values()), run_all)}
             for path, directory in self.directories.items():
-                reason = self._end(directory, failed.get(path))
+                reason = self._end(directory, failed.get(path) or next(iter(directory.unopened.values()), None))
                 if reason is not None:
                     failed[path] = reason
                     _log.error("shutdown_not_clean", directory=path, reason=reason)

@@ -31,7 +31,14 @@ from odradek.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_E
 from odradek.storage.leftovers import clear_leftovers
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_of_file
+from odradek.storage.log_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    offset_of_file,
+)
 from odradek.storage.producer_replay import apply_stored, rebuild_producer_state, replay
 from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from odradek.storage.retention import delete_segment
@@ -81,14 +88,17 @@ def open_log_steps(
     cache: SegmentCache | None = None,
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    folders_to_sync: list[str] | None = None,
 ) -> Steps[Log]:
     """Yields after every piece of work; the generator's value is the log.
 
     `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the
     checkpoints. `contiguous`: behind the recovery point each segment begins where the one before it ends, unless
     the topic is compacted; so it is where the recovery point is known, for the cleaner leaves no gaps behind it.
+    `folders_to_sync` takes the folder where it has to be synced before the first append; None syncs it here.
     """
     files.make_directories(directory)
+    names_before = frozenset() if clean else frozenset(files.list_directory(directory))
     log = Log(
         files,
         directory,
@@ -118,12 +128,21 @@ def open_log_steps(
     rebuild_producer_state(log, clean=clean)
     if recovered is not None:
         log.producer_state.remember_batches(recovered)
-    if not clean:
-        files.sync_directory(directory)  # what was removed must not come back beside other batches at its offsets
+    if not clean and _has_removed(log, names_before):
+        if folders_to_sync is None:
+            files.sync_directory(directory)
+        else:
+            folders_to_sync.append(directory)
     log.update_high_watermark(high_watermark)
     for segment in log.segments:
         segment.release()  # ten thousand logs that nobody uses yet hold no files open
     return log
+
+
+def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
+    """Whether files are gone: they must not come back, after a crash, beside other batches at their offsets."""
+    names = log.files.list_directory(log.directory)
+    return not names_before.issubset(names) or any(name.endswith(DELETED_SUFFIX) for name in names)
 
 
 def _load_segments(log: Log) -> None:

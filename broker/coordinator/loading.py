@@ -36,7 +36,10 @@ log = structlog.get_logger("coordinator")
 
 
 class Loader:
-    """`on_loaded` is called when everything in a partition's log has been replayed, unless it was lost meanwhile."""
+    """`on_loaded` is called when everything in a partition's log has been replayed, unless it was lost meanwhile.
+
+    Until `begin` only empty logs count as loaded: a broker that starts serves its clients first.
+    """
 
     def __init__(
         self, buffer_bytes: int, clock: Clock, background: Background, on_loaded: Callable[[LedPartition], None]
@@ -47,6 +50,12 @@ class Loader:
         self._on_loaded = on_loaded
         self._waiting: list[tuple[PartitionLoading, int]] = []
         self._is_running = False
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Loads what waits, and from now on whatever comes."""
+        self._has_begun = True
+        self._run_if_needed()
 
     def add(self, led: LedPartition, current_log: CurrentLog) -> None:
         """Has the partition loaded: at once where its log is empty."""
@@ -55,7 +64,10 @@ class Loader:
             self._on_loaded(led)
             return
         self._waiting.append((loading, self._clock.now_ms()))
-        if not self._is_running:
+        self._run_if_needed()
+
+    def _run_if_needed(self) -> None:
+        if self._has_begun and self._waiting and not self._is_running:
             self._is_running = True
             self._background.spawn(self._run(), "loading of coordinators")
 

@@ -31,6 +31,7 @@ from odradek.protocol.plain_batch import PlainBatch, build_plain_batch
 from odradek.protocol.record import Record
 from odradek.protocol.records import Compression, build_batch
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.throttled_lines import ThrottledLines
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class CoordinatorRuntime:
         self._led: dict[int, LedPartition] = {}
         self._by_shard: dict[int, LedPartition] = {}
         self._stopping = False
+        self._lines = ThrottledLines(clock)
         self._loader = Loader(settings.load_buffer_bytes, clock, background, self._loaded)
 
     # Beginning and end
@@ -134,6 +136,10 @@ class CoordinatorRuntime:
         for partition in replica_manager.partitions.of_topic(topic):
             if partition.is_leader:
                 self.elected(partition.topic_partition.partition, partition.leader_epoch)
+
+    def begin_loading(self) -> None:
+        """Loads the partitions that it leads; until now their ids are answered with COORDINATOR_LOAD_IN_PROGRESS."""
+        self._loader.begin()
 
     def stop(self) -> None:
         """Unloads every shard; COORDINATOR_NOT_AVAILABLE from now on."""
@@ -317,7 +323,9 @@ class CoordinatorRuntime:
 
     def _tell_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
         failure = AppendFailed(cause, message)
-        log.warning(
+        self._lines.tell(
+            log.warning,
+            (led.topic_partition, cause),
             "coordinator append failed",
             partition=str(led.topic_partition),
             records=len(decision.records),

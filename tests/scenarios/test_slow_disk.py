@@ -17,6 +17,7 @@ from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.topic_partition import TopicPartition
 from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import idempotent
 
 SETTINGS: Mapping[str, object] = {"log.cleaner.enable": "false"}
 PARTITIONS = 50
@@ -124,3 +125,35 @@ async def test_a_power_cut_at_any_sync_of_a_creation_leaves_a_topic_that_can_be_
             assert partition.is_leader
             assert partition.log.topic_id == topic.topic_id
             assert partition.log.leader_epochs.latest_epoch == partition.leader_epoch
+
+
+async def killed(partitions: int) -> CountingFiles:
+    """The disk of a broker that was killed with records in all partitions: what it wrote is there, synced or not."""
+    files = ForgetfulFiles()
+    async with a_broker(files) as broker:
+        await create(broker, NewTopic("orders", partitions, 1))
+        for number in range(partitions):
+            log = broker.replica_manager.partition(TopicPartition("orders", number)).log
+            for sequence in range(3):
+                log.append_as_leader(idempotent(sequence), 0)
+        files.make_durable()
+        after = CountingFiles()
+        after.names = after.durable_names = files.crash().names
+    return after
+
+
+async def test_a_start_after_a_kill_waits_for_no_disk_on_account_of_partitions_that_lose_nothing() -> None:
+    files = await killed(PARTITIONS)
+    async with a_broker(files) as broker:
+        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == 3
+        assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
+        assert files.on_the_loop == []
+
+
+async def test_folders_from_which_recovery_removes_files_are_synced_in_threads_before_clients_are_served() -> None:
+    files = await killed(PARTITIONS)
+    for number in (3, 7):
+        files.open(f"/data/orders-{number}/00000000000000000009.snapshot", create=True)
+    async with a_broker(files):
+        assert sorted(of_topic(files.in_threads, "orders")) == ["/data/orders-3", "/data/orders-7"]
+        assert files.on_the_loop == []

@@ -2,10 +2,12 @@
 is room.
 """
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from memory_files import ForgetfulFiles
@@ -15,8 +17,13 @@ from odradek.protocol.control_records import ControlType
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import read_offsets
 from odradek.storage.files import OsFiles
 from odradek.storage.log import Log
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_manager import LogManager
+from odradek.timer import ManualClock
 
 SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 50}
 
@@ -266,3 +273,43 @@ def test_a_log_that_could_not_write_what_it_derives_is_not_closed_cleanly() -> N
     with pytest.raises(ProtocolError):
         log.close()
     assert not log.closed
+
+
+class NoRoomInOneFolder(ForgetfulFiles):
+    """Takes no new file into `folder`."""
+
+    folder = "none"
+
+    def _new(self, path: str) -> Any:
+        if os.path.dirname(path) == self.folder:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return super()._new(path)
+
+
+def test_a_log_that_cannot_be_opened_on_a_full_disk_keeps_no_other_closed_and_its_checkpoints_stay() -> None:
+    files, clock = NoRoomInOneFolder(), ManualClock(wall_ms=NOW)
+    whole, empty = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    manager = LogManager(["/data"], files, clock)
+    manager.open()
+    manager.load()
+    for partition in (whole, empty):
+        log = manager.get_or_create(partition, None, LogConfig())
+        append(log)
+        log.delete_records_before(1)
+    assert manager.shutdown() == {}
+    for name in files.list_directory("/data/orders-1"):
+        files.remove(f"/data/orders-1/{name}")
+    files.folder = "/data/orders-1"
+    again = LogManager(["/data"], files, clock)
+    again.open()
+    again.load()
+    assert list(again.logs) == [whole]
+    files.folder = "none"
+    assert "No space left on device" in again.shutdown()["/data"]
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    assert read_offsets(files, "/data/log-start-offset-checkpoint") == {whole: 1, empty: 1}
+    last = LogManager(["/data"], files, clock)
+    last.open()
+    last.load()
+    assert last.logs[empty].log_start_offset == 1
+    assert last.shutdown() == {}

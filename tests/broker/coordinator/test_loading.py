@@ -66,6 +66,25 @@ def refusal(place: Workplace) -> ErrorCode | None:
     return None
 
 
+# After the start
+
+
+def test_nothing_is_loaded_before_the_broker_serves_but_empty_logs(place: Workplace) -> None:
+    other = TopicPartition(PARTITION.topic, 1)
+    place.lead()
+    place.lead(other)
+    place.write((b"key", b"v"))
+    place.runtime.stop()
+    place.runtime = place.new_runtime(may_load=False)
+    place.runtime.start()
+    place.tasks.run()
+    assert refusal(place) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert place.runtime.shard_of(other.partition) is not None
+    place.runtime.begin_loading()
+    place.tasks.run()
+    assert not place.runtime.loading
+
+
 # Slices
 
 

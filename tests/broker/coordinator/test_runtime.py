@@ -1,12 +1,14 @@
 """The coordinators' runtime: who leads an id's partition, and decisions that are carried out, or are not."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import Decision
@@ -254,6 +256,15 @@ def test_a_decision_for_a_shard_that_is_no_more_is_told_so(place: Workplace) -> 
     place.runtime.act(shard, Decision([CoordinatorRecord(b"a", b"1")], outcome))
     assert outcome.error.code is ErrorCode.NOT_COORDINATOR
     assert shard.values == {}
+
+
+def test_a_full_disk_has_one_line_for_all_appends_that_it_refuses(place: Workplace) -> None:
+    place.lead()
+    place.disk.full = True
+    with capture_logs() as lines:
+        for _ in range(50):
+            assert place.write((b"key", b"value")).error.cause is ErrorCode.KAFKA_STORAGE_ERROR
+    assert Counter(line["event"] for line in lines) == {"coordinator append failed": 1, "append_failed": 1}
 
 
 def test_a_full_disk_fails_the_decision_and_replays_nothing(place: Workplace) -> None:

@@ -190,8 +190,8 @@ class Workplace(Room):
         self.made: list[Notes] = []
         self.runtime = self.new_runtime()
 
-    def new_runtime(self) -> CoordinatorRuntime:
-        return CoordinatorRuntime(
+    def new_runtime(self, *, may_load: bool = True) -> CoordinatorRuntime:
+        runtime = CoordinatorRuntime(
             self.settings,
             new_shard=self._new_shard,
             partition_count=lambda: self.partition_count,
@@ -199,6 +199,9 @@ class Workplace(Room):
             clock=self.clock,
             background=self.tasks,
         )
+        if may_load:
+            runtime.begin_loading()
+        return runtime
 
     def _new_shard(self, partition: int, leader_epoch: int) -> Notes:
         self.made.append(Notes(partition, leader_epoch))

@@ -114,7 +114,7 @@ class RealLogs:
             self._logs[topic_partition] = open_log(self.files, directory, topic_partition, config, self._clock)
         return self._logs[topic_partition]
 
-    def delete(self, topic_partition: TopicPartition) -> None:
+    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
         self._logs.pop(topic_partition).close_files()
 
     @staticmethod

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.checkpoint import read_epochs
 from tests.broker.replica.conftest import T0
 
 
@@ -147,7 +148,7 @@ def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Any, monkeyp
     room.lead(epoch=1)
 
     def fail(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
         patch.setattr(room.logs.files, "replace_file", fail)
@@ -156,3 +157,22 @@ def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Any, monkeyp
     assert code_of(room.manager.partition, T0) is ErrorCode.KAFKA_STORAGE_ERROR
     room.lead(epoch=2)
     assert room.produce().result.error is ErrorCode.NONE
+
+
+def test_a_partition_whose_epoch_finds_no_room_on_a_full_disk_is_led_and_read(
+    room: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.lead(epoch=1)
+    assert room.produce().result.error is ErrorCode.NONE
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room.logs.files, "replace_file", fail)
+        partition = room.lead(epoch=2)
+    assert partition.is_leader
+    assert partition.log.read(0, 1000).records
+    assert partition.end_offset_for_epoch(2, 2) == (2, 1)
+    partition.log.close()
+    assert read_epochs(room.logs.files, partition.log.leader_epochs.path) == [(1, 0), (2, 1)]
