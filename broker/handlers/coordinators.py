@@ -39,9 +39,8 @@ def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestCon
     created. INVALID_REQUEST for other types.
     """
     if context.api_version >= FIRST_BATCHED_VERSION:
-        found = yield from each_in_steps(
-            once(request.coordinator_keys), lambda key: _coordinator(request.key_type, key, context)
-        )
+        keys = yield from once(request.coordinator_keys)
+        found = yield from each_in_steps(keys, lambda key: _coordinator(request.key_type, key, context))
         return FindCoordinatorResponse(coordinators=found)
     one = _coordinator(request.key_type, request.key, context)
     return FindCoordinatorResponse(

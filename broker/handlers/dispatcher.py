@@ -33,7 +33,7 @@ from odradek.broker.handlers.request_context import (
     RequestContext,
     undecodable,
 )
-from odradek.broker.steps import Steps, finished, memory_of_request
+from odradek.broker.steps import Steps, finished, let_go, memory_of_request
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
@@ -259,6 +259,7 @@ class Dispatcher:
                 if response is not None:
                     parts: list[Part] = yield from route.encode_in_steps(response, context.correlation_id)
                     told = yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))
+                    yield from let_go(response)
                     if told or not isinstance(error, AnswerTooLarge):
                         return parts
             except AnswerTooLarge as second:

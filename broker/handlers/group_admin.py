@@ -42,14 +42,14 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
     coordinator = context.broker.group_coordinator
     groups = []
     pace, size = Pace(), answer_size(context)
-    for group_id in once(request.groups):
+    for group_id in (yield from once(request.groups)):
         described = _describe(coordinator, group_id)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
             described.authorized_operations = ALL_ON_GROUP
         for member in described.members:
             size.add(MEMBER_BYTES + len(member.member_metadata) + len(member.member_assignment))
         groups.append(described)
-        if pace.step_ends(1 + len(described.members)):
+        if pace.step_ends(items_of(group_id) + len(described.members)):
             yield
     return DescribeGroupsResponse(groups=groups)
 
@@ -107,7 +107,7 @@ def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) 
     """
     deletion = _Deletion()
     pace = Pace()
-    for group_id in once(request.groups_names):
+    for group_id in (yield from once(request.groups_names)):
         deletion.start(context.broker.group_coordinator, group_id)
         if pace.step_ends(ITEMS_PER_DELETION + items_of(group_id)):
             yield

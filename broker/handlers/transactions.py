@@ -311,7 +311,8 @@ def handle_describe_transactions(
     """One after the other, each as it then is. One that is named twice is described once."""
     states = []
     pace, size = Pace(), answer_size(context)
-    for transactional_id in once(request.transactional_ids):
+    transactional_ids = yield from once(request.transactional_ids)
+    for transactional_id in transactional_ids:
         described = _described(context, transactional_id)
         partitions = sum(len(topic.partitions) for topic in described.topics)
         size.add(PARTITION_BYTES * partitions)

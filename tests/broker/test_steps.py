@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 
 from odradek.broker.steps import (
+    ITEMS_PER_LOOK,
     ITEMS_PER_STEP,
     MOST_BYTES_AT_ONCE,
     Pace,
@@ -47,7 +48,8 @@ def test_a_list_is_made_some_items_a_step_and_a_step_is_shared_by_nested_loops()
 
 
 def test_each_item_comes_once_in_the_order_of_the_first() -> None:
-    assert list(once("abca")) == ["a", "b", "c"]
+    assert finished(once("abca")) == ["a", "b", "c"]
+    assert len(list(once("a" * (3 * ITEMS_PER_LOOK)))) == 2
 
 
 async def test_all_that_take_turns_have_one_step_a_turn_together() -> None:
