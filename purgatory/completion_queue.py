@@ -17,7 +17,7 @@ after the loop has served its sockets. Whoever finishes a handler may call `drai
 next.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 
 import structlog
@@ -25,7 +25,8 @@ from mypy_extensions import i64
 
 from odradek.purgatory.delayed_operation import DelayedOperation, OperationOwner, expire
 
-DEFAULT_BUDGET = 1000
+DEFAULT_BUDGET = 100
+"""So that the first of many answers are written while the next ones are made."""
 
 
 class KeyedOperations(OperationOwner):
@@ -61,7 +62,7 @@ class CompletionQueue:
         self._call_soon = call_soon
         self._budget: i64 = budget
         self._expired: deque[DelayedOperation] = deque()
-        self._keys: dict[tuple[KeyedOperations, Hashable], None] = {}
+        self._keys: OrderedDict[tuple[KeyedOperations, Hashable], None] = OrderedDict()
         self._purges: dict[KeyedOperations, None] = {}
         self._scheduled = False
         self._draining = False
@@ -125,8 +126,7 @@ class CompletionQueue:
         budget = self._budget
         keys = self._keys
         while budget > 0 and keys:
-            item = next(iter(keys))
-            del keys[item]
+            item, _ = keys.popitem(last=False)
             purgatory, key = item
             budget = purgatory.complete_some(key, budget)
             if purgatory.has_more(key):

@@ -18,10 +18,10 @@ TAIL_BYTES = 256 * 1024
 """The most that one tail holds. Longer reads stay in their file as a FileSlice (SLICE_BYTES)."""
 TAIL_BATCHES = 512
 """The most batches that one tail holds: the segment knows the positions of so many (LogSegment.locate)."""
-MAX_TAIL_BYTES = 16 << 20
+MAX_TAIL_BYTES = 4 << 20
 """The most that the tails of all logs hold together, unless `odradek.log.tail.bytes` says otherwise."""
-ENTRY_BYTES = 128
-"""What a batch takes beside its bytes."""
+ENTRY_BYTES = 512
+"""What a batch takes beside its bytes, its part of the tail's own memory included."""
 _JOINED_BYTES = 4096
 """Batches up to this size are joined at once: a view and a header would take as much as the batch."""
 

@@ -8,6 +8,8 @@ clock.
 import time
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 
 class Clock(Protocol):
     """What the broker knows of time. Both values are whole milliseconds."""
@@ -21,6 +23,7 @@ class Clock(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SystemClock:
     """The machine's clocks."""
 
@@ -33,6 +36,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ManualClock:
     """A clock that stands still until `advance` moves both of its hands."""
 

@@ -6,7 +6,8 @@ the connection stays. (Kafka's KafkaApis.handleFetchRequest)
 
 from __future__ import annotations
 
-from odradek.broker.handlers.request_context import Holds, PendingResponse, RequestContext
+from odradek.broker.handlers.pending_response import Holds, PendingResponse
+from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.replica.fetch_context import fetch_response
 from odradek.broker.replica.fetch_session import Targets
 from odradek.broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse
+from odradek.broker.handlers.pending_response import Holds, PendingResponse
+from odradek.broker.handlers.request_context import CloseConnection
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import Buffer
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers.answered_later import answered_later
-from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext
+from odradek.broker.handlers.pending_response import Holds, PendingResponse
+from odradek.broker.handlers.request_context import CloseConnection, RequestContext
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import UnfinishedAppends
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -7,7 +7,7 @@ from odradek.broker.settings.setting import HIGH, INT, LIST, LONG, LOW, MEDIUM, 
 
 # fmt: off
 ODRADEK_SETTINGS = (
-    Setting("odradek.log.tail.bytes", LONG, 16 * 1024 * 1024, LOW, valid=AtLeast(0), own=True, takes_effect=True,
+    Setting("odradek.log.tail.bytes", LONG, 4 * 1024 * 1024, LOW, valid=AtLeast(0), own=True, takes_effect=True,
             doc="Memory for what was appended last, in bytes of all logs, which saves reading its file; 0 keeps none."),
     Setting("odradek.max.decompressed.batch.bytes", LONG, 128 * 1024 * 1024, HIGH, valid=AtLeast(1), own=True,
             takes_effect=True,

@@ -4,10 +4,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from odradek.broker.controller.state import NewTopic
 from odradek.broker.metrics import FINE_TIMES, TIME_BUCKETS, BrokerMetrics, bucket_time_ms, error_finder, time_bucket
 from odradek.broker.metrics_exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
 from odradek.broker.metrics_families import FAMILIES, TOTAL
@@ -136,6 +138,30 @@ async def test_a_clients_waiting_fetch_is_seen_in_its_purgatory() -> None:
     assert value(samples, "kafka_server_delayedoperationpurgatory_numdelayedoperations", delayedOperation="Fetch") == 1
     assert value(samples, "kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Fetch") >= 1
     assert value(samples, "kafka_server_delayedfetchmetrics_expires_total", fetcherType="follower") == 0
+
+
+async def test_a_creation_that_takes_its_time_is_seen_in_the_purgatory_of_topics() -> None:
+    labels = {"delayedOperation": "topic"}
+    async with told() as (broker, port):
+        gate = asyncio.Event()
+        put = broker.metadata_store.multi
+
+        async def slowly(*operations: Any) -> Any:
+            await gate.wait()
+            return await put(*operations)
+
+        broker.metadata_store.multi = slowly  # type: ignore[method-assign]
+        topics = [NewTopic("a", 1, 1), NewTopic("b", 1, 1)]
+        creating = asyncio.ensure_future(broker.controller.create_topics(topics, timeout_ms=60_000))
+        while not broker.topic_purgatory.delayed:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+        waiting = samples_of((await ask(port))[2])
+        gate.set()
+        await creating
+        over = samples_of((await ask(port))[2])
+    assert value(waiting, "kafka_server_delayedoperationpurgatory_purgatorysize", **labels) == 2
+    assert value(waiting, "kafka_server_delayedoperationpurgatory_numdelayedoperations", **labels) == 1
+    assert value(over, "kafka_server_delayedoperationpurgatory_purgatorysize", **labels) == 0
 
 
 async def test_more_partitions_than_fit_a_chunk_are_told_once_each_under_one_head() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from odradek.storage.files import OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_read import FetchData
 from odradek.storage.segment_cache import SegmentCache
-from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tails
+from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
 from odradek.timer import ManualClock
 
 KB, MB = 1 << 10, 1 << 20
@@ -187,6 +188,23 @@ def test_one_log_holds_a_bounded_tail(files: CountingFiles, tails: Tails, size: 
         append(log, batch(b"x" * size))
         assert tails.held_bytes <= TAIL_BYTES + TAIL_BATCHES * ENTRY_BYTES
     assert is_served_from_memory(files, log)
+
+
+@pytest.mark.parametrize(("size", "batches"), [(70, 1), (70, 100), (5000, 1), (5000, 20)])
+def test_the_count_of_what_is_held_is_what_it_takes_in_memory(size: int, batches: int) -> None:
+    tails = Tails(max_bytes=1 << 40)
+    kept: list[Tail] = []
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(200):
+        tail: Tail | None = None
+        for number in range(batches):
+            tail = tails.keep(tail, [bytes(17), memoryview(bytes(size))[17:]], number * size, size)
+        assert tail is not None
+        kept.append(tail)
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert taken <= 1.1 * tails.held_bytes
 
 
 def test_a_batch_larger_than_a_tail_is_read_from_its_file(files: CountingFiles, tails: Tails) -> None:
