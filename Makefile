@@ -43,9 +43,9 @@ test: setup
 # What `make test` leaves out.
 test-all: test-programs test-plain test-pipeline
 
-# Other people's programs, the second event loop, long loops. Tests that share a Kafka are a group, for one worker.
+# Other people's programs, the second event loop, long loops. A file's tests share a Kafka, so one worker runs them.
 test-programs: setup
-	$(PYTEST) --dist=loadgroup --kinds=programs,second_loop,long
+	$(PYTEST) --dist=loadfile --kinds=programs,second_loop,long
 
 # The compiled modules as plain Python.
 test-plain: setup

@@ -41,7 +41,7 @@ STEPS = (
     "remove an ACL",
 )
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("the script of admin tools")]
+pytestmark = pytest.mark.timeout(400)
 
 
 class Script:

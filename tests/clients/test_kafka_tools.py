@@ -47,7 +47,7 @@ STEPS = (
     "DumpLogSegments decodes transactions",
 )
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("the script of tools")]
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")

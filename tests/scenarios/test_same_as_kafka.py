@@ -62,7 +62,6 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
 }
 
-pytestmark = pytest.mark.xdist_group("same as Kafka")
 met: set[Known] = set()
 compared: set[tuple[int, int]] = set()
 
