@@ -360,7 +360,7 @@ def _settle(log: Log, clean: bool) -> None:
         and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}")
     ):
         _read_epochs(log)
-    log.leader_epochs.truncate_from_end(end_offset, may_wait=True)
+    log.leader_epochs.truncate_from_end(end_offset + 1, may_wait=True)  # one that begins at the end has no batch yet
     log.leader_epochs.truncate_from_start(log.log_start_offset, may_wait=True)
 
 

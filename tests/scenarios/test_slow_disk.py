@@ -127,14 +127,16 @@ async def test_a_power_cut_at_any_sync_of_a_creation_leaves_a_topic_that_can_be_
             assert partition.log.leader_epochs.latest_epoch == partition.leader_epoch
 
 
-async def killed(partitions: int) -> CountingFiles:
-    """The disk of a broker that was killed with records in all partitions: what it wrote is there, synced or not."""
+async def killed(partitions: int, batches: int = 3) -> CountingFiles:
+    """The disk of a broker that was killed with so many batches in all partitions: what it wrote is there, synced or
+    not.
+    """
     files = ForgetfulFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", partitions, 1))
         for number in range(partitions):
             log = broker.replica_manager.partition(TopicPartition("orders", number)).log
-            for sequence in range(3):
+            for sequence in range(batches):
                 log.append_as_leader(idempotent(sequence), 0)
         files.make_durable()
         after = CountingFiles()
@@ -142,12 +144,24 @@ async def killed(partitions: int) -> CountingFiles:
     return after
 
 
-async def test_a_start_after_a_kill_waits_for_no_disk_on_account_of_partitions_that_lose_nothing() -> None:
-    files = await killed(PARTITIONS)
+@pytest.mark.parametrize("batches", [0, 3])
+async def test_a_start_after_a_kill_waits_for_no_disk_on_account_of_partitions_that_lose_nothing(batches: int) -> None:
+    files = await killed(PARTITIONS, batches)
     async with a_broker(files) as broker:
-        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == 3
+        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == batches
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
         assert files.on_the_loop == []
+
+
+async def test_a_start_after_a_clean_stop_waits_for_no_disk_on_account_of_a_partition() -> None:
+    files = CountingFiles()
+    async with a_broker(files) as broker:
+        await create(broker, NewTopic("orders", PARTITIONS, 1))
+    files.forget_counts()
+    async with a_broker(files) as broker:
+        assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
+        log = broker.replica_manager.partition(TopicPartition("orders", 0)).log
+        assert log.leader_epochs.entries == [(0, 0)]
 
 
 async def test_folders_from_which_recovery_removes_files_are_synced_in_threads_before_clients_are_served() -> None:
