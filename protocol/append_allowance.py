@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from odradek.protocol.batch_contents import inflate
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-TURN_BYTES = 2 << 20
+TURN_BYTES: Final = 2 << 20
 """Bytes of records, as they come and as they are inflated, that are checked in one turn: 2 to 10 ms of work."""
-APPEND_BYTES = 4096
+APPEND_BYTES: Final = 4096
 """Each batch that is appended counts for so many bytes more."""
-TURN_RECORDS = 30_000
+TURN_RECORDS: Final = 30_000
 """Records and headers of one batch that are checked in one turn."""
-COMPRESSED_ANEW = 8
+COMPRESSED_ANEW: Final = 8
 """A batch that is compressed anew takes as long as so many others."""
-EVERYTHING = 1 << 62
+EVERYTHING: Final = 1 << 62
 
 
 class TooMuchForOneTurn(Exception):

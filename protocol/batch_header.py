@@ -27,33 +27,34 @@ Message formats 0 and 1 have other layouts behind the same first 17 bytes. They 
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import Final
 
 from crc32c import crc32c
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-BATCH_OVERHEAD = 61
-LOG_OVERHEAD = 12
-MAGIC_POSITION = 16
-HEADER_UP_TO_MAGIC = 17
-ATTRIBUTES_POSITION = 21
-CURRENT_MAGIC = 2
+BATCH_OVERHEAD: Final = 61
+LOG_OVERHEAD: Final = 12
+MAGIC_POSITION: Final = 16
+HEADER_UP_TO_MAGIC: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+CURRENT_MAGIC: Final = 2
 # The smallest message of format 0. A shorter length is corrupt whatever the magic says.
-SMALLEST_BATCH_LENGTH = 14
+SMALLEST_BATCH_LENGTH: Final = 14
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_PARTITION_LEADER_EPOCH = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
 
-COMPRESSION_MASK = 0x07
-TIMESTAMP_TYPE_MASK = 0x08
-TRANSACTIONAL_MASK = 0x10
-CONTROL_MASK = 0x20
-DELETE_HORIZON_MASK = 0x40
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
 
-MAX_INT32 = 0x7FFFFFFF
+MAX_INT32: Final = 0x7FFFFFFF
 
 # Everything, the part before the checksum, the part that the checksum covers (without the records).
 WHOLE_HEADER = struct.Struct(">qiibIhiqqqhii")

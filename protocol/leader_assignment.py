@@ -13,11 +13,14 @@ from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL_MASK,
+    CURRENT_MAGIC,
     DELETE_HORIZON_MASK,
+    HEADER_UP_TO_MAGIC,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    UNCHECKED_PART,
     BatchHeader,
     Buffer,
     TimestampType,
@@ -35,8 +38,9 @@ class ValidatedBatch:
     """A batch that is ready for the log but for its place there, which `place` gives it.
 
     `header` is the one to be stored. `parts` are the bytes to write, one after the other, `size_in_bytes` in all: the
-    records, `body`, are a view of the request's bytes wherever they stay as they are. `max_timestamp` goes into the
-    time index. `log_append_time_ms` is -1 with CreateTime. `source_compression` is the client's codec.
+    place, or the whole header, and the rest, `body`, which is a view of the request's bytes wherever it stays as it is.
+    `max_timestamp` goes into the time index. `log_append_time_ms` is -1 with CreateTime. `source_compression` is the
+    client's codec.
     """
 
     __slots__ = (
@@ -68,7 +72,11 @@ class ValidatedBatch:
         header = self.header
         header.base_offset = offset
         header.partition_leader_epoch = partition_leader_epoch
-        self.parts = [header.pack(), self.body]
+        if self.size_in_bytes - len(self.body) == HEADER_UP_TO_MAGIC:
+            place = UNCHECKED_PART.pack(offset, header.batch_length, partition_leader_epoch, CURRENT_MAGIC)
+        else:
+            place = header.pack()
+        self.parts = [place, self.body]
         return self
 
     def to_bytes(self) -> bytes:
@@ -82,8 +90,11 @@ def keep_records(
     """The batch at the start of `records` with the records as they are. `header` is changed to what will be stored."""
     appends_time = bool(timestamp_type)
     codec = header.attributes & COMPRESSION_MASK
-    body = memoryview(records)[BATCH_OVERHEAD : header.batch_length + LOG_OVERHEAD]
-    if header.max_timestamp != max_timestamp or bool(header.attributes & TIMESTAMP_TYPE_MASK) is not appends_time:
+    size = header.batch_length + LOG_OVERHEAD
+    if header.max_timestamp == max_timestamp and bool(header.attributes & TIMESTAMP_TYPE_MASK) is appends_time:
+        body = memoryview(records)[HEADER_UP_TO_MAGIC:size]
+    else:
+        body = memoryview(records)[BATCH_OVERHEAD:size]
         header.attributes &= _KEPT_ATTRIBUTES
         if appends_time:
             header.attributes |= TIMESTAMP_TYPE_MASK

@@ -5,13 +5,13 @@ ones at fault.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final
 
 from odradek.protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_walk import RefusedRecords
 
-MAX_INT64 = (1 << 63) - 1
+MAX_INT64: Final = (1 << 63) - 1
 # How many records a response names; a batch may hold millions.
 MOST_RECORD_ERRORS = 1000
 
@@ -37,14 +37,19 @@ class UnfitRecords(InvalidRecord):
     """What no Produce request may carry, whatever the topic: not exactly one batch of the current format."""
 
 
-class RecordRules(NamedTuple):
+class RecordRules:
     """The topic's part: cleanup.policy, message.timestamp.type, the clock in ms, message.timestamp.*.max.ms."""
 
-    compacted: bool
-    timestamp_type: TimestampType
-    now_ms: int
-    before_max_ms: int
-    after_max_ms: int
+    __slots__ = ("after_max_ms", "before_max_ms", "compacted", "now_ms", "timestamp_type")
+
+    def __init__(
+        self, compacted: bool, timestamp_type: TimestampType, now_ms: int, before_max_ms: int, after_max_ms: int
+    ) -> None:
+        self.compacted = compacted
+        self.timestamp_type = timestamp_type
+        self.now_ms = now_ms
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
 
     def may_be_broken(self, header: BatchHeader, earliest: int, latest: int, without_key: int) -> bool:
         """Whether some record may break a rule, when all lie between `earliest` and `latest`."""

@@ -14,6 +14,7 @@ Where Kafka answers -1 for bytes that only a faulty client sends, INVALID_RECORD
 """
 
 from enum import Enum
+from typing import Final
 
 from crc32c import crc32c
 
@@ -60,8 +61,8 @@ from odradek.protocol.record_walk import (
     RefusedRecords,
 )
 
-FIRST_VERSION_WITH_FORMAT_2 = 3
-FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_FORMAT_2: Final = 3
+FIRST_VERSION_WITH_ZSTD: Final = 7
 
 # compression.type of a topic; None keeps what the client chose.
 TARGET_COMPRESSIONS: dict[str, int | None] = {

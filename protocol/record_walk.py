@@ -39,6 +39,8 @@ TOO_FEW_RECORDS: Final = 8
 
 # Attributes, both deltas, two lengths and a count take at least a byte each.
 _SMALLEST_RECORD: Final = 6
+_MANY_HEADERS: Final = 0x10
+"""From this varint on, eight headers, they are counted: what is below is passed with the record."""
 _BIT_62: Final = 1 << 62
 
 
@@ -65,24 +67,27 @@ class RecordWalk:
         self._record_end: i64 = start
         self._headers_left: i64 = 0
 
-    def take(self, items: i64) -> bool:  # noqa: C901
+    def take(self, items: i64) -> bool:
         """Passes so many records and headers; whether the walk has ended."""
+        while items > 0 and self.outcome == WHOLE and self.index < self._count:
+            items = self._pass_headers(items) if self._headers_left > 0 else self._pass_records(items)
         if self.outcome != WHOLE:
             return True
-        if self._headers_left > 0:
-            items = self._pass_headers(items)
-            if self._headers_left > 0:
-                return False
-            if self.outcome != WHOLE:
-                return True
-            self.index += 1
+        if self.index < self._count:
+            return False
+        if self._position != self._end:
+            self.outcome = BYTES_LEFT_IN_BATCH
+        return True
+
+    def _pass_records(self, items: i64) -> i64:  # noqa: C901
+        """Passes at most so many records, none that has many headers, and returns how many more there might be."""
         data = self._data
         end: i64 = self._end
-        count: i64 = self._count
         position: i64 = self._position
-        record_end: i64 = self._record_end
+        record_end: i64 = position
         index: i64 = self.index
-        outcome: i64 = self.outcome
+        stop: i64 = self._count if self._count - index < items else index + items
+        outcome: i64 = WHOLE
         least: i64 = self.least
         most: i64 = self.most
         without_key: i64 = self.without_key
@@ -90,8 +95,8 @@ class RecordWalk:
         raw: i64
         long: i64
         delta: i64
-        while index < count and items > 0:
-            items -= 1
+        items -= stop - index
+        while index < stop:
             if position + 1 >= end:
                 outcome = TOO_FEW_RECORDS if position >= end else BAD_LENGTH
                 break
@@ -203,21 +208,25 @@ class RecordWalk:
             if position >= record_end:
                 outcome = FIELD_BEYOND_RECORD
                 break
-            if data[position] == 0:
+            raw = data[position]
+            if raw == 0:
                 position += 1
-            else:
-                self._record_end = record_end
-                position = self._begin_headers(position)
+            elif raw < _MANY_HEADERS:
+                position += 1
+                if raw & 1 != 0 or raw >> 1 > record_end - position:
+                    outcome = BAD_HEADER_COUNT
+                    break
+                position = _walk_headers(data, position, record_end, raw >> 1)
                 if position < 0:
                     outcome = -position
                     break
-                self._position = position
-                items = self._pass_headers(items)
-                position = self._position
-                if self._headers_left > 0:
+            else:
+                position = self._begin_headers(position, record_end)
+                if position < 0:
+                    outcome = -position
                     break
-                outcome = self.outcome
-                if outcome != WHOLE:
+                if self._headers_left > 0:
+                    items += stop - index
                     break
             if position != record_end:
                 outcome = BYTES_LEFT_IN_RECORD
@@ -229,62 +238,37 @@ class RecordWalk:
         self.most = most
         self.without_key = without_key
         self.out_of_sequence = out_of_sequence
-        if outcome == WHOLE and index >= count and position != end:
-            outcome = BYTES_LEFT_IN_BATCH
         self.outcome = outcome
-        return outcome != WHOLE or index >= count
+        return items
 
-    def _begin_headers(self, position: i64) -> i64:
+    def _begin_headers(self, position: i64, record_end: i64) -> i64:
         """The position behind the headers' count, which is at `position`; below 0: the outcome, negated."""
-        long: i64 = varint(self._data, position, self._record_end)
+        long: i64 = varint(self._data, position, record_end)
         if long == 0:
             return -BAD_VARINT
         position += long & 7
         raw: i64 = long >> 3
         count: i64 = raw >> 1
-        if raw & 1 != 0 or count > self._record_end - position:
+        if raw & 1 != 0 or count > record_end - position:
             return -BAD_HEADER_COUNT
+        self._record_end = record_end
         self._headers_left = count
         return position
 
     def _pass_headers(self, items: i64) -> i64:
-        """Passes as many headers as there are and `items` allows, and returns how many more that allows. The outcome
-        is of the headers; with the last one also of the record, which must end behind it.
-        """
-        data = self._data
-        record_end: i64 = self._record_end
-        position: i64 = self._position
-        count: i64 = self._headers_left
-        outcome: i64 = WHOLE
-        raw: i64
-        long: i64
-        while count > 0 and items > 0:
-            items -= 1
-            long = varint(data, position, record_end)
-            if long != 0:
-                raw = long >> 3
-                if raw & 1 != 0:
-                    outcome = BAD_HEADER_KEY
-                    break
-                position += (long & 7) + (raw >> 1)
-                long = varint(data, position, record_end)
-            if long == 0:
-                outcome = FIELD_BEYOND_RECORD if position >= record_end else BAD_VARINT
-                break
-            raw = long >> 3
-            position += long & 7
-            if raw & 1 == 0:
-                position += raw >> 1
-            if position > record_end:
-                outcome = FIELD_BEYOND_RECORD
-                break
-            count -= 1
-        if outcome == WHOLE and count == 0 and position != record_end:
-            outcome = BYTES_LEFT_IN_RECORD
+        """Passes at most so many headers, and the record with the last one; returns how many more there might be."""
+        count: i64 = self._headers_left if self._headers_left < items else items
+        position: i64 = _walk_headers(self._data, self._position, self._record_end, count)
         self._position = position
-        self._headers_left = count if outcome == WHOLE else 0
-        self.outcome = outcome
-        return items
+        self._headers_left -= count
+        if position < 0:
+            self.outcome = -position
+        elif self._headers_left == 0:
+            if position != self._record_end:
+                self.outcome = BYTES_LEFT_IN_RECORD
+            else:
+                self.index += 1
+        return items - count
 
 
 class RefusedRecords:
@@ -336,6 +320,30 @@ class RefusedRecords:
         self._position = position
         self._index = index
         return index >= self._count or len(self.found) >= self._limit
+
+
+def _walk_headers(data: bytes, position: i64, record_end: i64, count: i64) -> i64:
+    """The position behind so many headers; below 0: the outcome, negated."""
+    raw: i64
+    long: i64
+    while count > 0:
+        long = varint(data, position, record_end)
+        if long != 0:
+            raw = long >> 3
+            if raw & 1 != 0:
+                return -BAD_HEADER_KEY
+            position += (long & 7) + (raw >> 1)
+            long = varint(data, position, record_end)
+        if long == 0:
+            return -FIELD_BEYOND_RECORD if position >= record_end else -BAD_VARINT
+        raw = long >> 3
+        position += long & 7
+        if raw & 1 == 0:
+            position += raw >> 1
+        if position > record_end:
+            return -FIELD_BEYOND_RECORD
+        count -= 1
+    return position
 
 
 def varint(data: bytes, position: i64, end: i64) -> i64:

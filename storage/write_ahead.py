@@ -1,7 +1,7 @@
 """Writing the records of a large batch before the batch is appended, so that no single write takes long.
 
-The records go where the batch would, behind the log's end, where they count for nothing: readers stop at the end, and a
-start after a crash cuts them off, as they have no header yet. The append writes the header and the batch is there. Any
+They go where the batch would, behind the log's end, where they count for nothing: readers stop at the end, and a start
+after a crash cuts them off, as they have no offset and length yet. The append writes these and the batch is there. Any
 other append to the log in the meantime cuts them off first, before a byte of its own: then they were written in vain,
 and the batch is written as a whole behind it.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from odradek.protocol.batch_header import BATCH_OVERHEAD
 from odradek.protocol.leader_assignment import ValidatedBatch
 from odradek.storage.log_append import roll, storage_error
 
@@ -35,11 +34,12 @@ class WrittenAhead:
         self._position = segment.size
 
     def write(self, body: memoryview, start: int) -> None:
+        """A piece of the batch's body, which goes behind the place that is not known yet."""
         piece = body[start : start + PIECE_BYTES]
-        self.segment.file.write([piece], self._position + BATCH_OVERHEAD + start)
+        self.segment.file.write([piece], self._position + self.batch.size_in_bytes - len(body) + start)
 
     def holds(self, batch: ValidatedBatch, segment: LogSegment) -> bool:
-        """Whether all records of the batch stand where it is to go."""
+        """Whether all but the place of the batch stands where it is to go."""
         return self.is_whole and self.batch is batch and self.segment is segment and self._position == segment.size
 
 

@@ -98,19 +98,19 @@ class Appends:
             return {key: PartitionAppendResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries}
         allowance = AppendAllowance(self._max_inflated_bytes)
         results: AppendResults = {}
-        unfinished: dict[TopicPartition, bytes] = {}
+        unfinished: dict[TopicPartition, bytes] | None = None
         for key, records in entries.items():
             if key.topic in INTERNAL_TOPICS and not internal_topics_allowed and key in self._partitions:
                 results[key] = PartitionAppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
-            if not unfinished:
-                try:
-                    results[key] = self.append_one(key, records, acks, api_version, allowance=allowance)
-                    continue
-                except TooMuchForOneTurn:
-                    pass
-            unfinished[key] = records
-        if unfinished:
+            if unfinished is not None:
+                unfinished[key] = records
+                continue
+            try:
+                results[key] = self.append_one(key, records, acks, api_version, allowance=allowance)
+            except TooMuchForOneTurn:
+                unfinished = {key: records}
+        if unfinished is not None:
             return UnfinishedAppends(timeout_ms, acks, api_version, unfinished, results, allowance)
         return self.await_all(timeout_ms, acks, results, on_response)
 

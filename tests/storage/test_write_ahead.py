@@ -84,13 +84,13 @@ def counts(log: Log) -> list[int]:
     return [header.size_in_bytes for header in headers_of(log)]
 
 
-def test_it_is_written_in_pieces_and_appended_by_its_header_alone(log: Log, files: CountedWrites) -> None:
+def test_it_is_written_in_pieces_and_appended_by_its_place_alone(log: Log, files: CountedWrites) -> None:
     before, large = log.active_segment.size, checked(log)
     for _ in write_ahead(log, large):
         assert (log.log_end_offset, log.active_segment.size) == (1, before)
-    assert files.sizes == [PIECE_BYTES, PIECE_BYTES, len(LARGE) - 61 - 2 * PIECE_BYTES]
+    assert files.sizes == [PIECE_BYTES, PIECE_BYTES, len(LARGE) - 17 - 2 * PIECE_BYTES]
     assert append_checked(log, large) == 1
-    assert files.sizes[STEPS:] == [61]
+    assert files.sizes[STEPS:] == [17]
     assert log.ahead is None
     assert bytes(log.read(1, 1 << 30).records)[61:] == LARGE[61:]
     assert counts(log) == [before, len(LARGE)]
