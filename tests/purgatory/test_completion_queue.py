@@ -1,5 +1,6 @@
 """Completion comes after the running handler, a bounded piece at a time."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -188,3 +189,19 @@ def test_checking_a_key_at_once_finishes_a_pass_that_was_in_pieces(make_room: Ca
 def test_a_queue_without_a_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="budget of 1 or more"):
         CompletionQueue(lambda callback: None, 0)
+
+
+def test_taking_a_key_costs_the_same_however_many_wait(make_room: Callable[..., PurgatoryRoom]) -> None:
+    """A plain dict looks for its first key among all that were taken from its front."""
+
+    def seconds_for(count: int) -> float:
+        room = make_room(budget=1_000_000)
+        for number in range(count):
+            room.park(f"key {number}")
+            room.completions.add(room.purgatory, f"key {number}")
+        begin = time.process_time()
+        room.completions.drain()
+        return time.process_time() - begin
+
+    few = min(seconds_for(2_000) for _ in range(3))
+    assert min(seconds_for(20_000) for _ in range(2)) < 20 * few
