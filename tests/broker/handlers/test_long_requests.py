@@ -14,6 +14,7 @@ import pytest
 
 from odradek.broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.network.network_client import NetworkClient
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
@@ -296,6 +297,23 @@ async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> Non
     response, steps = await busy_turns(api, produce, 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert steps == 0
+
+
+async def test_a_long_error_answer_is_emptied_some_items_at_a_time(api: Api) -> None:
+    row = api.broker.api_table.row(ApiKey.OFFSET_FETCH)
+    error_response, made = row.error_response, []
+
+    def kept(*arguments: Any) -> Any:
+        made.append((yield from error_response(*arguments)))
+        return made[-1]
+
+    row.error_response = kept
+    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=[topic]) for name in NAMES]
+    answer = await api(OffsetFetchRequest(groups=groups), 8)
+    assert {group.error_code for group in answer.groups} == {ErrorCode.POLICY_VIOLATION}
+    assert len(answer.groups) == MANY
+    assert [response.groups for response in made] == [[]]
 
 
 async def test_a_name_that_is_repeated_is_answered_once(api: Api) -> None:
