@@ -120,8 +120,14 @@ def let_go(message: Any) -> Steps[None]:
         if field.struct_class is None and field.element not in ("string", "bytes"):
             continue
         held = getattr(message, field.attribute)
-        if isinstance(held, list) and len(held) > ITEMS_PER_STEP:
-            yield from emptied(held, _has_arrays(field.struct_class))
+        if not isinstance(held, list):
+            continue
+        has_arrays = _has_arrays(field.struct_class)
+        if len(held) > ITEMS_PER_STEP:
+            yield from emptied(held, has_arrays)
+        elif has_arrays:
+            for each in held:
+                yield from let_go(each)
 
 
 def _has_arrays(structure: Any) -> bool:

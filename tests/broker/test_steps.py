@@ -157,3 +157,11 @@ def test_the_arrays_of_a_message_are_emptied_some_items_a_step() -> None:
     assert left == [2 * ITEMS_PER_STEP, ITEMS_PER_STEP, 0]
     finished(let_go(commits))
     assert (commits.topics, nested.partitions) == ([], [])
+
+
+def test_a_long_array_is_emptied_in_steps_also_where_few_hold_it() -> None:
+    partition, topic = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
+    long = topic(name="t", partitions=[partition(partition_index=i) for i in range(2 * ITEMS_PER_STEP)])
+    commits = OffsetCommitRequest(topics=[long])
+    assert [len(long.partitions) for _ in let_go(commits)] == [ITEMS_PER_STEP, 0]
+    assert commits.topics == [long]
