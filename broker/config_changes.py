@@ -16,9 +16,9 @@ Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.broker.config import (
     LISTENER_PREFIX,
@@ -31,7 +31,7 @@ from odradek.broker.settings import BROKER, ConfigError, Setting, SettingType, U
 from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-ConfigChange = Callable[[dict[str, str]], Steps[Mapping[str, str]]]
+ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 """From the settings that were there to those that shall be, in steps."""
 
 LONGEST_VALUE_BYTES = 32767
@@ -80,7 +80,20 @@ class Item(NamedTuple):
     value: str | None
 
 
-def check_items(items: Sequence[Item]) -> Steps[None]:
+class Items:
+    """The items of a request, each made when it is looked at: a request may hold very many."""
+
+    __slots__ = ("_configs", "_item")
+
+    def __init__(self, configs: Sequence[Any], item: Callable[[Any], Item]) -> None:
+        self._configs = configs
+        self._item = item
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self._item, self._configs)
+
+
+def check_items(items: Iterable[Item]) -> Steps[None]:
     """Case A, and operations that there are not. Raises INVALID_REQUEST."""
     seen: set[str] = set()
     repeated, nulls, unknown = set(), [], set()
@@ -108,10 +121,10 @@ def _some_of(names: Collection[str]) -> str:
     return ", ".join(sorted(names)[:MOST_NAMES]) + more
 
 
-def replacement(items: Sequence[Item]) -> ConfigChange:
+def replacement(items: Iterable[Item]) -> ConfigChange:
     """AlterConfigs: what is not named goes back to its default."""
 
-    def change(_: dict[str, str]) -> Steps[Mapping[str, str]]:
+    def change(_: Mapping[str, str]) -> Steps[dict[str, str]]:
         after = {}
         pace = Pace()
         for item in items:
@@ -124,10 +137,11 @@ def replacement(items: Sequence[Item]) -> ConfigChange:
     return change
 
 
-def modification(items: Sequence[Item], setting_of: Callable[[str], Setting | None]) -> ConfigChange:
+def modification(items: Iterable[Item], setting_of: Callable[[str], Setting | None]) -> ConfigChange:
     """IncrementalAlterConfigs: what is not named stays. `setting_of` finds a setting's row. Raises INVALID_CONFIG."""
 
-    def change(current: dict[str, str]) -> Steps[Mapping[str, str]]:
+    def change(before: Mapping[str, str]) -> Steps[dict[str, str]]:
+        current = dict(before)
         pace = Pace()
         for item in items:
             if item.operation == Operation.DELETE or item.value is None:
@@ -166,9 +180,8 @@ def _changed_list(item: Item, setting: Setting | None, current: str | None) -> s
 def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broker: bool) -> ConfigChange:
     """`change`, and then cases C to E for what came out. The change raises INVALID_REQUEST."""
 
-    def checked(current: dict[str, str]) -> Steps[Mapping[str, str]]:
-        before = dict(current)
-        after = yield from change(current)
+    def checked(before: Mapping[str, str]) -> Steps[dict[str, str]]:
+        after = yield from change(before)
         changed: dict[str, str] = {}
         pace = Pace()
         for name, text in after.items():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
+from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek.broker.config import LISTENER_PREFIX, BrokerConfig, broker_setting
@@ -70,14 +71,21 @@ class TopicDescriptions(Generic[T]):
         self._own: dict[tuple[str, str], T] = {}
 
     def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[T]:
-        """A topic's settings (all, or those of `names`), sorted. `overrides`: what was set on the topic.
+        """A topic's settings (all, or those of `names`), sorted. `overrides`: what was set on the topic. Topics may
+        share a list.
 
         Raises ConfigError for a stored value that is not of its setting's type.
         """
+        if not overrides and names is None:
+            return self._all_inherited
         return [
             self._own_one(name, overrides[name]) if name in overrides else self._inherited_one(name)
             for name in sorted(TOPIC if names is None else TOPIC.keys() & names)
         ]
+
+    @cached_property
+    def _all_inherited(self) -> list[T]:
+        return [self._inherited_one(name) for name in sorted(TOPIC)]
 
     def _inherited_one(self, name: str) -> T:
         known = self._inherited.get(name)

@@ -53,7 +53,7 @@ from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer.clock import Clock
 
 T = TypeVar("T")
-ConfigChange = Callable[[dict[str, str]], Steps[Mapping[str, str]]]
+ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 
 MOST_SETTINGS = 30_000
 MOST_CONFIG_BYTES = 1 << 20
@@ -207,8 +207,8 @@ class Controller:
         async with self._changing:
             if self._cache.topic(topic) is None or topic in self._deleting:
                 raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'")
-            before = dict(self._cache.topic_config(topic))
-            after = dict(await self._turns.take(change(dict(before))))
+            before = self._cache.topic_config(topic)
+            after = await self._turns.take(change(before))
             self._planner.check_config(after)
             data = _encoded_config(after)
             if validate_only or after == before:
@@ -227,8 +227,8 @@ class Controller:
         Then the broker goes by them, and all logs go by the defaults that are valid now.
         """
         async with self._changing:
-            before = dict(self._cache.broker_config(broker_id))
-            after = dict(await self._turns.take(change(dict(before))))
+            before = self._cache.broker_config(broker_id)
+            after = await self._turns.take(change(before))
             data = _encoded_config(after)
             if validate_only or after == before:
                 return
@@ -298,7 +298,9 @@ class Controller:
                 continue
             self._cache.put_topic(metadata, plan.config)
             topic_id, partitions = uuid_text(metadata.topic_id), len(plan.replicas)
-            log.info("topic created", topic=plan.name, topic_id=topic_id, partitions=partitions, config=plan.config)
+            log.info(
+                "topic created", topic=plan.name, topic_id=topic_id, partitions=partitions, config=dict(plan.config)
+            )
         return failures
 
     def _first_metadata(self, plan: PlannedTopic) -> TopicMetadata:

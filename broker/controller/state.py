@@ -16,7 +16,7 @@ import random
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.broker.controller import znodes
 from odradek.broker.controller.assignment import assign_replicas
@@ -26,6 +26,8 @@ from odradek.broker.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+"""Many new topics have no assignment and no settings of their own: they share it."""
 FIRST_LEADER_EPOCH = 0
 
 
@@ -37,8 +39,8 @@ class NewTopic(NamedTuple):
     name: str
     num_partitions: int = UNSET
     replication_factor: int = UNSET
-    assignments: Mapping[int, Sequence[int]] = {}
-    configs: Mapping[str, str | None] = {}
+    assignments: Mapping[int, Sequence[int]] = NOTHING
+    configs: Mapping[str, str | None] = NOTHING
 
 
 class NewPartitions(NamedTuple):
@@ -56,7 +58,7 @@ class PlannedTopic(NamedTuple):
 
     name: str
     replicas: dict[int, tuple[int, ...]]
-    config: dict[str, str]
+    config: Mapping[str, str]
 
 
 class Planner:
@@ -84,7 +86,7 @@ class Planner:
         self._validate_config = validate_config
         self._deleting = deleting
 
-    def topic(self, new: NewTopic, planned_names: Mapping[str, str] = MappingProxyType({})) -> PlannedTopic:
+    def topic(self, new: NewTopic, planned_names: Mapping[str, str] = NOTHING) -> PlannedTopic:
         """Decides about one topic; `planned_names` are those decided on in the same request, by their unified names."""
         if self._cache.topic(new.name) is not None or planned_names.get(unified_name(new.name)) == new.name:
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' exists already")
@@ -134,7 +136,9 @@ class Planner:
         except (ValueError, TypeError, KeyError) as error:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
-    def _settings(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+    def _settings(self, configs: Mapping[str, str | None]) -> Mapping[str, str]:
+        if not configs:
+            return NOTHING
         config = {name: value for name, value in configs.items() if value is not None}
         if len(config) != len(configs):
             nulls = ", ".join(sorted(configs.keys() - config.keys()))

@@ -13,8 +13,8 @@ Answers stand in the order of the request. Source: Kafka's `ConfigAdminManager`,
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from odradek.broker.config import broker_setting, without_effect
 from odradek.broker.config_changes import (
     MOST_NAMES,
     Item,
+    Items,
     Operation,
     check_items,
     checked_for_brokers,
@@ -32,7 +33,7 @@ from odradek.broker.config_changes import (
 from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.settings import TOPIC
-from odradek.broker.steps import each_in_steps, others_between
+from odradek.broker.steps import others_between
 from odradek.broker.structured_logging import LEVELS, ROOT, Loggers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import (
@@ -53,10 +54,9 @@ log = structlog.get_logger("broker.handlers")
 
 async def handle_alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replaces the settings of each resource, or says why not."""
-    in_turns = context.broker.background.turns.take
 
     async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
-        items = await in_turns(each_in_steps(resource.configs, lambda one: Item(one.name, Operation.SET, one.value)))
+        items = Items(resource.configs, lambda one: Item(one.name, Operation.SET, one.value))
         await _replace(resource.resource_type, resource.resource_name, items, request.validate_only, context)
 
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -67,12 +67,9 @@ async def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Changes single settings of each resource, or says why not."""
-    in_turns = context.broker.background.turns.take
 
     async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
-        items = await in_turns(
-            each_in_steps(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
-        )
+        items = Items(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
         await _modify(resource.resource_type, resource.resource_name, items, request.validate_only, context)
 
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
@@ -81,14 +78,12 @@ async def handle_incremental_alter_configs(
 
 async def _outcomes(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]], answer: type[Any]) -> list[Any]:
     """Case (B), one resource after the other. `answer` is the class of an answer."""
-    seen: Counter[tuple[int, str]] = Counter()
-    async for resource in others_between(resources):
-        seen[resource.resource_type, resource.resource_name] += 1
+    repeated = await _repeated(resources)
     answers = []
     async for resource in others_between(resources, COST_OF_CHANGE):
         identity = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
-            if seen[resource.resource_type, resource.resource_name] > 1:
+            if (resource.resource_type, resource.resource_name) in repeated:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "The request names this resource more than once")
             await alter(resource)
         except ProtocolError as error:
@@ -98,8 +93,20 @@ async def _outcomes(resources: Sequence[Any], alter: Callable[[Any], Awaitable[N
     return answers
 
 
+async def _repeated(resources: Sequence[Any]) -> set[tuple[int, str]]:
+    """Types and names of the resources that are named more than once."""
+    seen: defaultdict[int, set[str]] = defaultdict(set)
+    repeated = set()
+    async for resource in others_between(resources):
+        of_type = seen[resource.resource_type]
+        if resource.resource_name in of_type:
+            repeated.add((resource.resource_type, resource.resource_name))
+        of_type.add(resource.resource_name)
+    return repeated
+
+
 async def _replace(
-    resource_type: int, name: str, items: Sequence[Item], validate_only: bool, context: RequestContext
+    resource_type: int, name: str, items: Iterable[Item], validate_only: bool, context: RequestContext
 ) -> None:
     await context.broker.background.turns.take(check_items(items))
     if resource_type == ResourceType.BROKER:
@@ -113,7 +120,7 @@ async def _replace(
 
 
 async def _modify(
-    resource_type: int, name: str, items: Sequence[Item], validate_only: bool, context: RequestContext
+    resource_type: int, name: str, items: Iterable[Item], validate_only: bool, context: RequestContext
 ) -> None:
     await context.broker.background.turns.take(check_items(items))
     if resource_type == ResourceType.BROKER:
@@ -130,7 +137,7 @@ async def _modify(
 
 
 async def _store_for_topic(
-    topic: str, change: Any, items: Sequence[Item], validate_only: bool, context: RequestContext
+    topic: str, change: Any, items: Iterable[Item], validate_only: bool, context: RequestContext
 ) -> None:
     if not topic:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic must be named: topics' defaults are broker settings")
@@ -139,7 +146,7 @@ async def _store_for_topic(
 
 
 async def _store_for_brokers(
-    per_broker: bool, change: Any, items: Sequence[Item], validate_only: bool, context: RequestContext
+    per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool, context: RequestContext
 ) -> None:
     broker = context.broker
     broker_id = broker.metadata.broker_id if per_broker else None
@@ -147,8 +154,8 @@ async def _store_for_brokers(
     _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
 
 
-def _set_names(items: Sequence[Item]) -> list[str]:
-    return [item.name for item in items if item.operation != Operation.DELETE]
+def _set_names(items: Iterable[Item]) -> Iterator[str]:
+    return (item.name for item in items if item.operation != Operation.DELETE)
 
 
 def _warn(names: list[str], validate_only: bool, **resource: object) -> None:
@@ -159,7 +166,7 @@ def _warn(names: list[str], validate_only: bool, **resource: object) -> None:
 # Loggers
 
 
-def _change_levels(items: Sequence[Item], validate_only: bool) -> None:
+def _change_levels(items: Iterable[Item], validate_only: bool) -> None:
     """KIP-412: SET a level of Kafka's names, DELETE to follow the logger above. All or none."""
     levels = loggers()
     for item in items:

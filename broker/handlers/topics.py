@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from odradek.broker.config_description import ConfigDescription, TopicDescriptions
-from odradek.broker.controller.state import NewPartitions, NewTopic, PlannedTopic
+from odradek.broker.controller.state import NOTHING, NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.steps import Pace, Steps, each_in_steps, others_between
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -74,8 +74,8 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
-        {config.name: config.value for config in topic.configs},
+        {one.partition_index: one.broker_ids for one in topic.assignments} if topic.assignments else NOTHING,
+        {config.name: config.value for config in topic.configs} if topic.configs else NOTHING,
     )
 
 

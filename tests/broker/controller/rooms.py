@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.broker.config import BrokerConfig
@@ -24,10 +24,12 @@ from tests.broker.controller.memory_files import MemoryFiles
 BROKER_ID = 7
 
 
-def at_once(change: Callable[[dict[str, str]], dict[str, str]]) -> Callable[[dict[str, str]], Steps[dict[str, str]]]:
+def at_once(
+    change: Callable[[Mapping[str, str]], dict[str, str]],
+) -> Callable[[Mapping[str, str]], Steps[dict[str, str]]]:
     """A change of settings as the controller takes it, in a single step."""
 
-    def steps(current: dict[str, str]) -> Steps[dict[str, str]]:
+    def steps(current: Mapping[str, str]) -> Steps[dict[str, str]]:
         yield from ()
         return change(current)
 
