@@ -38,9 +38,11 @@ from odradek.broker.controller.state import (
     NewTopic,
     PlannedTopic,
     Planner,
+    encoded_config,
     new_partition,
     new_topic,
     partition_addition_operations,
+    pieces,
     topic_creation_operations,
     topic_removal_operations,
 )
@@ -55,11 +57,6 @@ from odradek.timer.clock import Clock
 T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 
-MOST_SETTINGS = 30_000
-MOST_CONFIG_BYTES = 1 << 20
-"""What a topic or a broker may have in settings of its own; the bytes are what ZooKeeper takes (jute.maxbuffer)."""
-PARTITIONS_AT_A_TIME = 100
-"""Partitions of new topics after which another change may come first."""
 PLANNING_COST = 10
 """What deciding about one topic counts as, in items of a step."""
 
@@ -210,7 +207,7 @@ class Controller:
             before = self._cache.topic_config(topic)
             after = await self._turns.take(change(before))
             self._planner.check_config(after)
-            data = _encoded_config(after)
+            data = encoded_config(after)
             if validate_only or after == before:
                 return
             await self._store_config(znodes.topic_config_path(topic), data)
@@ -229,7 +226,7 @@ class Controller:
         async with self._changing:
             before = self._cache.broker_config(broker_id)
             after = await self._turns.take(change(before))
-            data = _encoded_config(after)
+            data = encoded_config(after)
             if validate_only or after == before:
                 return
             await self._store_config(znodes.broker_config_path(broker_id), data)
@@ -265,7 +262,7 @@ class Controller:
             async with self._changing:
                 return await self._plan_topics(topics)
         results: list[PlannedTopic | ProtocolError] = []
-        for some in _pieces(topics):
+        for some in pieces(topics):
             async with self._changing:
                 results += await self._create_some(some)
         return results
@@ -398,32 +395,6 @@ class Controller:
         if timeout_ms > 0:
             await self._waits.wait(task, timeout_ms, topics)
         return task.result() if task.done() else [_begun() for _ in topics]
-
-
-def _pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
-    """The topics, some at a time: as many as have PARTITIONS_AT_A_TIME, one at least."""
-    piece: list[NewTopic] = []
-    partitions = 0
-    for topic in topics:
-        piece.append(topic)
-        partitions += max(topic.num_partitions, len(topic.assignments), 1)
-        if partitions >= PARTITIONS_AT_A_TIME:
-            yield piece
-            piece, partitions = [], 0
-    if piece:
-        yield piece
-
-
-def _encoded_config(config: Mapping[str, str]) -> bytes:
-    """As it is stored. Raises POLICY_VIOLATION where it is too much for one entry."""
-    if len(config) > MOST_SETTINGS:
-        raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{len(config)} settings; {MOST_SETTINGS} can be stored")
-    data = znodes.encode_config(config)
-    if len(data) > MOST_CONFIG_BYTES:
-        raise ProtocolError(
-            ErrorCode.POLICY_VIOLATION, f"The settings take {len(data)} bytes; {MOST_CONFIG_BYTES} can be stored"
-        )
-    return data
 
 
 def _begun() -> ProtocolError:

@@ -29,6 +29,11 @@ UNSET = -1
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """Many new topics have no assignment and no settings of their own: they share it."""
 FIRST_LEADER_EPOCH = 0
+MOST_SETTINGS = 30_000
+MOST_CONFIG_BYTES = 1 << 20
+"""What a topic or a broker may have in settings of its own; the bytes are what ZooKeeper takes (jute.maxbuffer)."""
+PARTITIONS_AT_A_TIME = 100
+"""Partitions of new topics after which another change may come first."""
 
 
 class NewTopic(NamedTuple):
@@ -211,6 +216,32 @@ class Planner:
                 fault = f"Partition {partition} is assigned to brokers that are not there: {unknown}"
         if fault is not None:
             raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
+
+
+def pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
+    """The topics, some at a time: as many as have PARTITIONS_AT_A_TIME, one at least."""
+    piece: list[NewTopic] = []
+    partitions = 0
+    for topic in topics:
+        piece.append(topic)
+        partitions += max(topic.num_partitions, len(topic.assignments), 1)
+        if partitions >= PARTITIONS_AT_A_TIME:
+            yield piece
+            piece, partitions = [], 0
+    if piece:
+        yield piece
+
+
+def encoded_config(config: Mapping[str, str]) -> bytes:
+    """As it is stored. Raises POLICY_VIOLATION where it is too much for one entry."""
+    if len(config) > MOST_SETTINGS:
+        raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{len(config)} settings; {MOST_SETTINGS} can be stored")
+    data = znodes.encode_config(config)
+    if len(data) > MOST_CONFIG_BYTES:
+        raise ProtocolError(
+            ErrorCode.POLICY_VIOLATION, f"The settings take {len(data)} bytes; {MOST_CONFIG_BYTES} can be stored"
+        )
+    return data
 
 
 def new_partition(

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.controller import MOST_CONFIG_BYTES, MOST_SETTINGS
 from odradek.broker.controller.metadata_store import Create
 from odradek.broker.controller.reassignment import ElectionType
-from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.controller.state import MOST_CONFIG_BYTES, MOST_SETTINGS, NewPartitions, NewTopic
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.rooms import ControllerRoom, at_once
