@@ -122,15 +122,16 @@ def let_go(message: Any) -> Steps[None]:
         held = getattr(message, field.attribute)
         if not isinstance(held, list):
             continue
-        has_arrays = _has_arrays(field.struct_class)
+        may_be_long = has_arrays(field.struct_class)
         if len(held) > ITEMS_PER_STEP:
-            yield from emptied(held, has_arrays)
-        elif has_arrays:
+            yield from emptied(held, may_be_long)
+        elif may_be_long:
             for each in held:
                 yield from let_go(each)
 
 
-def _has_arrays(structure: Any) -> bool:
+def has_arrays(structure: Any) -> bool:
+    """Whether messages of this class (None: no message) may be long themselves."""
     return structure is not None and any(field.type == "array" for field in structure.__schema__.fields)
 
 

@@ -183,13 +183,13 @@ class Dispatcher:
             response = route.row.handle(request, context)
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
-            return self._answer(route, context, response)
+            return self.answer(route, context, response)
         except CloseConnection:
             raise
         except Exception as error:
             return self._answer_failure(route, request, context, error)
 
-    def _answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None:
+    def answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None:
         """The encoded response, and the request counted; what failed in it is told (f)."""
         parts = None if response is None else route.encode(response, context.correlation_id)
         if self._count(route, context, response) and route.is_served:
@@ -199,7 +199,7 @@ class Dispatcher:
     def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]:
         """The same for a long answer."""
         if response is None:
-            return self._answer(route, context, response)
+            return self.answer(route, context, response)
         parts = yield from route.encode_in_steps(response, context.correlation_id)
         if (yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))):
             self._tell_of_items(route, context, response)
@@ -234,7 +234,7 @@ class Dispatcher:
 
         def finish(pending: PendingResponse) -> list[Part] | None:
             try:
-                return self._answer(route, context, pending.result())
+                return self.answer(route, context, pending.result())
             except CloseConnection:
                 raise
             except Exception as error:

@@ -8,11 +8,12 @@ with it; a request that is being handled goes on to its end.
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.handlers.parked_answer import ParkedAnswer
 from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
-from odradek.broker.steps import Steps, let_go, memory_of_request
+from odradek.broker.steps import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
 from odradek.protocol.errors import MalformedMessage
 
 if TYPE_CHECKING:
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
 
     from odradek.broker.background import Background
     from odradek.broker.handlers.dispatcher import Dispatcher, Route
+
+
+def is_short(response: Any) -> bool:
+    """Whether an answer (None: there is none) is written at once: its arrays have together what one step takes."""
+    return response is None or _left(response, ITEMS_PER_STEP) >= 0
+
+
+def _left(message: Any, items: int) -> int:
+    """What is left of so many items without those of the message; below 0 as soon as it is too long."""
+    for field in message.__schema__.fields:
+        held = getattr(message, field.attribute)
+        if not isinstance(held, list):
+            continue
+        items -= len(held)
+        for each in held if items >= 0 and has_arrays(field.struct_class) else ():
+            items = _left(each, items)
+            if items < 0:
+                break
+        if items < 0:
+            break
+    return items
 
 
 class LongRequests:
@@ -51,9 +73,19 @@ class LongRequests:
     def park(
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
     ) -> ParkedAnswer:
-        """A parked request with a long answer. `request` None: it is not kept."""
+        """A parked request whose answer may be long. `request` None: it is not kept."""
         encoded = PendingResponse(holds=pending.holds)
-        self._pass_on(route, request, context, pending, encoded)
+        encoded.when_abandoned(pending.abandon)
+
+        def settled() -> None:
+            with suppress(Exception):  # `_answer` meets it again, and answers it
+                response = pending.result()
+                if is_short(response):
+                    encoded.complete(self._dispatcher.answer(route, context, response))
+                    return
+            self._spawn(self._answer(route, request, context, pending, encoded), context)
+
+        pending.when_settled(settled)
         return ParkedAnswer(route.api_key, encoded, size, PendingResponse.result)
 
     async def _handled(self, route: Route, request: Any, context: RequestContext) -> PendingResponse:
