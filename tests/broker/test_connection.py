@@ -248,7 +248,7 @@ async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
     client.send(bytes(2_000_000))
     await bench.until(lambda: bench.server.counters.bytes_in == 2_000_008)
     assert connection._large is not None
-    assert 65536 < len(connection._large._chunk) <= 1024 * 1024, "what has come deserves larger pieces"
+    assert 65536 < len(connection._large._piece) <= 1024 * 1024, "what has come deserves larger pieces"
 
 
 async def test_who_has_sent_a_large_request_is_given_room_for_the_next_one_at_once(bench: Bench) -> None:
