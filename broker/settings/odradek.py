@@ -25,7 +25,7 @@ ODRADEK_SETTINGS = (
             doc="The largest request of any API but Produce; a larger one closes the connection."),
     Setting("odradek.max.response.bytes", LONG, 100 * 1024 * 1024, HIGH, valid=AtLeast(64 * 1024), own=True,
             takes_effect=True,
-            doc="The largest answer; a request for more fails with POLICY_VIOLATION. Fetch goes by fetch.max.bytes."),
+            doc="The largest answer but Fetch's (fetch.max.bytes); a request for more fails with POLICY_VIOLATION."),
     Setting("odradek.max.unread.bytes", LONG, 512 * 1024 * 1024, MEDIUM, valid=AtLeast(1), own=True,
             takes_effect=True,
             doc="Memory of untaken answers, in bytes of all connections, beyond which those end that take nothing."),
