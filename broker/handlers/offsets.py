@@ -21,9 +21,9 @@ from odradek.broker.coordinator.group.offset_commits import (
 )
 from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
 from odradek.broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
-from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata_cache import GROUP_TOPIC
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import (
@@ -89,7 +89,7 @@ def handle_offset_commit(
 
     asked = _ask(request.topics, context, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
     if context.api_version == VERSION_OF_ZOOKEEPER:
-        return answered_later(_commit_to_zookeeper(request.group_id, asked, context), context)
+        return answered_later(commit_to_zookeeper(request.group_id, asked, context), context)
     who = Committer(
         request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     )
@@ -99,21 +99,6 @@ def handle_offset_commit(
         commit_offsets(shard, who, asked.commits, done)
 
     return _carry_out(asked, act, lambda: OffsetCommitResponse(topics=asked.topics), context)
-
-
-async def _commit_to_zookeeper(group_id: str, asked: Asked, context: RequestContext) -> OffsetCommitResponse:
-    """One after the other; each is answered for itself."""
-    store = ZooKeeperOffsets(context.broker.metadata_store)
-    for topic in asked.topics:
-        commits = asked.commits.get(topic.name, {})
-        for answer in topic.partitions:
-            if answer.error_code == ErrorCode.NONE:
-                committed = commits[answer.partition_index]
-                try:
-                    await store.commit(group_id, topic.name, answer.partition_index, committed.offset)
-                except ProtocolError as error:
-                    answer.error_code = error.code
-    return OffsetCommitResponse(topics=asked.topics)
 
 
 # --- TxnOffsetCommit ------------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.protocol.errors import ProtocolError
+from odradek.broker.replica.flushes import flush_until_enough
 from odradek.timer import TimerTask
 
 if TYPE_CHECKING:
     from odradek.broker.replica.partition import Partition
     from odradek.protocol.topic_partition import TopicPartition
+    from odradek.storage.flushing import FlushJob
     from odradek.timer import SystemTimer
 
 NEVER_MS = 0x7FFFFFFFFFFFFFFF
@@ -57,7 +58,7 @@ class LogFlusher:
         on_flushed: Callable[[Partition], None],
         on_failed: Callable[[Partition], None],
     ) -> None:
-        self._background = background
+        self.background = background
         self._timer = timer
         self._on_flushed = on_flushed
         self._on_failed = on_failed
@@ -85,7 +86,7 @@ class LogFlusher:
         """
         if partition.topic_partition not in self._under_way:
             self._under_way.add(partition.topic_partition)
-            self._background.spawn(self._flush(partition), f"flush {partition.topic_partition}")
+            self.background.spawn(flush_until_enough(self, partition), f"flush {partition.topic_partition}")
 
     def forget(self, partition: Partition) -> None:
         """The partition goes away."""
@@ -93,23 +94,24 @@ class LogFlusher:
         if task is not None:
             task.cancel()
 
-    async def _flush(self, partition: Partition) -> None:
-        try:
-            await self._flush_until_enough(partition)
-        except ProtocolError:
-            self._on_failed(partition)
-        finally:
-            self._under_way.discard(partition.topic_partition)
-
-    async def _flush_until_enough(self, partition: Partition) -> None:
-        while True:
-            job = partition.log.begin_flush()
-            if job is None:  # somebody else has flushed it
-                self._on_flushed(partition)
-                return
-            self.flushes += 1
-            await self._background.run_in_thread(job.run)
-            partition.log.finish_flush(job)
+    def begin(self, partition: Partition) -> FlushJob | None:
+        """What is to be synced; None if somebody else has flushed it. Raises KAFKA_STORAGE_ERROR."""
+        job = partition.log.begin_flush()
+        if job is None:
             self._on_flushed(partition)
-            if partition.required_flush_offset <= partition.log.flushed_offset:
-                return
+        else:
+            self.flushes += 1
+        return job
+
+    def finish(self, partition: Partition, job: FlushJob) -> bool:
+        """After job.run(): whether all is flushed that somebody waits for. Raises KAFKA_STORAGE_ERROR."""
+        partition.log.finish_flush(job)
+        self._on_flushed(partition)
+        return partition.required_flush_offset <= partition.log.flushed_offset
+
+    def failed(self, partition: Partition) -> None:
+        self._on_failed(partition)
+
+    def ended(self, partition: Partition) -> None:
+        """The next append that asks for a flush starts one."""
+        self._under_way.discard(partition.topic_partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -36,6 +37,13 @@ def test_every_compiled_module_is_loaded_in_the_form_that_this_run_expects() -> 
         assert forms == {".so"}
     else:
         assert forms in ({".py"}, {".so"})
+
+
+def test_no_compiled_module_has_a_coroutine() -> None:
+    """mypyc hands exceptions on to what one awaits by a call that is deprecated since Python 3.12."""
+    sources = [ROOT / (name.replace(".", "/") + ".py") for name in compiled_table()]
+    nodes = [(source.name, node) for source in sources for node in ast.walk(ast.parse(source.read_text()))]
+    assert [name for name, node in nodes if isinstance(node, ast.AsyncFunctionDef)] == []
 
 
 def test_the_build_info_names_the_form_that_is_found() -> None:

@@ -1,0 +1,28 @@
+"""OffsetCommit of version 0, whose offsets lie beside the metadata; see zookeeper_offsets.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.offsets import OffsetCommitResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.handlers.offsets import Asked
+    from odradek.broker.handlers.request_context import RequestContext
+
+
+async def commit_to_zookeeper(group_id: str, asked: Asked, context: RequestContext) -> OffsetCommitResponse:
+    """One after the other; each is answered for itself."""
+    store = ZooKeeperOffsets(context.broker.metadata_store)
+    for topic in asked.topics:
+        commits = asked.commits.get(topic.name, {})
+        for answer in topic.partitions:
+            if answer.error_code == ErrorCode.NONE:
+                committed = commits[answer.partition_index]
+                try:
+                    await store.commit(group_id, topic.name, answer.partition_index, committed.offset)
+                except ProtocolError as error:
+                    answer.error_code = error.code
+    return OffsetCommitResponse(topics=asked.topics)

@@ -1,0 +1,28 @@
+"""A partition's flushes, one after the other, each in a thread.
+
+A coroutine stays plain Python: mypyc hands an exception on to what a compiled one awaits in a form of `throw` that is
+deprecated since Python 3.12, and with `-W error` something else is raised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from odradek.broker.replica.flusher import LogFlusher
+    from odradek.broker.replica.partition import Partition
+
+
+async def flush_until_enough(flusher: LogFlusher, partition: Partition) -> None:
+    """Until all is on the disk that somebody waits for, or a flush has failed."""
+    try:
+        while (job := flusher.begin(partition)) is not None:
+            await flusher.background.run_in_thread(job.run)
+            if flusher.finish(partition, job):
+                return
+    except ProtocolError:
+        flusher.failed(partition)
+    finally:
+        flusher.ended(partition)
