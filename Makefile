@@ -57,7 +57,7 @@ test-pipeline: setup-spark
 
 # `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.
 test-pythons: setup
-	$(BIN)/python -m tests.pythons
+	$(BIN)/python -m tests.pythons $(TESTS)
 
 # A broker, lively data, ingest, tables and report in ./pipeline-demo; under three minutes.
 pipeline-demo: setup-spark
