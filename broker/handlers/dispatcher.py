@@ -29,6 +29,7 @@ from odradek.broker.handlers.parked_answer import JOIN_PART_BYTES, ParkedAnswer,
 from odradek.broker.handlers.request_context import (
     CloseConnection,
     ConnectionInfo,
+    Holds,
     PendingResponse,
     RequestContext,
     undecodable,
@@ -179,7 +180,9 @@ class Dispatcher:
             return self._long_requests.go_on(route, reading, context, len(frame))
         try:
             if len(frame) > route.row.bound_from_bytes:
-                route.row.check_bound(request)
+                refused = self._refused(route, request)
+                if refused is not None:
+                    return self._long_requests.park(route, request, context, refused, len(frame))
             response = route.row.handle(request, context)
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
@@ -188,6 +191,16 @@ class Dispatcher:
             raise
         except Exception as error:
             return self._answer_failure(route, request, context, error)
+
+    def _refused(self, route: Route, request: Any) -> PendingResponse | None:
+        """The failure of a request that names too many partitions: to name them all in the answer takes its time."""
+        try:
+            route.row.check_bound(request)
+        except ProtocolError as error:
+            refused = PendingResponse(holds=Holds.EVERYTHING)
+            refused.fail(error)
+            return refused
+        return None
 
     def answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None:
         """The encoded response, and the request counted; what failed in it is told (f)."""

@@ -18,6 +18,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.groups import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
@@ -215,6 +216,15 @@ async def test_many_names_are_answered_one_by_one_and_others_have_their_turns_me
     request, version, rightly_answered = CASES[name]
     response, steps = await busy_turns(api, request, version)
     assert rightly_answered(response) == MANY
+    assert steps >= LEAST_TURNS
+
+
+async def test_a_small_request_that_names_too_many_partitions_is_refused_in_turns(api: Api) -> None:
+    """Of three bytes each, so many that the answer takes longer to write than the request to read."""
+    count = 20_000
+    topics = [FetchRequest.FetchTopic(topic="") for _ in range(count)]
+    answer, steps = await busy_turns(api, FetchRequest(topics=topics), 12)
+    assert len(answer.responses) == count
     assert steps >= LEAST_TURNS
 
 
