@@ -53,30 +53,32 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceR
         internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
     )
     if isinstance(outcome, UnfinishedAppends):
-        finishing = _finish(outcome, request.transactional_id, refused, context)
-        return answered_later(finishing, context, Holds.EVERYTHING)
+        return _finish(outcome, request.transactional_id, refused, context)
     return _answer(outcome, request.acks, refused, version, pending)
 
 
-async def _finish(
+def _finish(
     unfinished: UnfinishedAppends, transactional_id: str | None, refused: AppendResults, context: RequestContext
-) -> ProduceResponse | PendingResponse | None:
-    """The rest of a large request."""
+) -> PendingResponse:
+    """Appends the rest of a large request in further turns."""
+    replica_manager = context.broker.replica_manager
 
     def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
         return None if transactional_id is None else _verified(transactional_id, {key: records}, context).get(key)
 
-    replica_manager = context.broker.replica_manager
-    results = await replica_manager.large_appends.finish(unfinished, refusal)
-    pending = PendingResponse()
-    version = context.api_version
-    outcome = replica_manager.appends.await_all(
-        unfinished.timeout_ms,
-        unfinished.acks,
-        results,
-        lambda results: pending.complete(produce_response(results | refused, version)),
-    )
-    return _answer(outcome, unfinished.acks, refused, version, pending)
+    def answer(results: AppendResults) -> ProduceResponse | PendingResponse | None:
+        pending = PendingResponse()
+        version = context.api_version
+        outcome = replica_manager.appends.await_all(
+            unfinished.timeout_ms,
+            unfinished.acks,
+            results,
+            lambda results: pending.complete(produce_response(results | refused, version)),
+        )
+        return _answer(outcome, unfinished.acks, refused, version, pending)
+
+    finishing = replica_manager.large_appends.finish(unfinished, refusal, answer)
+    return answered_later(finishing, context, Holds.EVERYTHING)
 
 
 def _answer(

@@ -14,8 +14,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
+from odradek.broker.replica.cold_reads import read_from_disk
 from odradek.broker.replica.fetch_context import FetchContext
 from odradek.broker.replica.fetch_session import FetchResult
 from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from odradek.broker.replica.flusher import Threads
 
 OnFetched = Callable[[list[FetchResult]], object]
-
-logger = structlog.get_logger("broker.replica")
 
 
 class ParkedFetch(DelayedFetch[FetchTarget]):
@@ -128,26 +125,13 @@ class Fetches:
     ) -> ColdFetch:
         waiting = ColdFetch()
         self.cold_reads += 1
-        self._background.spawn(
-            self._read_from_disk(params, context, on_fetched, read, waiting, may_wait=may_wait), "cold read"
-        )
+        then = partial(self._read_again, params, context, on_fetched, waiting, may_wait)
+        self._background.spawn(read_from_disk(read.cold, self._background, then), "cold read")
         return waiting
 
-    async def _read_from_disk(
-        self,
-        params: FetchParams,
-        context: FetchContext,
-        on_fetched: OnFetched,
-        read: FetchRead,
-        waiting: ColdFetch,
-        *,
-        may_wait: bool,
+    def _read_again(
+        self, params: FetchParams, context: FetchContext, on_fetched: OnFetched, waiting: ColdFetch, may_wait: bool
     ) -> None:
-        for cold in read.cold:
-            try:
-                await self._background.run_in_thread(cold.run)
-            except OSError as error:
-                logger.warning("cold read failed", error=str(error))  # the read itself answers KAFKA_STORAGE_ERROR
         if waiting.is_abandoned:
             return
         read = self.reader.read(params, context.targets(), again=True, may_block=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import AppendResults, Appends, UnfinishedAppends
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from odradek.storage.log import Log
     from odradek.storage.log_config import LogConfig
 
+R = TypeVar("R")
 Refusal = Callable[[TopicPartition, bytes], PartitionAppendResult | None]
 """Why a batch may not be appended now whatever is in its records; None where it may."""
 
@@ -55,8 +56,10 @@ class LargeAppends:
         self._one_batch = asyncio.Lock()
         self._one_write = asyncio.Lock()
 
-    async def finish(self, request: UnfinishedAppends, refusal: Refusal) -> AppendResults:
-        """Appends one batch after the other and gives their bytes back; the results of all partitions."""
+    async def finish(self, request: UnfinishedAppends, refusal: Refusal, then: Callable[[AppendResults], R]) -> R:
+        """Appends one batch after the other and gives their bytes back; what `then` makes of the results of all
+        partitions.
+        """
         entries = request.entries
         is_large = request.allowance.is_untouched
         while entries:
@@ -66,7 +69,7 @@ class LargeAppends:
             else:
                 await self._append_large_one(request, refusal)
                 is_large = False
-        return request.results
+        return then(request.results)
 
     def _append_small_ones(self, request: UnfinishedAppends, refusal: Refusal) -> Steps[None]:
         """Those that fit the next turn. If that is untouched afterwards, the first of the rest needs more than one."""

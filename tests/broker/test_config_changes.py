@@ -5,7 +5,7 @@ import pytest
 from odradek.broker.config_changes import LONGEST_VALUE_BYTES, Item, Operation, check_items, modification, replacement
 from odradek.broker.settings import TOPIC
 from odradek.broker.steps import finished
-from odradek.protocol.errors import LONGEST_MESSAGE, ErrorCode, ProtocolError
+from odradek.protocol.errors import LONGEST_ERROR_MESSAGE, ErrorCode, ProtocolError
 
 LIST = "leader.replication.throttled.replicas"
 MANY = 20_000
@@ -57,6 +57,6 @@ def test_a_refusal_names_a_few_of_many_settings_and_is_short() -> None:
     items = [Item("x" * 30_000 + str(number), Operation.SET, None) for number in range(12)]
     with pytest.raises(ProtocolError) as caught:
         finished(check_items(items))
-    assert len(caught.value.error_message or "") == LONGEST_MESSAGE
+    assert len(caught.value.error_message or "") == LONGEST_ERROR_MESSAGE + len(" ...")
     with pytest.raises(ProtocolError, match=r"have no value: 0, 1, 10, .* and 1 more$"):
         finished(check_items([Item(str(number), Operation.SET, None) for number in range(11)]))

@@ -131,12 +131,12 @@ def test_a_second_signal_ends_it_at_once(serve: type[Served]) -> None:
 
 def test_a_signal_during_a_long_start_ends_it_in_order(tmp_path: Path) -> None:
     slow = (
-        "import asyncio, sys, broker.serve, broker.server as server\n"
+        "import asyncio, sys; from odradek.broker import serve, server\n"
         "async def forever(self):\n"
         "    print('loading', flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "server.Broker._load_logs = forever\n"
-        "sys.exit(broker.serve.main(['--port', '0', '--data-dir', 'd']))\n"
+        "sys.exit(serve.main(['--port', '0', '--data-dir', 'd']))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", slow],

@@ -10,6 +10,7 @@ from odradek.broker.replica.fetch_target import FetchTarget
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import OsFile
 from tests.broker.replica.conftest import T0
 
 MB = 1 << 20
@@ -237,7 +238,7 @@ class TestColdReads:
     def cold(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         """While the list holds True, the page cache has nothing."""
         state = [True]
-        cached = __import__("odradek.storage.files").files.OsFile.read_cached
+        cached = OsFile.read_cached
 
         def read_cached(file: Any, position: int, length: int) -> Any:
             return None if state[0] else cached(file, position, length)

@@ -62,7 +62,9 @@ class Workplace:
         """Begins with what does not fit one turn."""
         unfinished = self.room.manager.append_records(1000, acks, entries, 9, lambda _: None)
         assert isinstance(unfinished, UnfinishedAppends)
-        finishing = self.large_appends.finish(unfinished, lambda key, _: self.refusals.get(key))
+        finishing = self.large_appends.finish(
+            unfinished, lambda key, _: self.refusals.get(key), lambda results: results
+        )
         return asyncio.ensure_future(finishing)
 
     async def until_threads_wait(self) -> None:

@@ -1,0 +1,27 @@
+"""Reads that the page cache cannot answer: a thread brings the bytes in.
+
+A coroutine stays plain Python, as in flushes.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from odradek.broker.replica.flusher import Threads
+    from odradek.storage.log_read import ColdRead
+
+log = structlog.get_logger("broker.replica")
+
+
+async def read_from_disk(cold_reads: Iterable[ColdRead], threads: Threads, then: Callable[[], object]) -> None:
+    """Runs the reads in threads, one after the other, and then calls `then`, which reads again."""
+    for cold in cold_reads:
+        try:
+            await threads.run_in_thread(cold.run)
+        except OSError as error:
+            log.warning("cold read failed", error=str(error))  # the read itself answers KAFKA_STORAGE_ERROR
+    then()
