@@ -85,14 +85,14 @@ def broker_setting(name: str) -> Setting | None:
     setting = BROKER.get(name)
     if setting is None and name.startswith(LISTENER_PREFIX):
         own = name[len(LISTENER_PREFIX) :].partition(".")[2]
-        setting = BROKER.get(next((each for each in MECHANISM_SETTINGS if own.endswith(each)), own))
+        setting = BROKER.get(own) or BROKER.get(next((each for each in MECHANISM_SETTINGS if own.endswith(each)), ""))
     return setting
 
 
 def promises_in_vain(name: str, text: str) -> bool:
-    """Whether a value promises protection that is not there. Raises ConfigError for a value that cannot be."""
+    """Whether a value promises protection that is not there. Raises ConfigError if such a setting cannot have it."""
     setting = broker_setting(name) or AUTHORIZER.get(name)
-    return setting is not None and setting.promises_in_vain(parse_value(setting, text))
+    return setting is not None and setting.is_vain and setting.promises_in_vain(parse_value(setting, text))
 
 
 def check_of_listener(name: str, text: str) -> None:
@@ -262,11 +262,11 @@ class BrokerConfig:
         usable: dict[str, str] = {}
         for name, text in settings.items():
             try:
-                check_of_listener(name, text)
+                setting = broker_setting(name) or AUTHORIZER.get(name)
+                if setting is not None and setting.promises_in_vain(parse_value(setting, text)):
+                    raise ConfigError(name, f"{name} promises protection that Odradek does not give")
                 if name in BROKER:
                     self._layered(_NOTHING, {name: text})
-                if promises_in_vain(name, text):
-                    raise ConfigError(name, f"{name} promises protection that Odradek does not give")
             except ConfigError as error:
                 log.error("a stored setting cannot be used", name=name, reason=str(error))
             else:

@@ -13,6 +13,7 @@ Answers stand in the order of the request. Source: Kafka's `ConfigAdminManager`,
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -142,6 +143,7 @@ async def _store_for_topic(
     if not topic:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic must be named: topics' defaults are broker settings")
     await context.broker.controller.alter_topic_config(topic, change, validate_only=validate_only)
+    await asyncio.sleep(0)
     _warn(without_effect(_set_names(items), TOPIC.get), validate_only, topic=topic)
 
 
@@ -151,6 +153,7 @@ async def _store_for_brokers(
     broker = context.broker
     broker_id = broker.metadata.broker_id if per_broker else None
     await broker.controller.alter_broker_config(broker_id, change, validate_only=validate_only)
+    await asyncio.sleep(0)
     _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
 
 

@@ -153,9 +153,14 @@ class Setting:
         """Whether its value is never shown."""
         return self.type is SettingType.PASSWORD
 
+    @property
+    def is_vain(self) -> bool:
+        """Whether it promises protection and has no effect."""
+        return self.protects and not self.takes_effect
+
     def promises_in_vain(self, value: Value) -> bool:
         """Whether `value` promises protection that Odradek does not give. An empty value promises nothing."""
-        return self.protects and not self.takes_effect and value not in (None, "", [], self.default)
+        return self.is_vain and value not in (None, "", [], self.default)
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"
