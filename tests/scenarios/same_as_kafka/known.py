@@ -139,6 +139,26 @@ KNOWN = [
         "Kafka describes it as often as it is named, which makes large answers of small requests; here once",
     ),
     Known(
+        "a_resource_that_is_described_twice",
+        r"DESCRIBE_CONFIGS\.Results",
+        "Kafka describes it as often as it is named, which makes large answers of small requests; here once",
+    ),
+    Known(
+        "producers_are_described",
+        r"DESCRIBE_PRODUCERS\.Topics\[.*\]\.Partitions",
+        "Kafka describes a partition as often as it is named, which makes large answers of small requests; here once",
+    ),
+    Known(
+        "coordinators_of_several_keys",
+        r"FIND_COORDINATOR\.Coordinators",
+        "Kafka answers a key as often as it is named; here once",
+    ),
+    Known(
+        "descriptions_of_transactional_ids",
+        r"DESCRIBE_TRANSACTIONS",
+        "Kafka describes an id as often as it is named, which makes large answers of small requests; here once",
+    ),
+    Known(
         "members_that_may_not_join",
         r"DESCRIBE_GROUPS\.Groups\[.*\]\.GroupState",
         "Kafka keeps a group, empty, whose only member was refused; here there is none",
