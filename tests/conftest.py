@@ -50,7 +50,7 @@ if PURE:  # at once: the conftest of a package imports the package
     sys.meta_path.insert(0, Sources(FILES))
 
 
-MIRRORS = {(ROOT / "tests" / path).parent for path in SETUP.COMPILED}
+MIRRORS = {(ROOT / "tests" / path.removeprefix("odradek/")).parent for path in SETUP.COMPILED}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
