@@ -43,7 +43,7 @@ def program(version: Version) -> str | None:
 
 
 def _is(path: str, version: Version) -> bool:
-    """Whether it is an interpreter of the version that can make environments; pyenv has stubs that are none."""
+    """Whether it is an interpreter of the version that can make environments; pyenv has stubs that cannot."""
     command = [path, "-c", f"import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != {version})"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
