@@ -20,7 +20,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COPIES = ROOT / "build" / "pythons"
 NOT_SOURCES = shutil.ignore_patterns(
-    ".*", "__pycache__", "*.so", "build_note.json", "*.egg-info", "build", "dist", "data", "pipeline-demo"
+    ".git",
+    ".venv*",
+    ".*_cache",
+    ".benchmarks",
+    "__pycache__",
+    "*.so",
+    "build_note.json",
+    "*.egg-info",
+    "build",
+    "dist",
+    "data",
+    "pipeline-demo",
 )
 Version = tuple[int, int]
 
