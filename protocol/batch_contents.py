@@ -1,6 +1,6 @@
 """What is in a record batch of message format 2: reading its records, and building a batch of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
@@ -20,10 +20,10 @@ from odradek.protocol.batch_header import (
     CorruptBatch,
     TimestampType,
 )
-from odradek.protocol.compression import CompressionFailed, TooLarge, compress, decompress
+from odradek.protocol.compression import CompressionFailed, TooLarge, compress, decompress, decompressed_pieces
 from odradek.protocol.control_records import ControlType, control_key, end_transaction_value
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.record import MalformedRecord, Record, read_all, record_bytes, wrap_int64
+from odradek.protocol.record import MalformedRecord, Record, read_each, record_bytes, wrap_int64
 
 # What one batch may inflate to.
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
@@ -38,17 +38,28 @@ def read_records(
     Raises ProtocolError: CORRUPT_MESSAGE for a batch that is not all there, INVALID_RECORD for records that disagree
     with their lengths, counts or codec, MESSAGE_TOO_LARGE when the batch inflates beyond `max_decompressed_bytes`.
     """
+    return list(each_record(plain_records(data, position, header, max_decompressed_bytes), header))
+
+
+def plain_records(
+    data: Buffer, position: int, header: BatchHeader, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> bytes:
+    """The bytes of a batch's records as they were before compression. Raises as `read_records`."""
     end = position + header.size_in_bytes
     if end > len(data):
         raise CorruptBatch(f"a batch of {header.size_in_bytes} bytes is cut after {len(data) - position}")
     if header.record_count < 0:
         raise ProtocolError(ErrorCode.INVALID_RECORD, f"a batch of {header.record_count} records")
     body = memoryview(data)[position + BATCH_OVERHEAD : end]
-    records = inflate(body, header.compression, max_decompressed_bytes)
+    return inflate(body, header.compression, max_decompressed_bytes)
+
+
+def each_record(plain: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records in `plain_records`, one by one: a batch may hold millions. Raises INVALID_RECORD on the way."""
     log_append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     try:
-        return read_all(
-            records,
+        yield from read_each(
+            plain,
             0,
             header.record_count,
             header.base_offset,
@@ -68,6 +79,16 @@ def inflate(body: memoryview, codec: int, max_decompressed_bytes: int) -> bytes:
         return decompress(codec, body, max_decompressed_bytes)
     except TooLarge as error:
         raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch is refused: {error}") from error
+    except CompressionFailed as error:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def inflated_pieces(body: memoryview, codec: int) -> Iterator[bytes]:
+    """A compressed batch's records as they were before, piece by piece and without a limit, see `decompressed_pieces`.
+    Raises INVALID_RECORD on the way.
+    """
+    try:
+        yield from decompressed_pieces(codec, body)
     except CompressionFailed as error:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
 

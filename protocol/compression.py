@@ -26,6 +26,7 @@ from odradek.protocol.batch_header import Compression
 
 # What one step of decompression may put out.
 CHUNK = 1 << 18
+_ANY_SIZE = 1 << 62
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -37,6 +38,13 @@ _INT32 = struct.Struct(">i")
 _OF_THREAD = threading.local()
 # A decompressor keeps the largest window it has had: this thread's gets to see no larger one.
 _KEPT_WINDOW = 8 << 20
+_LIBRARY_ERRORS = (
+    zlib.error,
+    zstandard.ZstdError,
+    lz4.block.LZ4BlockError,
+    cramjam.DecompressionError,
+    RuntimeError,
+)
 _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 
@@ -58,16 +66,23 @@ def decompress(codec: int, data: memoryview, limit: int) -> bytes:
         raise CompressionFailed(f"codec {codec} is unknown")
     try:
         return _collect(chunks_of(data, limit), limit)
-    except (
-        zlib.error,
-        zstandard.ZstdError,
-        lz4.block.LZ4BlockError,
-        cramjam.DecompressionError,
-        RuntimeError,
-    ) as error:
-        raise CompressionFailed(
-            f"the {Compression(codec).name.lower()} stream cannot be decompressed: {error}"
-        ) from error
+    except _LIBRARY_ERRORS as error:
+        raise _failed(codec, error) from error
+
+
+def decompressed_pieces(codec: int, data: memoryview) -> Iterator[bytes]:
+    """What `data` inflates to, however much that is, in pieces of at most CHUNK bytes; a raw block of snappy comes
+    whole. Other streams may be decompressed between two pieces. Linked blocks of lz4 pass.
+
+    Raises CompressionFailed as `decompress` does, on the way.
+    """
+    chunks_of = _DECOMPRESSORS_IN_PIECES.get(codec)
+    if chunks_of is None:
+        raise CompressionFailed(f"codec {codec} is unknown")
+    try:
+        yield from chunks_of(data, _ANY_SIZE)
+    except _LIBRARY_ERRORS as error:
+        raise _failed(codec, error) from error
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
@@ -78,17 +93,25 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
         raise CompressionFailed(f"codec {codec} is unknown") from None
 
 
+def _failed(codec: int, error: Exception) -> CompressionFailed:
+    return CompressionFailed(f"the {Compression(codec).name.lower()} stream cannot be decompressed: {error}")
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the stream inflates to more than {limit} bytes")
+
+
 def _collect(chunks: Iterator[bytes], limit: int) -> bytes:
     """The chunks as one. BytesIO grows in place, and hands its memory out, so that nothing is held twice."""
     first = next(chunks, b"")
     if len(first) > limit:
-        raise TooLarge(f"the stream inflates to more than {limit} bytes")
+        raise _too_large(limit)
     whole: BytesIO | None = None
     total = len(first)
     for chunk in chunks:
         total += len(chunk)
         if total > limit:
-            raise TooLarge(f"the stream inflates to more than {limit} bytes")
+            raise _too_large(limit)
         if whole is None:
             whole = BytesIO()
             whole.write(first)
@@ -144,7 +167,7 @@ def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
     if size > 22 * len(block):
         raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
     if before + size > limit:
-        raise TooLarge(f"the stream inflates to more than {limit} bytes")
+        raise _too_large(limit)
     if size <= CHUNK:
         return bytes(cramjam.snappy.decompress_raw(block))
     whole = BytesIO()
@@ -160,6 +183,10 @@ def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
         raise CompressionFailed("the stream is no lz4 frame")
     if len(data) > 6 and not data[4] & 0x20:
         _require_independent_blocks(data, limit)
+    yield from _lz4_frame_chunks(data, limit)
+
+
+def _lz4_frame_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     frame = lz4.frame.LZ4FrameDecompressor()
     chunk = frame.decompress(data, CHUNK)
     yield chunk
@@ -188,7 +215,15 @@ def _require_independent_blocks(data: memoryview, limit: int) -> None:
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     window = _largest_window(data)
-    decompressor = _zstd_decompressor() if window <= _KEPT_WINDOW else zstandard.ZstdDecompressor()
+    return _zstd_stream(_zstd_decompressor() if window <= _KEPT_WINDOW else zstandard.ZstdDecompressor(), data)
+
+
+def _zstd_chunks_in_pieces(data: memoryview, limit: int) -> Iterator[bytes]:
+    _largest_window(data)
+    return _zstd_stream(zstandard.ZstdDecompressor(), data)
+
+
+def _zstd_stream(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:
     reader = decompressor.stream_reader(data, read_across_frames=True)
     while chunk := reader.read(CHUNK):
         yield chunk
@@ -272,6 +307,10 @@ _DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
     Compression.SNAPPY: _snappy_chunks,
     Compression.LZ4: _lz4_chunks,
     Compression.ZSTD: _zstd_chunks,
+}
+_DECOMPRESSORS_IN_PIECES = _DECOMPRESSORS | {
+    Compression.LZ4: _lz4_frame_chunks,
+    Compression.ZSTD: _zstd_chunks_in_pieces,
 }
 _COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
     Compression.NONE: _none,

@@ -3,6 +3,8 @@
 The layout is in record_walk. Pure Python that also compiles (see COMPILED in setup.py).
 """
 
+from collections.abc import Iterator
+
 # A record's time, offset and sequence are relative to these of its batch.
 _TWO_64 = 1 << 64
 _MAX_INT64 = (1 << 63) - 1
@@ -109,7 +111,7 @@ class _Reader:
         return self.data[start : start + size]
 
 
-def read_all(
+def read_each(
     data: bytes,
     position: int,
     count: int,
@@ -117,14 +119,13 @@ def read_all(
     base_timestamp: int,
     base_sequence: int,
     log_append_time: int | None,
-) -> list[Record]:
+) -> Iterator[Record]:
     """`count` records from `position` to the end of `data`.
 
     `log_append_time` is every record's time where the batch's timestamp type is LogAppendTime, else None.
     Raises MalformedRecord as Kafka's reader refuses them, also when bytes are left behind the last.
     """
     reader = _Reader(data, position)
-    records = []
     for _ in range(count):
         record = _read_one(reader, base_timestamp)
         if base_sequence >= 0:
@@ -134,10 +135,9 @@ def read_all(
         record.offset += base_offset
         if log_append_time is not None:
             record.timestamp = log_append_time
-        records.append(record)
+        yield record
     if count > 0 and reader.position != len(data):
         raise MalformedRecord(f"{len(data) - reader.position} bytes are left behind the last record")
-    return records
 
 
 def _read_one(reader: _Reader, base_timestamp: int) -> Record:

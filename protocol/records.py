@@ -10,6 +10,8 @@ from odradek.protocol.batch_contents import (
     MAX_DECOMPRESSED_BYTES,
     build_batch,
     build_end_transaction_marker,
+    each_record,
+    plain_records,
     read_records,
 )
 from odradek.protocol.batch_header import (
@@ -80,11 +82,13 @@ __all__ = [
     "check_crc",
     "compute_crc",
     "control_key",
+    "each_record",
     "end_transaction_value",
     "has_transactional_batch",
     "increment_sequence",
     "iter_batches",
     "next_batch_size",
+    "plain_records",
     "read_batch_header",
     "read_control_type",
     "read_coordinator_epoch",

@@ -32,7 +32,7 @@ from odradek.storage.flushing import FlushJob
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log_append import LogAppendInfo
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_offsets import EpochEndOffset, LogOffsetMetadata, TimestampOffset
+from odradek.storage.log_offsets import EpochEndOffset, LogOffsetMetadata
 from odradek.storage.log_read import FetchData
 from odradek.storage.log_segments import LogSegments
 from odradek.storage.producer_snapshots import ProducerSnapshots
@@ -265,12 +265,12 @@ class Log:
             return self.log_end_offset_metadata
         return LogOffsetMetadata(offset, located[0].base_offset, located[1])
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int) -> log_search.Search:
         """The first record at or after the timestamp (ms); -1 the end, -2 the start, -3 the record with the largest
-        timestamp.
+        timestamp. A generator, which may yield before it returns that.
 
         None when there is no such record. -1 means the log's end: callers that bound it by an isolation level do so
-        themselves.
+        themselves. Raises ProtocolError, KAFKA_STORAGE_ERROR or INVALID_RECORD.
         """
         return log_search.offset_for_timestamp(self, timestamp)
 

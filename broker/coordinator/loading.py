@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from odradek.broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, WalkedBatch
+from odradek.broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, RunInThread, WalkedBatch
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.errors import MalformedMessage, ProtocolError
-from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, Record, read_records
+from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, BatchHeader, Record, each_record, plain_records
 from odradek.storage.log_append import read_marker
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Loader:
 
     def add(self, led: LedPartition, current_log: CurrentLog) -> None:
         """Has the partition loaded: at once where its log is empty."""
-        loading = PartitionLoading(led, current_log)
+        loading = PartitionLoading(led, current_log, self._background.run_in_thread)
         if loading.is_empty:
             self._on_loaded(led)
             return
@@ -84,7 +85,7 @@ class Loader:
         if not led.is_current():
             return
         try:
-            await loading.run(self._buffer_bytes, self._background)
+            await loading.run(self._buffer_bytes)
         except Exception:
             log.exception("coordinator loaded in part only", partition=str(led.topic_partition))
         if not led.is_current():
@@ -96,9 +97,10 @@ class Loader:
 class PartitionLoading:
     """One partition's load, and what it has met."""
 
-    def __init__(self, led: LedPartition, current_log: CurrentLog) -> None:
+    def __init__(self, led: LedPartition, current_log: CurrentLog, run_in_thread: RunInThread) -> None:
         self.led = led
         self._current_log = current_log
+        self._run_in_thread = run_in_thread
         self._slice = RECORDS_PER_SLICE
         self.records = 0
         self.faults = 0
@@ -114,9 +116,9 @@ class PartitionLoading:
         partition_log = self._current_log()
         return 0 if partition_log is None else partition_log.size
 
-    async def run(self, buffer_bytes: int, background: Background) -> None:
+    async def run(self, buffer_bytes: int) -> None:
         """Ends early when the partition is lost."""
-        walk = LogWalk(self._current_log, buffer_bytes, background.run_in_thread, self._damaged)
+        walk = LogWalk(self._current_log, buffer_bytes, self._run_in_thread, self._damaged)
         while self.led.is_current() and await walk.read():
             for batch in walk.batches():
                 await self._replay(batch)
@@ -125,32 +127,37 @@ class PartitionLoading:
             await asyncio.sleep(0)
 
     async def _replay(self, batch: WalkedBatch) -> None:
-        header, data, start = batch
+        header = batch.header
         try:
             if header.is_control:
                 self._end_transaction(batch)
                 return
-            records = read_records(data, start, header, max_decompressed_bytes=self._largest_batch())
+            plain = await self._plain(batch)
+            for record in each_record(plain, header):
+                self._replay_record(record, header)
+                self._slice -= 1
+                if self._slice <= 0:
+                    self._slice = RECORDS_PER_SLICE
+                    await asyncio.sleep(0)
+                    if not self.led.is_current():
+                        return
         except Exception as error:
             self._fault("a batch of the internal topic cannot be read", header.base_offset, error)
-            return
-        producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
-        if header.is_transactional:
-            producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        for record in records:
-            self._replay_record(record, producer_id, producer_epoch)
-            self._slice -= 1
-            if self._slice <= 0:
-                self._slice = RECORDS_PER_SLICE
-                await asyncio.sleep(0)
-                if not self.led.is_current():
-                    return
+
+    async def _plain(self, batch: WalkedBatch) -> bytes:
+        """The batch's records before compression. A thread inflates them."""
+        read = partial(plain_records, batch.data, batch.start, batch.header, self._largest_batch())
+        plain: bytes = await self._run_in_thread(read) if batch.header.compression else read()
+        return plain
 
     def _largest_batch(self) -> int:
         partition_log = self._current_log()
         return MAX_DECOMPRESSED_BYTES if partition_log is None else partition_log.max_decompressed_bytes
 
-    def _replay_record(self, record: Record, producer_id: int, producer_epoch: int) -> None:
+    def _replay_record(self, record: Record, header: BatchHeader) -> None:
+        producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        if header.is_transactional:
+            producer_id, producer_epoch = header.producer_id, header.producer_epoch
         try:
             if record.key is None:
                 raise MalformedMessage("the record has no key")

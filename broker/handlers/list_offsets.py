@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CONSUMER = -1
 OFFSET_BYTES = 8
+SEARCH_ITEMS = 30
+"""What a search for a time counts as: it reads a batch."""
 ISOLATION_LEVELS = (0, 1)
 DEBUGGING_REPLICA = -2
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
@@ -48,16 +50,17 @@ def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) ->
             elif keys[topic.name, asked.partition_index] > 1:
                 answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
             else:
-                answers.append(_by_time(request, context, topic.name, asked))
+                answers.append((yield from _by_time(request, context, topic.name, asked)))
             segments = len(answers[-1].old_style_offsets)
             size.add(OFFSET_BYTES * segments)
-            if pace.step_ends(1 + segments):
+            searched = SEARCH_ITEMS if asked.timestamp not in (LATEST, EARLIEST) else 1
+            if pace.step_ends(searched + segments):
                 yield
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
-def _by_time(request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition) -> _Answer:
+def _by_time(request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition) -> Steps[_Answer]:
     version = context.api_version
     if asked.timestamp < 0 and version < FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
         return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
@@ -65,7 +68,7 @@ def _by_time(request: ListOffsetsRequest, context: RequestContext, topic: str, a
         return _failed(asked, ErrorCode.INVALID_REQUEST)
     manager: ReplicaManager = context.broker.replica_manager
     try:
-        found = manager.offset_for_timestamp(
+        found = yield from manager.offset_for_timestamp(
             TopicPartition(topic, asked.partition_index),
             asked.timestamp,
             isolation_level=request.isolation_level if request.replica_id == CONSUMER else None,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.broker.steps import Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.log_offsets import TimestampOffset
 
@@ -36,22 +37,22 @@ def offset_for_timestamp(
     current_leader_epoch: int,
     *,
     require_leader: bool,
-) -> TimestampOffset:
+) -> Steps[TimestampOffset]:
     """`timestamp` in ms or one of the names above; `isolation_level` None for a replica. NOT_FOUND where no record is
-    that late.
+    that late. A search for a time may take several steps.
 
     Raises what Partition.local_log raises, and OFFSET_NOT_AVAILABLE (D).
     """
     log = partition.local_log(current_leader_epoch, require_leader=require_leader)
     if timestamp == EARLIEST:
-        return log.offset_for_timestamp(EARLIEST) or NOT_FOUND
+        return (yield from log.offset_for_timestamp(EARLIEST)) or NOT_FOUND
     lagging = isolation_level is not None and partition.epoch_start_offset > log.high_watermark
     bound = _last_fetchable(log, isolation_level)
     if timestamp == LATEST:
         if lagging:
             raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return TimestampOffset(-1, bound, partition.leader_epoch)
-    found = log.offset_for_timestamp(timestamp)
+    found = yield from log.offset_for_timestamp(timestamp)
     if found is not None and 0 <= found.offset < bound:
         return found
     if lagging:

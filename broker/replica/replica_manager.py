@@ -266,7 +266,7 @@ class ReplicaManager:
         isolation_level: int | None = None,
         current_leader_epoch: int = -1,
         require_leader: bool = True,
-    ) -> TimestampOffset:
+    ) -> Steps[TimestampOffset]:
         """See partition_offsets.offset_for_timestamp."""
         return partition_offsets.offset_for_timestamp(
             self.partition(topic_partition),

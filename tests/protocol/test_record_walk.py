@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from odradek.protocol import record_walk
-from odradek.protocol.record import MalformedRecord, Record, read_all, record_bytes, varint_bytes
+from odradek.protocol.record import MalformedRecord, Record, read_each, record_bytes, varint_bytes
 from tests.soak import rounds
 
 ROUNDS = rounds(3_000, in_soak=40_000)
@@ -81,7 +81,7 @@ def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source
             assert walked(source, data, len(data), counted, items) == found
             assert walked(record_walk, data, len(data), counted, items) == found
         try:
-            records = read_all(data, 0, counted, 0, 0, -1, None)
+            records = list(read_each(data, 0, counted, 0, 0, -1, None))
         except MalformedRecord:
             assert outcome != record_walk.WHOLE, data.hex()
             continue

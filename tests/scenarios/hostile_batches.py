@@ -41,6 +41,12 @@ def zeros_record(size: int, value: bytes = b"") -> Iterator[bytes]:
     yield b"\x00"
 
 
+def record_of_time(timestamp_delta: int, offset_delta: int) -> bytes:
+    """Neither key nor value nor headers."""
+    fields = b"\x00" + varint_bytes(timestamp_delta) + varint_bytes(offset_delta) + b"\x01\x01\x00"
+    return varint_bytes(len(fields)) + fields
+
+
 def record_of_headers(count: int) -> bytes:
     """One record with so many headers of two bytes each."""
     fields = b"\x00\x00\x00\x01\x01" + varint_bytes(count) + b"\x00\x01" * count

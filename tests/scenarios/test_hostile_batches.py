@@ -15,9 +15,11 @@ import pytest
 
 from odradek.broker.testing import BrokerThread
 from odradek.protocol import record_walk
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.batch_header import Compression
 from odradek.protocol.compiler import decode
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
@@ -30,6 +32,7 @@ from tests.scenarios.hostile_batches import (
     compressed,
     produce_of,
     record_of_headers,
+    record_of_time,
     zeros_record,
 )
 from tests.scenarios.raw_client import RawClient, request_payload
@@ -39,6 +42,8 @@ LONGEST_TURN_MS = 100
 PRODUCE_VERSION = 7
 SETTINGS = {"message.max.bytes": "104857600"}
 TOPIC = "attacked"
+LATEST, LARGEST_TIMESTAMP = -1, -3
+LATE_MS = 5
 MILLIONS = 50_000 if record_walk.__file__.endswith(".py") else 1_000_000
 """Plain Python takes twenty times as long for each record; so few are many turns as well."""
 
@@ -83,12 +88,17 @@ def produce(client: RawClient, batches: list[bytes]) -> list[tuple[ErrorCode, in
     return answer_of(client)
 
 
-def end_offset(client: RawClient, partition: int = 0) -> int:
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
+def offset_at(client: RawClient, timestamp: int, partition: int = 0, version: int = 1) -> int:
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     topic = ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])
-    answer = client.call(request_payload(ListOffsetsRequest(replica_id=-1, topics=[topic]), 1))
-    offset: int = decode(ListOffsetsResponse, 1, answer, 4).topics[0].partitions[0].offset
+    answer = client.call(request_payload(ListOffsetsRequest(replica_id=-1, topics=[topic]), version))
+    header_bytes = 4 + response_header_version(ApiKey.LIST_OFFSETS, version)
+    offset: int = decode(ListOffsetsResponse, version, answer, header_bytes).topics[0].partitions[0].offset
     return offset
+
+
+def end_offset(client: RawClient, partition: int = 0) -> int:
+    return offset_at(client, LATEST, partition)
 
 
 def small_batch(count: int = 1, **options: int) -> bytes:
@@ -153,6 +163,36 @@ def test_millions_of_records_or_headers_hold_up_nobody(broker: BrokerThread, cod
         assert error is (ErrorCode.INVALID_RECORD if refused else ErrorCode.NONE)
         assert end_offset(client) == (0 if refused else records)
     assert turn.milliseconds < LONGEST_TURN_MS
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_search_by_time_among_very_many_records_holds_up_nobody(broker: BrokerThread, codec: Compression) -> None:
+    """Only the last of them is as late as the search asks for."""
+    count = 100_000
+    body = b"".join([record_of_time(0, offset) for offset in range(count - 1)]) + record_of_time(LATE_MS, count - 1)
+    batch = batch_of(body if codec is Compression.NONE else compressed(codec, [body]), count, codec)
+    with client_of(broker) as client:
+        assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
+        with longest_turn(broker) as turn:
+            assert offset_at(client, LATE_MS) == count - 1
+            assert offset_at(client, LARGEST_TIMESTAMP, version=7) == count - 1
+            assert offset_at(client, LATE_MS + 1) == -1
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+def test_a_search_by_time_holds_only_a_piece_of_a_batch(broker: BrokerThread) -> None:
+    count = 300_000
+    batch = batch_of(TINY_RECORD * count + record_of_time(LATE_MS, count), count + 1)
+    with client_of(broker) as client:
+        assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
+        del batch
+        tracemalloc.start()
+        try:
+            assert offset_at(client, LATE_MS) == count
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < MEBIBYTE
 
 
 def test_a_batch_of_fifty_megabytes_holds_up_nobody(broker: BrokerThread) -> None:

@@ -4,6 +4,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
+from odradek.broker.steps import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.plain_batch import build_plain_batch
 from odradek.protocol.record_validation import AppendOrigin, InvalidRecord
@@ -279,22 +280,22 @@ def test_offsets_are_found_by_time_over_all_segments(files: ForgetfulFiles) -> N
     for timestamp in times:
         append(log, batch(timestamp=timestamp))
     for asked in range(NOW - 5, NOW + 1100, 7):
-        found = log.offset_for_timestamp(asked)
+        found = finished(log.offset_for_timestamp(asked))
         expected = next((number for number, timestamp in enumerate(times) if timestamp >= asked), None)
         assert (None if found is None else found.offset) == expected, asked
     latest = max(times)
-    largest = log.offset_for_timestamp(-3)
+    largest = finished(log.offset_for_timestamp(-3))
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (latest, times.index(latest))
-    assert log.offset_for_timestamp(-2) == (-1, 0, 0)
-    assert log.offset_for_timestamp(-1) == (-1, 100, 0)
+    assert finished(log.offset_for_timestamp(-2)) == (-1, 0, 0)
+    assert finished(log.offset_for_timestamp(-1)) == (-1, 100, 0)
 
 
 def test_an_empty_log_has_no_record_at_any_time(files: ForgetfulFiles) -> None:
     log = open_small(files)
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_for_timestamp(-3) is None
-    assert log.offset_for_timestamp(-2) == (-1, 0, -1)
+    assert finished(log.offset_for_timestamp(0)) is None
+    assert finished(log.offset_for_timestamp(-3)) is None
+    assert finished(log.offset_for_timestamp(-2)) == (-1, 0, -1)
 
 
 def test_idempotent_batches_are_read_as_they_were_sent(files: ForgetfulFiles) -> None:

@@ -8,6 +8,7 @@ from clean_logs import batches, clean, contents, end_transaction, job_of, put, s
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, open_small
 
+from odradek.broker.steps import finished
 from odradek.protocol.records import Compression, TimestampType
 from odradek.storage.cleaner import clean_steps, group_segments
 from odradek.storage.cleaner_candidates import log_to_clean
@@ -384,7 +385,7 @@ class TestSegments:
             assert (int.from_bytes(data[:8], "big") if data else None) == (found.base_offset if found else None)
         for time in range(200):
             expected = next((offset for offset in kept if offset >= time), None)
-            answer = log.offset_for_timestamp(NOW + time)
+            answer = finished(log.offset_for_timestamp(NOW + time))
             assert (answer.offset if answer else None) == expected
 
     def test_groups_end_where_offsets_would_not_fit_an_index(self, files: ForgetfulFiles) -> None:

@@ -8,6 +8,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, open_small
 
+from odradek.broker.steps import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage import log_manager
@@ -111,17 +112,17 @@ def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: p
     for number in range(20):
         append(log, batch(b"x" * 40, timestamp=NOW + number))
     assert len(log.segments) > 8
-    log.offset_for_timestamp(NOW)
+    finished(log.offset_for_timestamp(NOW))
     used: list[int] = []
     use = log.use
     monkeypatch.setattr(log, "use", lambda segment: used.append(segment.base_offset) or use(segment))
     late = log.segments[-2].base_offset
-    found = log.offset_for_timestamp(NOW + late)
+    found = finished(log.offset_for_timestamp(NOW + late))
     assert found is not None
     assert found.offset == late
     assert used == [late]
     used.clear()
-    assert log.offset_for_timestamp(-3) is not None
+    assert finished(log.offset_for_timestamp(-3)) is not None
     assert len(set(used)) == 1
 
 

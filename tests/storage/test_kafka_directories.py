@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from vector_logs import LOGS, answers, config_of, contents, copy_of, open_manager, partition_folders
 
+from odradek.broker.steps import finished
 from odradek.protocol.control_records import read_control_type, read_coordinator_epoch
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin
@@ -120,7 +121,7 @@ def test_offsets_by_time_are_kafkas(managers: dict[str, LogManager], name: str, 
     log = log_of(managers, name, partition)
     for asked in answers(name)[partition]["listOffsets"]:
         last = log.last_stable_offset if asked["isolationLevel"] == READ_COMMITTED else log.high_watermark
-        found = log.offset_for_timestamp(asked["timestampAsked"])
+        found = finished(log.offset_for_timestamp(asked["timestampAsked"]))
         timestamp, offset, epoch = found if found is not None else (-1, -1, -1)
         if asked["timestampAsked"] == -1:
             offset = last

@@ -6,6 +6,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
+from odradek.broker.steps import finished
 from odradek.protocol.records import check_crc, iter_batches
 from odradek.storage.batch_scan import scan_batches
 from odradek.storage.log import Log
@@ -37,7 +38,7 @@ def check_usable(log: Log) -> None:
     for header in headers_of(log):
         found = log.read(header.last_offset, 1)
         assert next(iter_batches(found.records))[1].base_offset == header.base_offset
-    assert log.offset_for_timestamp(0) is not None
+    assert finished(log.offset_for_timestamp(0)) is not None
 
 
 def batches_with_place(log: Log) -> list[tuple[int, int, int, int]]:
@@ -113,7 +114,7 @@ def test_no_changed_byte_of_an_index_changes_what_is_read(suffix: str, clean: bo
     files = ForgetfulFiles()
     log = small_log(files)
     whole = all_bytes(log)
-    times = [log.offset_for_timestamp(NOW + number) for number in range(7)]
+    times = [finished(log.offset_for_timestamp(NOW + number)) for number in range(7)]
     log.close()
     files.make_durable()
     for path in [name for name in files.names if name.endswith(suffix)]:
@@ -127,7 +128,7 @@ def test_no_changed_byte_of_an_index_changes_what_is_read(suffix: str, clean: bo
                     found = next(iter_batches(again.read(offset, 1).records))[1]
                     assert found.base_offset <= offset <= found.last_offset, (path, position, offset)
                 if suffix == ".index":
-                    assert [again.offset_for_timestamp(NOW + number) for number in range(7)] == times
+                    assert [finished(again.offset_for_timestamp(NOW + number)) for number in range(7)] == times
                 check_usable(again)
 
 
@@ -145,7 +146,7 @@ def test_an_index_that_is_wrong_is_made_anew(suffix: str, content: bytes, clean:
         files.content(path)[:] = content
     again = reopened(files, clean)
     assert all_bytes(again) == whole
-    times = [again.offset_for_timestamp(NOW + number) for number in range(6)]
+    times = [finished(again.offset_for_timestamp(NOW + number)) for number in range(6)]
     assert [found.offset for found in times if found] == [0, 3, 6, 9, 12, 15]
     if content not in (b"", b"\x00" * 48):  # an empty index, and one of zeros, are less than they could be, not wrong
         again.close()

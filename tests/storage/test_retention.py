@@ -4,6 +4,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
+from odradek.broker.steps import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.retention import SEGMENTS_PER_STEP
 from odradek.timer import ManualClock
@@ -103,8 +104,8 @@ def test_records_before_an_offset_are_gone_at_once_and_their_segments_with_the_n
     assert len(log.segments) == 4
     assert log.apply_retention(NOW) == 2
     assert log.base_offsets == [4, 6]
-    assert log.offset_for_timestamp(-2) == (-1, 5, 0)
-    assert log.offset_for_timestamp(0) == (NOW, 5, 0)
+    assert finished(log.offset_for_timestamp(-2)) == (-1, 5, 0)
+    assert finished(log.offset_for_timestamp(0)) == (NOW, 5, 0)
 
 
 def test_minus_one_deletes_up_to_the_high_watermark(files: ForgetfulFiles) -> None:
@@ -150,7 +151,7 @@ def test_a_truncated_log_ends_there_in_every_respect(files: ForgetfulFiles) -> N
     assert [header.base_offset for header in headers_of(log)] == [0, 1, 2, 3, 4]
     assert log.leader_epochs.entries == [(0, 0), (1, 4)]
     assert log.producer_state.producers[1].last_sequence == 4
-    assert log.offset_for_timestamp(-3) == (NOW + 4, 4, 1)
+    assert finished(log.offset_for_timestamp(-3)) == (NOW + 4, 4, 1)
     assert append(log, idempotent(5, b"new")) == 5
     assert not log.truncate_to(6)
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from odradek.broker.coordinator.loading import MOST_LINES, RECORDS_PER_SLICE
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.records import Record, build_batch
+from odradek.protocol.records import Compression, Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.recovery import open_log
 from odradek.storage.segment import LogSegment
@@ -148,6 +148,18 @@ def test_what_the_page_cache_does_not_hold_is_read_in_a_thread(place: Workplace)
     shard, errors = reload(place)
     assert (shard.values, errors) == (written, [])
     assert place.tasks.thread_calls == segments > 3
+
+
+def test_a_compressed_batch_is_inflated_in_a_thread_and_replayed_in_slices(place: Workplace) -> None:
+    place.lead()
+    written = {b"key %d" % number: b"v" for number in range(3 * RECORDS_PER_SLICE)}
+    records = [Record(number, 0, key, value) for number, (key, value) in enumerate(written.items())]
+    place.manager.partition(PARTITION).log.append_as_leader(
+        build_batch(records, compression=Compression.GZIP), 0, api_version=9
+    )
+    shard, errors = reload(place)
+    assert (shard.values, errors) == (written, [])
+    assert place.tasks.thread_calls == 1
 
 
 # Transactions

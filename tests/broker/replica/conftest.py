@@ -18,7 +18,7 @@ from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
 from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.steps import Turns
+from odradek.broker.steps import Turns, finished
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
@@ -27,6 +27,7 @@ from odradek.storage.files import OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_moves import LogMoves
+from odradek.storage.log_offsets import TimestampOffset
 from odradek.storage.recovery import open_log
 from odradek.timer import ManualClock, SystemTimer
 
@@ -147,6 +148,10 @@ class Room:
             background=self.threads,
             is_known=self.known.__contains__,
         )
+
+    def look(self, key: TopicPartition, timestamp: int, **asker: Any) -> TimestampOffset:
+        """What ListOffsets finds."""
+        return finished(self.manager.offset_for_timestamp(key, timestamp, **asker))
 
     def lead(
         self,

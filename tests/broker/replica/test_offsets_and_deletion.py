@@ -30,16 +30,16 @@ class TestOffsetsByTime:
         return int(start)
 
     def test_a_time_finds_the_first_record_at_or_after_it(self, room: Any, start_ms: int) -> None:
-        look = room.manager.offset_for_timestamp
+        look = room.look
         assert look(T0, start_ms) == (start_ms, 0, 4)
         assert look(T0, start_ms + 1) == (start_ms + 1000, 10, 4)
         assert look(T0, start_ms + 2000) == (start_ms + 2000, 20, 4)
 
     def test_a_time_after_all_records_finds_nothing(self, room: Any, start_ms: int) -> None:
-        assert room.manager.offset_for_timestamp(T0, start_ms + 2001) == NOT_FOUND == (-1, -1, -1)
+        assert room.look(T0, start_ms + 2001) == NOT_FOUND == (-1, -1, -1)
 
     def test_latest_earliest_and_the_largest_time(self, room: Any, start_ms: int) -> None:
-        look = room.manager.offset_for_timestamp
+        look = room.look
         room.manager.delete_records(0, {T0: 3}, lambda _: None)
         assert look(T0, LATEST, isolation_level=0)[:2] == (-1, 30)
         assert look(T0, LATEST, isolation_level=0).leader_epoch == 4
@@ -55,7 +55,7 @@ class TestOffsetsByTime:
         partition.update_follower(1, 4, 0)
         room.clock.advance(1000)
         room.produce(room.batch(10))
-        look = room.manager.offset_for_timestamp
+        look = room.look
         assert look(T0, LATEST, isolation_level=0).offset == 4
         assert look(T0, LATEST).offset == 20
         assert look(T0, now + 1, isolation_level=0) == NOT_FOUND
@@ -66,7 +66,7 @@ class TestOffsetsByTime:
         room.produce(room.batch(10))
         partition.update_follower(1, 4, 0)
         room.lead(replicas=(0, 1), epoch=2)
-        look = room.manager.offset_for_timestamp
+        look = room.look
         with pytest.raises(ProtocolError) as raised:
             look(T0, LATEST, isolation_level=0)
         assert raised.value.code is ErrorCode.OFFSET_NOT_AVAILABLE

@@ -1,0 +1,80 @@
+"""Searches by time that take several steps, between which anything may happen to the log."""
+
+import pytest
+from memory_files import ForgetfulFiles
+from small_logs import NOW, append, batch, open_small
+
+from odradek.broker.steps import Steps
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.records import Compression
+from odradek.storage.log import Log
+from odradek.storage.log_offsets import TimestampOffset
+
+RECORDS = 5000
+
+
+def large_batch(codec: int, last: int = NOW) -> bytes:
+    """Of many pieces; only its last record has the time `last`."""
+    times = [NOW - 1] * (RECORDS - 1) + [last]
+    return batch(*[b"%060d" % number for number in range(RECORDS)], timestamps=times, compression=codec)
+
+
+def steps_of(log: Log, search: Steps[TimestampOffset | None]) -> tuple[int, TimestampOffset | None]:
+    """How often the search has paused, and what it found. At each pause its segments give their files back."""
+    pauses = 0
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return pauses, end.value
+        pauses += 1
+        for segment in list(log.segments)[:-1]:
+            segment.release()
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_search_in_a_large_batch_pauses_and_reads_on(codec: Compression) -> None:
+    log = open_small(ForgetfulFiles())
+    append(log)
+    append(log, large_batch(codec))
+    log.roll()
+    append(log)
+    pauses, found = steps_of(log, log.offset_for_timestamp(NOW))
+    assert (pauses, found) == (0, (NOW, 0, 0))
+    log.delete_records_before(1)
+    pauses, found = steps_of(log, log.offset_for_timestamp(NOW))
+    assert found == (NOW, RECORDS, 0)
+    assert pauses > 3
+
+
+def test_a_search_past_many_batches_pauses_and_reads_on() -> None:
+    log = open_small(ForgetfulFiles(), index_interval_bytes=1 << 30)
+    for _ in range(1000):
+        append(log, batch(timestamp=NOW - 1))
+    append(log)
+    log.roll()
+    pauses, found = steps_of(log, log.offset_for_timestamp(NOW))
+    assert (pauses, found) == (3, (NOW, 1000, 0))
+
+
+def test_the_largest_time_is_found_in_steps() -> None:
+    log = open_small(ForgetfulFiles())
+    append(log, large_batch(Compression.GZIP, last=NOW + 5))
+    log.roll()
+    append(log)
+    pauses, found = steps_of(log, log.offset_for_timestamp(-3))
+    assert found == (NOW + 5, RECORDS - 1, 0)
+    assert pauses > 3
+
+
+def test_a_search_whose_log_is_closed_meanwhile_fails() -> None:
+    files = ForgetfulFiles()
+    log = open_small(files)
+    append(log, large_batch(Compression.NONE))
+    search = log.offset_for_timestamp(NOW)
+    next(search)
+    log.close()
+    files.remove(log.segments[0].path(".log"))
+    with pytest.raises(ProtocolError) as error:
+        steps_of(log, search)
+    assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
