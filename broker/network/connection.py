@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from odradek.broker.handlers.parked_answer import ParkedAnswer, Part, size_of
@@ -36,9 +35,6 @@ from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 if TYPE_CHECKING:
     from odradek.broker.network.endpoint import Endpoint
     from odradek.broker.network.socket_server import SocketServer
-
-Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
-"""Frame, connection, now_ms -> the encoded answer, a parked one, or None for no answer. Raises CloseConnection."""
 
 _LENGTH = struct.Struct(">i").unpack_from
 _API_KEY = struct.Struct(">h").unpack_from
@@ -56,7 +52,11 @@ YIELDING = 32  # It has had its turn.
 QUEUED = 64  # All connections together have sent too much (queued_bytes.py).
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection:
+    """An asyncio.BufferedProtocol in all but name: a compiled class has no base that is not compiled. socket_server.py
+    wraps it for the loop that asks for the name.
+    """
+
     __slots__ = (
         "_answers",
         "_begins_anew",
@@ -71,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "_outbox",
         "_parked_bytes",
         "_resuming",
+        "_rounds",
         "_server",
         "_throttled_until_ms",
         "_unwritten_bytes",
@@ -86,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: SocketServer, listener: Endpoint) -> None:
         self._server = server
+        self._rounds = server.rounds
         self.info = ConnectionInfo(listener)
         self.last_active_ms = 0
         self.close_by_ms = 0
@@ -113,15 +115,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         server = self._server
-        self._outbox = Outbox(
-            self.transport, server.run_in_thread, self._files_ended, server.limits.sending_descriptors
-        )
+        descriptors = self._rounds.limits.sending_descriptors
+        self._outbox = Outbox(self.transport, server.run_in_thread, self._files_ended, descriptors)
         server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
             return self._large.room()
-        scratch = self._server.scratch
+        scratch = self._rounds.scratch
         kept = self._kept
         if not kept:
             return scratch
@@ -129,9 +130,9 @@ class Connection(asyncio.BufferedProtocol):
         return scratch[len(kept) :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        server = self._server
-        self.last_active_ms = server.enter()
-        server.counters.bytes_in += nbytes
+        rounds = self._rounds
+        self.last_active_ms = rounds.enter()
+        rounds.counters.bytes_in += nbytes
         try:
             if self._large is not None:
                 frame = self._large.filled(nbytes)
@@ -140,11 +141,11 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 end = len(self._kept) + nbytes
                 self._kept = b""
-                self._consume(server.scratch, end)
+                self._consume(rounds.scratch, end)
             if self._holds_too_much():
                 self._block(QUEUED)
         finally:
-            server.leave()
+            rounds.leave()
 
     def eof_received(self) -> bool:
         self.end()
@@ -172,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _consume(self, data: memoryview, end: int) -> None:
         """Handles every whole frame of data[:end] and keeps the rest."""
-        longest = self._server.limits.max_other_request_bytes
+        longest = self._rounds.limits.max_other_request_bytes
         position = 0
         while not self._blocked and end - position >= 4:
             length: int = _LENGTH(data, position)[0]
@@ -193,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             position = stop
             self._handle(data[start:stop].tobytes())
-            if position < end and not self._blocked and self._server.clock.now_ms() - self.last_active_ms >= TURN_MS:
+            if position < end and not self._blocked and self._rounds.clock.now_ms() - self.last_active_ms >= TURN_MS:
                 self._block(YIELDING)
                 self._server.call_soon(self._unblock, YIELDING)
         if position < end and not self._blocked & ENDING and not self._ended:
@@ -202,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
     def _may_be_so_long(self, length: int, beginning: memoryview) -> bool:
         """Whether a frame that is too long for most APIs may be read. If it never may, the connection ends."""
         try:
-            return self._server.limits.may_be_so_long(length, beginning)
+            return self._rounds.limits.may_be_so_long(length, beginning)
         except CloseConnection as closing:
             self._end_in_turn(closing)
             return False
@@ -236,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers
         self._begins_anew = True
         try:
-            answer = self._server.dispatch(frame, self.info, self.last_active_ms)
+            answer = self._rounds.dispatch(frame, self.info, self.last_active_ms)
         except CloseConnection as closing:
             self._end_in_turn(closing)
             return
@@ -265,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
 
     def _has_enough_in_flight(self) -> bool:
-        most = self._server.limits
+        most = self._rounds.limits
         return len(self._answers) >= most.max_in_flight_requests or self._in_flight_bytes >= most.max_in_flight_bytes
 
     def _bound_what_is_in_flight(self) -> None:
@@ -276,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         """Of several throttles the one that ends last counts."""
         throttle_ms = self.info.throttle_ms
         self.info.throttle_ms = 0
-        until_ms = self._server.clock.now_ms() + throttle_ms
+        until_ms = self._rounds.clock.now_ms() + throttle_ms
         if until_ms > self._throttled_until_ms:
             self._throttled_until_ms = until_ms
             self._block(THROTTLED)
@@ -299,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self._holds_too_much()
         if self.info.throttle_ms:
             self._throttle()
-        if self._blocked & WRITING and self._in_flight_bytes > self._server.limits.max_unread_bytes:
+        if self._blocked & WRITING and self._in_flight_bytes > self._rounds.limits.max_unread_bytes:
             self._server.complain("a client does not read its answers", self.info, unread_bytes=self._in_flight_bytes)
             self.cut_off()
             return
@@ -340,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.add(parts)
         if not self._dirty:
             self._dirty = True
-            self._server.to_be_flushed(self)
+            self._rounds.to_be_flushed(self)
 
     def flush(self) -> None:
         """Writes what is ready."""
@@ -348,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         outbox = self._outbox
         if not outbox.size or self._ended:
             return
-        self._server.counters.bytes_out += outbox.size
+        self._rounds.counters.bytes_out += outbox.size
         if not outbox.write():
             self.pause_writing()
 
@@ -382,13 +383,13 @@ class Connection(asyncio.BufferedProtocol):
         self._resuming = False
         if self._blocked or self._ended:
             return
-        self.last_active_ms = self._server.enter()
+        self.last_active_ms = self._rounds.enter()
         try:
             kept, self._kept = self._kept, b""
             self._consume(memoryview(kept), len(kept))
             self._holds_too_much()
         finally:
-            self._server.leave()
+            self._rounds.leave()
         if not self._blocked and not self._ended:
             self._server.blocked.pop(self, None)
             self.transport.resume_reading()

@@ -1,8 +1,7 @@
 """The listeners, the connections they accept, and what all connections share.
 
-One scratch buffer for reading, one list of connections that have something to write, one look around (`sweep`) instead
-of a timer per connection. Between `enter` and `leave` requests are being handled: what they and the operations they
-released have to say is written when the callback ends, once per connection.
+One look around (`sweep`) instead of a timer per connection. What connections share while requests are handled is in
+rounds.py.
 
 Limits: `max_request_bytes` (socket.request.max.bytes), `idle_ms` (connections.max.idle.ms), `max_connections`,
 `max_connections_per_ip` with overrides by address, `connection_descriptors`. A connection above a limit is closed as it
@@ -17,20 +16,19 @@ import ipaddress
 import select
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from odradek.broker.handlers.request_context import ConnectionInfo
 from odradek.broker.listeners import Listener
 from odradek.broker.network.complaints import Complaints
-from odradek.broker.network.connection import Connection, Dispatch
+from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.endpoint import Endpoint
 from odradek.broker.network.file_sending import RunInThread
 from odradek.broker.network.queued_bytes import QueuedBytes
+from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
 from odradek.timer import Clock
 
-SCRATCH_BYTES = 256 * 1024
-"""More than any frame that is not large, with its length."""
 CUT_OFF_AFTER_MS = 1000
 EVERY_INTERFACE = ["0.0.0.0", "::"]
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -38,20 +36,6 @@ NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 class BindError(Exception):
     """A listener's address is taken or not ours. The message is for people."""
-
-
-class NetworkCounters:
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "expired", "refused")
-
-    def __init__(self) -> None:
-        self.accepted: int = 0
-        self.closed: int = 0
-        self.expired: int = 0
-        """Closed after connections.max.idle.ms."""
-        self.refused: int = 0
-        """Closed because there were too many."""
-        self.bytes_in: int = 0
-        self.bytes_out: int = 0
 
 
 class SocketServer:
@@ -68,11 +52,8 @@ class SocketServer:
         """`drain_completions` completes what the handled requests released; called at the end of every callback.
 
         `limits` may be replaced while it runs; they hold for what comes next."""
-        self.clock = clock
-        self.dispatch = dispatch
+        self.rounds = Rounds(clock, dispatch, drain_completions, limits, self.call_soon)
         self.run_in_thread = run_in_thread
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.counters: NetworkCounters = NetworkCounters()
         self.connections: dict[Connection, None] = {}
         self.blocked: dict[Connection, None] = {}
         """Those that are not read, or were not when this was last looked at."""
@@ -80,19 +61,27 @@ class SocketServer:
         """Those that do not take their answers as fast as they come, the longest first, and how many bytes waited for
         each when this was last looked at."""
         self._closing: dict[Connection, None] = {}
-        self.limits = limits
         self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
-        self._drain_completions = drain_completions
         self._complaints = complaints
         self._servers: list[asyncio.Server] = []
         self._by_address: dict[str, int] = {}
-        self._unflushed: list[Connection] = []
-        self._entered = False
-        self._flush_is_due = False
         self._next_idle_look_ms = clock.now_ms() + limits.idle_ms
         self._stopping = False
         self._all_gone: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def counters(self) -> NetworkCounters:
+        return self.rounds.counters
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """They hold for what comes next."""
+        return self.rounds.limits
+
+    @limits.setter
+    def limits(self, limits: ConnectionLimits) -> None:
+        self.rounds.limits = limits
 
     # --- listening ----------------------------------------------------------------------------------------------
 
@@ -149,7 +138,7 @@ class SocketServer:
         failure: OSError | None = None
         for host in await self._hosts(address):
             endpoint = Endpoint(address.name, address.security_protocol, address.host, port, None, 0)
-            accept = _Acceptor(self, endpoint)
+            accept = _Acceptor(self, endpoint, loop)
             try:
                 server = await loop.create_server(
                     accept, host, port, backlog=self.limits.listen_backlog, start_serving=False
@@ -199,7 +188,7 @@ class SocketServer:
         info.client_host = host
         info.client_port = port
         info.number = self.counters.accepted
-        connection.last_active_ms = self.clock.now_ms()
+        connection.last_active_ms = self.rounds.clock.now_ms()
         self.connections[connection] = None
         from_there = self._by_address.get(host, 0) + 1
         self._by_address[host] = from_there
@@ -232,27 +221,8 @@ class SocketServer:
             self._all_gone.set()
 
     def closing(self, connection: Connection) -> None:
-        connection.close_by_ms = self.clock.now_ms() + CUT_OFF_AFTER_MS
+        connection.close_by_ms = self.rounds.clock.now_ms() + CUT_OFF_AFTER_MS
         self._closing[connection] = None
-
-    def enter(self) -> int:
-        """Requests are going to be handled. The time."""
-        self._entered = True
-        return self.clock.now_ms()
-
-    def leave(self) -> None:
-        """They have been handled: completes what they released and writes all answers."""
-        try:
-            self._drain_completions()
-        finally:
-            self._entered = False
-            self._flush()
-
-    def to_be_flushed(self, connection: Connection) -> None:
-        self._unflushed.append(connection)
-        if not self._entered and not self._flush_is_due:
-            self._flush_is_due = True
-            self.call_soon(self._flush_later)
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         assert self._loop is not None
@@ -270,7 +240,7 @@ class SocketServer:
     def sweep(self) -> None:
         """Ends who hung up unseen or takes too long to close, who reads too little or sends too much, and who is idle.
         Twice a second."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.rounds.clock.now_ms()
         if self.blocked:
             for connection in self._hung_up():
                 connection.end()
@@ -326,16 +296,6 @@ class SocketServer:
                 poll.register(descriptor, select.POLLRDHUP)
         return [by_descriptor[descriptor] for descriptor, _ in poll.poll(0)]
 
-    def _flush(self) -> None:
-        while self._unflushed:
-            unflushed, self._unflushed = self._unflushed, []
-            for connection in unflushed:
-                connection.flush()
-
-    def _flush_later(self) -> None:
-        self._flush_is_due = False
-        self._flush()
-
     def _refuse(self, connection: Connection, event: str, **details: Any) -> None:
         self.counters.refused += 1
         self.complain(event, connection.info, **details)
@@ -349,14 +309,33 @@ class SocketServer:
 class _Acceptor:
     """Makes the protocol of each accepted connection. The port is known only after binding."""
 
-    __slots__ = ("_server", "endpoint")
+    __slots__ = ("_server", "_wrap", "endpoint")
 
-    def __init__(self, server: SocketServer, endpoint: Endpoint) -> None:
+    def __init__(self, server: SocketServer, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
+        self._wrap = _BufferedProtocol if isinstance(loop, asyncio.BaseEventLoop) else _as_it_is
         self.endpoint = endpoint
 
-    def __call__(self) -> Connection:
-        return Connection(self._server, self.endpoint)
+    def __call__(self) -> asyncio.BufferedProtocol:
+        return self._wrap(Connection(self._server, self.endpoint))
+
+
+def _as_it_is(connection: Connection) -> asyncio.BufferedProtocol:
+    """uvloop asks for the methods of a protocol, not for its class."""
+    return cast(asyncio.BufferedProtocol, connection)
+
+
+class _BufferedProtocol(asyncio.BufferedProtocol):
+    """A connection for asyncio's own loop, which asks for the class: a compiled class has no base that is not."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection_made = connection.connection_made  # type: ignore[method-assign]
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
+        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
+        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
+        self.eof_received = connection.eof_received  # type: ignore[method-assign]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
 
 
 def _descriptor_of(connection: Connection) -> int:

@@ -8,7 +8,8 @@ import pytest
 
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import client_api_table
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.handlers.request_context import ConnectionInfo, RequestContext
+from odradek.broker.network.endpoint import Endpoint
 from odradek.broker.steps import finished
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
@@ -170,8 +171,7 @@ async def test_a_handler_that_waits_answers_when_it_ends_and_fails_as_it_fails()
 
     row = ApiRow(ApiKey.METADATA, (0, 1), handler, lambda *_: Message())
     broker: Any = Spawns()
-    connection: Any = Spawns()
-    connection.connection_id = "c"
+    connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
     context = RequestContext(broker, connection, 3, 1, 1, None, 0)
     good, bad = row.handle("good", context), row.handle("bad", context)
     assert not good.settled

@@ -22,7 +22,8 @@ from odradek.broker.config_description import TopicDescriptions, describe_broker
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.handlers.configs import handle_alter_configs, handle_incremental_alter_configs
 from odradek.broker.handlers.describe_configs import handle_describe_configs
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.handlers.request_context import ConnectionInfo, RequestContext
+from odradek.broker.network.endpoint import Endpoint
 from odradek.broker.steps import Turns, finished
 from odradek.broker.structured_logging import configure_logging
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -66,7 +67,8 @@ class Client:
             controller=room.controller,
             background=SimpleNamespace(turns=Turns()),
         )
-        self.context = RequestContext(broker, None, 32, 4, 1, "client", 0)  # type: ignore[arg-type]
+        connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
+        self.context = RequestContext(broker, connection, 32, 4, 1, "client", 0)
 
     def describe(
         self, resource_type: int, name: str, keys: list[str] | None = None, *, documentation: bool = False

@@ -95,7 +95,7 @@ async def test_pipelined_requests_are_answered_in_order(bench: Bench) -> None:
 
 
 async def test_a_long_row_of_slow_requests_lets_others_have_their_turn(bench: Bench) -> None:
-    clock = bench.server.clock = ManualClock()
+    clock = bench.server.rounds.clock = ManualClock()
 
     class Slow(Echo):
         def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
@@ -103,7 +103,7 @@ async def test_a_long_row_of_slow_requests_lets_others_have_their_turn(bench: Be
             return super().dispatch(frame, connection, now_ms)
 
     echo = Slow()
-    bench.server.dispatch = echo.dispatch
+    bench.server.rounds.dispatch = echo.dispatch
     hog, other = await bench.connect(), await bench.connect()
     hog.send(b"".join(request(ECHO, number) for number in range(2000)))
     await bench.until(lambda: bool(echo.handled))
@@ -131,7 +131,7 @@ async def test_a_request_may_be_settled_before_its_handler_returns(bench: Bench)
             pending.complete(b"early")
             return ParkedAnswer(0, pending, len(frame), lambda done: answer(7, done.result()))
 
-    bench.server.dispatch = Settled().dispatch
+    bench.server.rounds.dispatch = Settled().dispatch
     client = await bench.connect()
     client.send(request(ECHO, 7))
     assert await client.answer() == (7, b"early")
@@ -179,7 +179,7 @@ async def test_a_throttled_connection_is_answered_at_once_and_then_muted(bench: 
 
 
 async def test_of_two_throttles_the_one_that_ends_last_counts(bench: Bench) -> None:
-    clock = bench.server.clock = ManualClock()
+    clock = bench.server.rounds.clock = ManualClock()
     timers: list[tuple[float, Callable[[], object]]] = []
 
     def call_later(delay_s: float, callback: Callable[..., object], *args: object) -> None:

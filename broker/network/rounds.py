@@ -1,0 +1,109 @@
+"""A round: one callback of the event loop in which requests come in.
+
+Between `enter` and `leave` requests are handled. What they and the operations that they released have to say is written
+in `leave`, once per connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.broker.handlers.parked_answer import ParkedAnswer, Part
+from odradek.broker.handlers.request_context import ConnectionInfo
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.timer import Clock
+
+if TYPE_CHECKING:
+    from odradek.broker.network.connection import Connection
+
+Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
+"""Frame, connection, now_ms -> the encoded answer, a parked one, or None for no answer. Raises CloseConnection."""
+CallSoon = Callable[..., Any]
+
+SCRATCH_BYTES = 256 * 1024
+"""More than any frame that is not large, with its length."""
+
+
+class NetworkCounters:
+    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "expired", "refused")
+
+    def __init__(self) -> None:
+        self.accepted: int = 0
+        self.closed: int = 0
+        self.expired: int = 0
+        """Closed after connections.max.idle.ms."""
+        self.refused: int = 0
+        """Closed because there were too many."""
+        self.bytes_in: int = 0
+        self.bytes_out: int = 0
+
+
+class Rounds:
+    """What the connections of a broker share in each round: the clock, the counters, the limits, the buffer that the
+    loop reads into, and the list of those that have something to write.
+    """
+
+    __slots__ = (
+        "_call_soon",
+        "_drain_completions",
+        "_entered",
+        "_flush_is_due",
+        "_unflushed",
+        "clock",
+        "counters",
+        "dispatch",
+        "limits",
+        "scratch",
+    )
+
+    def __init__(
+        self,
+        clock: Clock,
+        dispatch: Dispatch,
+        drain_completions: Callable[[], object],
+        limits: ConnectionLimits,
+        call_soon: CallSoon,
+    ) -> None:
+        """`drain_completions` completes what the handled requests released. `limits` may be replaced."""
+        self.clock = clock
+        self.dispatch = dispatch
+        self.limits = limits
+        self.counters = NetworkCounters()
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._drain_completions = drain_completions
+        self._call_soon = call_soon
+        self._unflushed: list[Connection] = []
+        self._entered = False
+        self._flush_is_due = False
+
+    def enter(self) -> int:
+        """Requests are going to be handled. The time."""
+        self._entered = True
+        return self.clock.now_ms()
+
+    def leave(self) -> None:
+        """They have been handled: completes what they released and writes all answers."""
+        try:
+            self._drain_completions()
+        finally:
+            self._entered = False
+            self._flush()
+
+    def to_be_flushed(self, connection: Connection) -> None:
+        """At the end of the round, or soon where there is none."""
+        self._unflushed.append(connection)
+        if not self._entered and not self._flush_is_due:
+            self._flush_is_due = True
+            self._call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flush_is_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._unflushed:
+            unflushed = self._unflushed
+            self._unflushed = []
+            for connection in unflushed:
+                connection.flush()
