@@ -1,12 +1,14 @@
-"""Odradek and Apache Kafka side by side on this machine.
+"""Odradek and Apache Kafka side by side on this machine, and an older Odradek if one is given.
 
-    python -m benchmarks [--pipeline] [--rows NAME,...] [--rounds 3] [--quick] [--json FILE] [--workspace DIR]
+    python -m benchmarks [--pipeline | --starts] [--before DIR] [--only NAME,...] [--rows NAME,...] [--rounds 3]
+                         [--quick] [--json FILE] [--workspace DIR]
 
-Each row is measured on both brokers alternately, in turns that change with the round; the table shows the medians.
-Both are single nodes with the settings that they come with, and the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS` runs
+Each row is measured on all brokers alternately, in turns that change with the round; the table shows the medians.
+All are single nodes with the settings that they come with, and the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS` runs
 a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR` start
 and stop a Kafka. Without Kafka its columns stay empty; without a program that a row needs, the row is left out. Notes
-say so.
+say so. DIR is a checkout that `make setup` has been run in; the clients are always those of this checkout. Where ours
+is worse than that in every round, the table's last column says so, and a note.
 """
 
 from __future__ import annotations
@@ -20,18 +22,22 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from benchmarks import report
+from benchmarks.admin_row import SmallRequests
+from benchmarks.checkout import ROOT, NotSetUp
 from benchmarks.compaction_row import Compaction
-from benchmarks.contestants import CONTESTANTS, ApacheKafka, Contestant
+from benchmarks.contestants import Contestant, Kind, taking_part
 from benchmarks.coordinator_rows import Commits, Members, Transactions
 from benchmarks.java_tools import Unavailable
 from benchmarks.measurement import Reading, Result, Row
 from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
+from benchmarks.start_rows import start_rows
 from benchmarks.traffic_rows import Consume, FanOut, Latency, Produce
 from benchmarks.warm_memory import WarmMemory
 
-ROOT = Path(__file__).resolve().parent.parent
+FAILURES = (RuntimeError, OSError, LookupError, ValueError, SubprocessError)
+"""Of a measurement: it has no reading then, and the others go on."""
 
 
 def all_rows(scale: float) -> list[Row]:
@@ -58,17 +64,18 @@ def all_rows(scale: float) -> list[Row]:
         Members(),
         Commits(some(100_000)),
         Transactions(some(6_000)),
+        SmallRequests(scale),
     ]
 
 
 class Session:
     """The brokers of one run. Those that rows share are started when first needed, and keep running."""
 
-    def __init__(self, workspace: Path, contestants: Sequence[type[Contestant]]) -> None:
+    def __init__(self, workspace: Path, contestants: Sequence[Kind]) -> None:
         self.workspace = workspace
         self.contestants = contestants
         self.notes: list[str] = []
-        self._shared: dict[type[Contestant], Contestant] = {}
+        self._shared: dict[str, Contestant] = {}
         self._memory = WarmMemory(workspace)
 
     def run(self, rows: Iterable[Row], rounds: int) -> list[Result]:
@@ -85,12 +92,9 @@ class Session:
         results = [Result(row.name, metric, {kind.name: [] for kind in self.contestants}) for metric in row.metrics]
         try:
             if row.needs_broker and not row.needs_fresh_broker:
-                for kind in self.contestants:
-                    tell(f"{row.name}: {kind.name} warms up")
-                    row.warm_up(self._broker(kind))
+                self._warm_up(row)
             for number in range(rounds):
-                turns = self.contestants if number % 2 == 0 else self.contestants[::-1]
-                for kind in turns:
+                for kind in turns(self.contestants, number):
                     readings = self._measure(row, kind)
                     told = ", ".join(f"{reading.value:,.1f}" for reading in readings.values())
                     tell(f"{row.name}: round {number + 1}, {kind.name}: {told}")
@@ -102,34 +106,51 @@ class Session:
             return []
         return results
 
-    def _measure(self, row: Row, kind: type[Contestant]) -> dict[str, Reading]:
+    def _warm_up(self, row: Row) -> None:
+        for kind in self.contestants:
+            tell(f"{row.name}: {kind.name} warms up")
+            try:
+                row.warm_up(self._broker(kind))
+            except FAILURES as failure:
+                self._note_failure(row, kind, failure)
+
+    def _note_failure(self, row: Row, kind: Kind, failure: Exception) -> None:
+        self.notes.append(f"{row.name} failed with {kind.name}: {type(failure).__name__} {failure}")
+
+    def _measure(self, row: Row, kind: Kind) -> dict[str, Reading]:
         """The readings, or none and a note if something failed that should not have."""
         try:
             return self._read(row, kind)
-        except (RuntimeError, OSError, LookupError, ValueError, SubprocessError) as failure:
-            self.notes.append(f"{row.name} failed with {kind.name}: {type(failure).__name__} {failure}")
+        except FAILURES as failure:
+            self._note_failure(row, kind, failure)
             return {}
 
-    def _read(self, row: Row, kind: type[Contestant]) -> dict[str, Reading]:
+    def _read(self, row: Row, kind: Kind) -> dict[str, Reading]:
         if row.needs_warm_memory:
             self._memory.fill()
         if not row.needs_broker:
-            return row.measure(kind(self.workspace))
+            return row.measure(kind.make(self.workspace))
         if not row.needs_fresh_broker:
             return row.measure(self._broker(kind))
-        contestant = kind(self.workspace)
+        contestant = kind.make(self.workspace)
         try:
             return row.measure(contestant)
         finally:
             contestant.remove()
 
-    def _broker(self, kind: type[Contestant]) -> Contestant:
-        contestant = self._shared.get(kind)
+    def _broker(self, kind: Kind) -> Contestant:
+        contestant = self._shared.get(kind.name)
         if contestant is None:
-            contestant = kind(self.workspace)
+            contestant = kind.make(self.workspace)
             contestant.start()
-            self._shared[kind] = contestant
+            self._shared[kind.name] = contestant
         return contestant
+
+
+def turns(contestants: Sequence[Kind], number: int) -> Sequence[Kind]:
+    """The order of a round: with each round another one is first."""
+    first = number % len(contestants)
+    return [*contestants[first:], *contestants[:first]]
 
 
 def tell(text: str) -> None:
@@ -145,38 +166,14 @@ def main() -> int:
 
 
 def run(worker: SparkWorker) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
-    names = ", ".join(row.name for row in [*all_rows(1), *pipeline_rows(1, worker)])
-    parser.add_argument("--pipeline", action="store_true", help="the rows about the pipeline, which need PySpark")
-    parser.add_argument("--rows", metavar="NAME,...", help=f"some of: {names} (the beginning is enough)")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each row on each broker")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round: to see that it works")
-    parser.add_argument("--only", choices=[kind.name for kind in CONTESTANTS], help="measure one of the brokers alone")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="default: .benchmarks/results.json, or pipeline.json")
-    parser.add_argument("--workspace", type=Path, default=ROOT / ".benchmarks", help="where brokers keep their data")
-    arguments = parser.parse_args()
-    scale = 1.0
-    if arguments.quick:
-        scale, arguments.rounds = 0.1, 1
-    rows = pipeline_rows(scale, worker) if arguments.pipeline else all_rows(scale)
-    if arguments.rows is not None:
-        wanted = [name.strip() for name in arguments.rows.split(",")]
-        rows = [row for row in rows if any(row.name.startswith(name) for name in wanted)]
-    if not rows or arguments.rounds < 1:
-        parser.error("there is nothing to measure")
+    arguments = parse(worker)
     arguments.workspace.mkdir(parents=True, exist_ok=True)
-    if arguments.json is None:
-        arguments.json = ROOT / ".benchmarks" / ("pipeline.json" if arguments.pipeline else "results.json")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    contestants = [kind for kind in CONTESTANTS if arguments.only in (None, kind.name)]
-    notes = []
-    if ApacheKafka in contestants and ApacheKafka.command() is None:
-        contestants.remove(ApacheKafka)
-        notes.append("Kafka is left out: KAFKA_CONTROL is not set. It is the command that starts and stops a Kafka.")
     with tempfile.TemporaryDirectory(prefix="run-", dir=arguments.workspace) as workspace:
-        session = Session(Path(workspace), contestants)
-        session.notes += notes
-        results = session.run(rows, arguments.rounds)
+        session = Session(Path(workspace), arguments.kinds)
+        session.notes += arguments.notes
+        results = session.run(arguments.chosen, arguments.rounds)
+    session.notes += report.slower_than_before(results)
     print(report.table(results))
     for note in session.notes:
         print(f"note: {note}")
@@ -184,6 +181,47 @@ def run(worker: SparkWorker) -> int:
     arguments.json.write_text(json.dumps(document, indent=2) + "\n")
     print(f"written: {arguments.json}")
     return 1 if any(" failed with " in note for note in session.notes) else 0
+
+
+def parse(worker: SparkWorker) -> argparse.Namespace:
+    """Beside the options: `chosen` rows, the `kinds` of contestants and first `notes`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
+    sets = {"results": all_rows, "pipeline": lambda scale: pipeline_rows(scale, worker), "starts": start_rows}
+    names = ", ".join(row.name for rows in sets.values() for row in rows(1))
+    chosen = parser.add_mutually_exclusive_group()
+    for name, help_text in (("pipeline", "need PySpark"), ("starts", "start brokers that have much to load")):
+        chosen.add_argument(
+            f"--{name}", dest="set", action="store_const", const=name, default="results", help=f"rows that {help_text}"
+        )
+    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout that takes part, as `before`")
+    parser.add_argument("--rows", metavar="NAME,...", help=f"some of: {names} (the beginning is enough)")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each row on each broker")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round: to see that it works")
+    parser.add_argument("--only", metavar="NAME,...", help="these brokers alone: odradek, before, kafka")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="default: .benchmarks/results.json, or the rows' name"
+    )
+    parser.add_argument("--workspace", type=Path, default=ROOT / ".benchmarks", help="where brokers keep their data")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds = 1
+    arguments.chosen = rows_named(sets[arguments.set](0.1 if arguments.quick else 1.0), arguments.rows)
+    if not arguments.chosen or arguments.rounds < 1:
+        parser.error("there is nothing to measure")
+    if arguments.json is None:
+        arguments.json = ROOT / ".benchmarks" / f"{arguments.set}.json"
+    try:
+        arguments.kinds, arguments.notes = taking_part(arguments.before, arguments.only)
+    except (NotSetUp, ValueError) as mistake:
+        parser.error(str(mistake))
+    return arguments
+
+
+def rows_named(rows: list[Row], beginnings: str | None) -> list[Row]:
+    if beginnings is None:
+        return rows
+    wanted = tuple(name.strip() for name in beginnings.split(","))
+    return [row for row in rows if row.name.startswith(wanted)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""What one client without a login can send to be felt by the others: a row for each attack, repeated while it lasts."""
+"""What one client without a login can send to be felt by the others: a row for each attack, repeated while it lasts.
+
+Not here, since nobody else can feel them: two throttles on one connection, which concern that connection alone, and an
+escape sequence in a client id, which concerns who reads the log.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from enum import Enum
 from random import Random
 from typing import NamedTuple
 
@@ -23,14 +28,30 @@ TOPIC = "attacked"
 LARGEST_MESSAGE = 60_000_000
 ZSTD = 4
 ANSWER_TIMEOUT_S = 60
+OPEN_FILES = 1000
+"""The limit of the broker's descriptors where the attack is to use them up."""
+TIMID_S = 0.2
+"""How long an attacker waits for one of many connections."""
+LISTED = "leader.replication.throttled.replicas"
+
+
+class Ground(Enum):
+    """What is attacked, and with what the healthy client is busy; the value names it in the table."""
+
+    BROKER = "none"
+    FEW_FILES = f"none, {OPEN_FILES:,d} descriptors and small segments"
+    METRICS = "none, /health"
+    """Odradek's own: a port that Kafka does not have."""
 
 
 class Attack(NamedTuple):
-    """`strike` sends once what `prepare` has made, and returns the bytes that it sent."""
+    """`strike` sends once what `prepare` has made, to a port, and returns the bytes that it sent. What only has to stay
+    stays until the given time of the monotonic clock."""
 
     name: str
     prepare: Callable[[], bytes]
-    strike: Callable[[int, bytes], int]
+    strike: Callable[[int, bytes, float], int]
+    ground: Ground = Ground.BROKER
 
 
 def attacks() -> list[Attack]:
@@ -42,20 +63,39 @@ def attacks() -> list[Attack]:
         Attack("20,000 settings in IncrementalAlterConfigs", alter_configs, send),
         Attack("10,000 names in CreateTopics, validate only", create_topics, send),
         Attack("40 connections with unfinished frames of 20 MB", lambda: bytes(20_000_000), leave_unfinished),
+        Attack("APPEND to a list of 32 KB", append_to_list, send),
         Attack("a batch of 50 MB", large_batch, send),
+        Attack("1,500 idle connections", bytes, stay_idle(1500), Ground.FEW_FILES),
+        Attack("64 silent sockets on the metrics port", bytes, stay_idle(64), Ground.METRICS),
     ]
 
 
-def send(port: int, frame: bytes) -> int:
+def send(port: int, frame: bytes, until: float) -> int:
     """Waits for the answer, or for the end of the connection."""
-    address = ("127.0.0.1", port)
-    with contextlib.suppress(OSError), socket.create_connection(address, ANSWER_TIMEOUT_S) as connection:
+    connection = socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S)
+    with connection, contextlib.suppress(OSError):
         connection.sendall(frame)
         wire.receive(connection)
     return len(frame)
 
 
-def leave_unfinished(port: int, beginning: bytes, connections: int = 40, seconds: float = 1) -> int:
+def stay_idle(connections: int) -> Callable[[int, bytes, float], int]:
+    """So many that say nothing."""
+
+    def strike(port: int, _: bytes, until: float) -> int:
+        with contextlib.ExitStack() as stack:
+            for _number in range(connections):
+                with contextlib.suppress(OSError):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMID_S))
+                if time.monotonic() > until:
+                    break
+            time.sleep(max(until - time.monotonic(), 0))
+        return 0
+
+    return strike
+
+
+def leave_unfinished(port: int, beginning: bytes, until: float, connections: int = 40, seconds: float = 1) -> int:
     """The frame would have one byte more."""
     frame = struct.pack(">i", len(beginning) + 1) + beginning
     with contextlib.ExitStack() as stack:
@@ -92,6 +132,16 @@ def alter_configs() -> bytes:
         resource_type=2, resource_name=TOPIC, configs=[setting] * 20_000
     )
     return framed(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
+
+
+def append_to_list() -> bytes:
+    """What is in the list already is not added again, so that it stays as long as the first time."""
+    replicas = [f"{number}:0" for number in range(4_800)]
+    setting = IncrementalAlterConfigsRequest.AlterableConfig(name=LISTED, config_operation=2, value=",".join(replicas))
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=2, resource_name=TOPIC, configs=[setting]
+    )
+    return framed(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
 
 def create_topics() -> bytes:

@@ -1,9 +1,11 @@
-"""What a healthy client feels of each attack: a round trip's p50, p99 and longest beside it, and the broker's memory.
+"""What a healthy client feels of each attack: a round trip's p50, p99 and longest beside it, how many failed, and the
+broker's memory.
 
-    python -m benchmarks.beside_attacks [--seconds 10] [--only odradek|kafka] [--attacks WORD,...]
+    python -m benchmarks.beside_attacks [--seconds 10] [--before DIR] [--only NAME,...] [--attacks WORD,...]
 
 The broker is a process of its own with the settings that it comes with, the client another one (`healthy_client`), and
-an attack is repeated until its time is over. Kafka takes part where $KAFKA_CONTROL is set, see `python -m benchmarks`.
+an attack is repeated until its time is over. Kafka takes part where $KAFKA_CONTROL is set, and an older checkout where
+it is given, see `python -m benchmarks`. A broker that ends is said to have ended; the next attack meets a new one.
 """
 
 from __future__ import annotations
@@ -17,47 +19,78 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import wire
-from benchmarks.attacks import LARGEST_MESSAGE, TOPIC, Attack, attacks
-from benchmarks.contestants import CONTESTANTS, ApacheKafka, Contestant
-from benchmarks.processes import resident_bytes
-from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from benchmarks.attacks import LARGEST_MESSAGE, OPEN_FILES, TOPIC, Attack, Ground, attacks
+from benchmarks.checkout import NotSetUp
+from benchmarks.contestants import KAFKA, Kind, Odradek, taking_part
+from benchmarks.parked import raise_open_files
+from benchmarks.processes import free_port, is_running, resident_bytes
 
 HEALTHY_TOPIC = "healthy"
 SAMPLE_S = 0.02
+PAUSE_S = 0.05
+"""After an attack that could not even connect."""
 PARTITIONS = 60
+WARM_UP_S = 5
+CALM_S, CALM_MS, CALM_GIVE_UP_S = 0.5, 20, 20
+"""The round trips of so long a time, without one that takes longer; how long to wait for that."""
+LARGE_MESSAGES = {"max.message.bytes": str(LARGEST_MESSAGE), "retention.bytes": "100000000"}
+SMALL_SEGMENTS = {"segment.bytes": "10000"}
+"""A new one about twice a second."""
 
 
 class Felt(NamedTuple):
-    """Round trips in ms, and by how much resident memory was larger at its largest."""
+    """Round trips in ms, how many failed of each failure, and by how much resident memory was larger at its largest.
+
+    The times are None where no round trip came to its end.
+    """
 
     attack: str
-    p50: float
-    p99: float
-    longest: float
-    memory_bytes: int
-    sent_bytes: int
+    p50: float | None
+    p99: float | None
+    longest: float | None
+    failed: dict[str, int]
+    memory_bytes: int = 0
+    sent_bytes: int = 0
+    has_ended: bool = False
+    """The broker has."""
+
+    @classmethod
+    def of(cls, attack: str, taken: list[float], failed: dict[str, int], memory_bytes: int = 0, sent: int = 0) -> Felt:
+        if not taken:
+            return cls(attack, None, None, None, failed, memory_bytes, sent)
+        p99 = statistics.quantiles(taken, n=100, method="inclusive")[98] if len(taken) > 1 else taken[0]
+        return cls(attack, statistics.median(taken), p99, max(taken), failed, memory_bytes, sent)
+
+    def cells(self) -> tuple[str, str, str]:
+        """Times, failures and memory, as the table has them."""
+        times = "no answer"
+        if self.p50 is not None and self.p99 is not None and self.longest is not None:
+            times = f"{self.p50:.1f} / {self.p99:.0f} / {self.longest:.0f}"
+        memory = "the broker ended" if self.has_ended else f"{self.memory_bytes / 1e6:+.0f}"
+        return times, str(sum(self.failed.values())), memory
 
 
 class Client:
     """The process beside the attacks."""
 
-    def __init__(self, port: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.healthy_client", str(port), HEALTHY_TOPIC]
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "benchmarks.healthy_client", *map(str, arguments)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._line()
 
-    def round_trips(self) -> list[float]:
-        """Those since it was asked last."""
+    def round_trips(self) -> tuple[list[float], dict[str, int]]:
+        """Those since it was asked last: how long they took, and how many failed of each failure."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        taken: list[float] = json.loads(self._line())
-        return taken
+        reported = json.loads(self._line())
+        return reported["taken"], reported["failed"]
 
     def close(self) -> None:
         self._process.communicate()
@@ -70,6 +103,83 @@ class Client:
         return line
 
 
+class Scene:
+    """A broker that runs, as attacks of this ground need it, and the client that is busy there."""
+
+    def __init__(self, kind: Kind, workspace: Path, ground: Ground) -> None:
+        self._contestant = kind.make(workspace)
+        self._port = self._contestant.port
+        self._client: Client | None = None
+        if ground is Ground.FEW_FILES:
+            self._contestant.open_files = OPEN_FILES
+        try:
+            if ground is Ground.METRICS and isinstance(self._contestant, Odradek):
+                self._port = free_port()
+                self._contestant.options = ("--metrics-port", str(self._port))
+            self._contestant.start()
+            self._client = self._prepared(ground)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_over(self) -> bool:
+        """The broker has ended."""
+        return not is_running(self._contestant.pid)
+
+    def at_rest(self, name: str, seconds: float) -> Felt:
+        """While nobody attacks; a JVM has compiled the most important by then."""
+        assert self._client is not None
+        time.sleep(WARM_UP_S)
+        self._until_calm()
+        time.sleep(seconds)
+        return Felt.of(name, *self._client.round_trips())
+
+    def beside(self, attack: Attack, seconds: float) -> Felt:
+        assert self._client is not None
+        frame = attack.prepare()
+        self._until_calm()
+        with peak_memory(self._contestant.pid) as peak:
+            sent = self._struck(attack, frame, seconds)
+            taken, failed = self._client.round_trips()
+        return Felt.of(attack.name, taken, failed, peak[0], sent)._replace(has_ended=self.is_over)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._contestant.remove()
+
+    def _prepared(self, ground: Ground) -> Client:
+        if ground is Ground.METRICS:
+            return Client("health", self._port)
+        wire.create_topic(self._port, HEALTHY_TOPIC, 1, SMALL_SEGMENTS if ground is Ground.FEW_FILES else {})
+        wire.create_topic(self._port, TOPIC, PARTITIONS, LARGE_MESSAGES)
+        return Client("records", self._port, HEALTHY_TOPIC)
+
+    def _until_calm(self) -> None:
+        """What came before is over, or has had its time."""
+        assert self._client is not None
+        give_up = time.monotonic() + CALM_GIVE_UP_S
+        while not self.is_over and time.monotonic() < give_up:
+            self._client.round_trips()
+            time.sleep(CALM_S)
+            taken, failed = self._client.round_trips()
+            if taken and not failed and max(taken) < CALM_MS:
+                return
+
+    def _struck(self, attack: Attack, frame: bytes, seconds: float) -> int:
+        """At least once; so many bytes are sent."""
+        sent = 0
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                sent += attack.strike(self._port, frame, until)
+            except OSError:
+                time.sleep(PAUSE_S)
+            if time.monotonic() >= until or self.is_over:
+                return sent
+
+
 @contextlib.contextmanager
 def peak_memory(pid: int) -> Iterator[list[int]]:
     """By how much the process is larger at its largest; complete at the end of the block."""
@@ -78,8 +188,9 @@ def peak_memory(pid: int) -> Iterator[list[int]]:
     peak = [0]
 
     def sample() -> None:
-        while not over.wait(SAMPLE_S):
-            peak[0] = max(peak[0], resident_bytes(pid) - before)
+        with contextlib.suppress(OSError):  # it has ended
+            while not over.wait(SAMPLE_S):
+                peak[0] = max(peak[0], resident_bytes(pid) - before)
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -90,76 +201,69 @@ def peak_memory(pid: int) -> Iterator[list[int]]:
         sampler.join()
 
 
-def felt(attack: Attack, contestant: Contestant, client: Client, seconds: float) -> Felt:
-    frame = attack.prepare()
-    client.round_trips()
-    sent = 0
-    with peak_memory(contestant.pid) as peak:
-        until = time.monotonic() + seconds
-        while not sent or time.monotonic() < until:
-            sent += attack.strike(contestant.port, frame)
-        taken = client.round_trips()
-    return _felt(attack.name, taken, peak[0], sent)
-
-
-def _felt(name: str, taken: list[float], memory_bytes: int = 0, sent_bytes: int = 0) -> Felt:
-    p99 = statistics.quantiles(taken, n=100, method="inclusive")[98] if len(taken) > 1 else max(taken)
-    return Felt(name, statistics.median(taken), p99, max(taken), memory_bytes, sent_bytes)
-
-
-def measure(contestant: Contestant, chosen: list[Attack], seconds: float) -> list[Felt]:
-    contestant.start()
-    try:
-        _create_topics(contestant.port)
-        client = Client(contestant.port)
+def measure(kind: Kind, chosen: Sequence[Attack], seconds: float, workspace: Path) -> list[Felt | None]:
+    """Each ground at rest, then its attacks. None where this broker has no such ground."""
+    rows: list[Felt | None] = []
+    for ground, of_ground in groupby(chosen, lambda attack: attack.ground):
+        if ground is Ground.METRICS and kind.name == KAFKA:
+            rows += [None, *(None for _ in of_ground)]
+            continue
+        scene = Scene(kind, workspace, ground)
         try:
-            client.round_trips()
-            time.sleep(seconds)
-            rows = [_felt("none", client.round_trips())]
-            for attack in chosen:
-                rows.append(felt(attack, contestant, client, seconds))
-                print(f"{contestant.name}: {rows[-1]}", file=sys.stderr, flush=True)
-            return rows
+            rows.append(told(kind, scene.at_rest(ground.value, seconds)))
+            for attack in of_ground:
+                if scene.is_over:
+                    scene.close()
+                    scene = Scene(kind, workspace, ground)
+                rows.append(told(kind, scene.beside(attack, seconds)))
         finally:
-            client.close()
-    finally:
-        contestant.remove()
+            scene.close()
+    return rows
 
 
-def _create_topics(port: int) -> None:
-    wire.create_topic(port, HEALTHY_TOPIC)
-    large = CreateTopicsRequest.CreatableTopicConfig(name="max.message.bytes", value=str(LARGEST_MESSAGE))
-    small = CreateTopicsRequest.CreatableTopicConfig(name="retention.bytes", value="100000000")
-    topic = CreateTopicsRequest.CreatableTopic(
-        name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, configs=[large, small]
-    )
-    wire.call(port, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 2)
+def told(kind: Kind, felt: Felt) -> Felt:
+    print(f"{kind.name}: {felt}", file=sys.stderr, flush=True)
+    return felt
 
 
-def table(results: dict[str, list[Felt]]) -> str:
-    """One line for an attack."""
-    heads = [f"{name}: p50 / p99 / longest, ms | memory, MB" for name in results]
-    lines = ["| attack | " + " | ".join(heads) + " |", "|---" * (1 + 2 * len(results)) + "|"]
+def table(results: dict[str, list[Felt | None]]) -> str:
+    """One line for an attack, and then one for each that made round trips fail."""
+    heads = [f"{name}: p50 / p99 / longest, ms | failed | memory, MB" for name in results]
+    lines = ["| attack | " + " | ".join(heads) + " |", "|---" * (1 + 3 * len(results)) + "|"]
     for rows in zip(*results.values(), strict=True):
-        cells = [f"{row.p50:.1f} / {row.p99:.0f} / {row.longest:.0f} | {row.memory_bytes / 1e6:+.0f}" for row in rows]
-        lines.append(f"| {rows[0].attack} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        name = next((row.attack for row in rows if row is not None), None)
+        if name is None:
+            continue
+        cells = [" | ".join(row.cells()) if row is not None else "- | - | -" for row in rows]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    failures = [
+        f"{name}, {row.attack}: {', '.join(f'{count:,d} x {failure}' for failure, count in row.failed.items())}"
+        for name, rows in results.items()
+        for row in rows
+        if row is not None and row.failed
+    ]
+    return "\n".join([*lines, *(["", "failed round trips:"] if failures else []), *failures])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.beside_attacks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10, help="of each attack")
-    parser.add_argument("--only", choices=[kind.name for kind in CONTESTANTS])
+    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout that takes part, as `before`")
+    parser.add_argument("--only", metavar="NAME,...", help="these brokers alone: odradek, before, kafka")
     parser.add_argument("--attacks", default="", metavar="WORD,...", help="those whose names contain one of the words")
     arguments = parser.parse_args()
     words = arguments.attacks.split(",")
     chosen = [attack for attack in attacks() if any(word in attack.name for word in words)]
-    kinds = [kind for kind in CONTESTANTS if arguments.only in (None, kind.name)]
-    if ApacheKafka.command() is None:
-        kinds = [kind for kind in kinds if kind is not ApacheKafka]
+    try:
+        kinds, notes = taking_part(arguments.before, arguments.only)
+    except (NotSetUp, ValueError) as mistake:
+        parser.error(str(mistake))
+    raise_open_files()
     with tempfile.TemporaryDirectory() as workspace:
-        results = {kind.name: measure(kind(Path(workspace)), chosen, arguments.seconds) for kind in kinds}
+        results = {kind.name: measure(kind, chosen, arguments.seconds, Path(workspace)) for kind in kinds}
     print(table(results))
+    for note in notes:
+        print(f"note: {note}")
     return 0
 
 

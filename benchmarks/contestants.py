@@ -1,33 +1,41 @@
-"""The two brokers that are compared: how each is started, found and stopped. One instance, one data directory."""
+"""The brokers that are compared: how each is started, found and stopped. One instance, one data directory."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.processes import free_port, listener_of
+from benchmarks.checkout import THIS, Checkout
+from benchmarks.processes import free_port, is_running, listener_of
 from benchmarks.wire import until_metadata
 
 STOP_TIMEOUT_S = 60
+START_TIMEOUT_S = 300
 SAME_AS_KAFKAS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
 """What $KAFKA_CONTROL sets beside addresses and replication: groups do not wait for more members before they begin."""
+ODRADEK, BEFORE, KAFKA = "odradek", "before", "kafka"
 
 
 class Contestant(ABC):
     """A broker on 127.0.0.1:`port`, its data in `directory`. Started and stopped as often as one likes."""
 
-    name: str
+    open_files: int | None = None
+    """The limit of its open files from the next start on; None: that of this process."""
 
-    def __init__(self, workspace: Path) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=workspace))
+    def __init__(self, name: str, workspace: Path) -> None:
+        self.name = name
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=workspace))
         self.port = free_port()
         self.pid = 0
 
@@ -39,7 +47,7 @@ class Contestant(ABC):
         """Start it, and return the seconds that passed until it answered a Metadata request."""
         begin = time.perf_counter()
         self._launch()
-        until_metadata(self.port)
+        until_metadata(self.port, START_TIMEOUT_S, self._expect_running)
         seconds = time.perf_counter() - begin
         self._settle()
         self.pid = listener_of(self.port)
@@ -49,10 +57,22 @@ class Contestant(ABC):
     def stop(self) -> None:
         """Stop it in good order; its data stays."""
 
+    def kill(self) -> None:
+        """End it with SIGKILL, once it has been started; its data stays."""
+        os.kill(self.pid, signal.SIGKILL)
+        give_up = time.monotonic() + STOP_TIMEOUT_S
+        while is_running(self.pid):
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"{self.name} outlives SIGKILL")
+            time.sleep(0.01)
+
     def remove(self) -> None:
-        """Stop it and remove its data."""
-        with contextlib.suppress(Exception):
+        """Stop it, however that goes, and remove its data."""
+        try:
             self.stop()
+        except Exception:
+            with contextlib.suppress(OSError):
+                self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     @abstractmethod
@@ -60,51 +80,77 @@ class Contestant(ABC):
         """Start the process and return at once."""
 
     @abstractmethod
+    def _expect_running(self) -> None:
+        """Raises RuntimeError where it is known that the launch came to nothing."""
+
+    @abstractmethod
     def _settle(self) -> None:
         """Wait for what the launch left behind."""
 
+    def _limit_files(self) -> None:
+        """Runs in the child before it becomes the broker."""
+        if self.open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
+
 
 class Odradek(Contestant):
-    """Ours, as `odradek serve` starts it, with the settings that come with it and SAME_AS_KAFKAS.
+    """Ours, as `odradek serve` starts it, with the settings that come with it, SAME_AS_KAFKAS and `options`.
 
     Compiled Python is kept from its first start on, as on any user's machine, whatever this shell is told.
     """
 
-    name = "odradek"
-    _process: subprocess.Popen[bytes] | None = None
+    tracer: Sequence[str] = ()
+    """A command that starts it from now on, and has it as a child."""
+    options: Sequence[str] = ()
+
+    def __init__(self, workspace: Path, checkout: Checkout = THIS, name: str = ODRADEK) -> None:
+        super().__init__(name, workspace)
+        self.checkout = checkout
+        self._process: subprocess.Popen[bytes] | None = None
 
     def _launch(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "odradek.broker",
-            "--port",
-            str(self.port),
-            "--data-dir",
-            str(self.directory / "data"),
-        ]
-        command += [part for setting in SAME_AS_KAFKAS for part in ("--set", setting)]
+        arguments = ["--port", str(self.port), "--data-dir", str(self.directory / "data"), *self.options]
+        arguments += [part for setting in SAME_AS_KAFKAS for part in ("--set", setting)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True, env=environment
+                [*self.tracer, *self.checkout.command(self.checkout.module("broker"), *arguments)],
+                cwd=self.checkout.directory,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                env=environment,
+                preexec_fn=self._limit_files,
             )
 
+    def _expect_running(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            lines = (self.directory / "log").read_text().splitlines()
+            raise RuntimeError(f"{self.name} did not start: {' '.join(lines[-2:])}")
+
     def _settle(self) -> None:
-        """Nothing is left behind: the broker is our own child."""
+        """Nothing is left behind: the broker is our own child, or the tracer's."""
 
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid or process.pid, signal.SIGTERM)
+            process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        super().kill()
+        process, self._process = self._process, None
+        if process is not None:
             process.wait(STOP_TIMEOUT_S)
 
 
 class ApacheKafka(Contestant):
     """A single node of Apache Kafka. `$KAFKA_CONTROL start PORT DIR` starts it, `$KAFKA_CONTROL stop DIR` stops it."""
 
-    name = "kafka"
-    _starting: subprocess.Popen[bytes] | None = None
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(KAFKA, workspace)
+        self._starting: subprocess.Popen[bytes] | None = None
 
     @staticmethod
     def command() -> list[str] | None:
@@ -113,12 +159,15 @@ class ApacheKafka(Contestant):
     def _launch(self) -> None:
         command = [*(self.command() or []), "start", str(self.port), str(self.directory)]
         with (self.directory / "start.log").open("ab") as log:
-            self._starting = subprocess.Popen(command, stdout=log, stderr=log)
+            self._starting = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self._limit_files)
+
+    def _expect_running(self) -> None:
+        """The control alone knows its process."""
 
     def _settle(self) -> None:
+        """Whatever the control says: it gives up before a Kafka that recovers ten thousand logs answers."""
         assert self._starting is not None
-        if self._starting.wait(STOP_TIMEOUT_S):
-            raise RuntimeError(f"Kafka did not start; see {self.directory}/start.log")
+        self._starting.wait(STOP_TIMEOUT_S)
 
     def stop(self) -> None:
         subprocess.run(
@@ -130,4 +179,35 @@ class ApacheKafka(Contestant):
         )
 
 
-CONTESTANTS: tuple[type[Contestant], ...] = (Odradek, ApacheKafka)
+class Kind(NamedTuple):
+    """`make(workspace)` is a contestant of this name that is not started yet."""
+
+    name: str
+    make: Callable[[Path], Contestant]
+
+
+def kinds(before: Checkout | None = None) -> list[Kind]:
+    """In the order of the table. `before`: an older Odradek, which is only there when it is given."""
+    found = [Kind(ODRADEK, Odradek)]
+    if before is not None:
+        found.append(Kind(BEFORE, lambda workspace: Odradek(workspace, before, BEFORE)))
+    return [*found, Kind(KAFKA, ApacheKafka)]
+
+
+def taking_part(before: Path | None, only: str | None) -> tuple[list[Kind], list[str]]:
+    """Those that take part, and notes about it. Raises NotSetUp, ValueError."""
+    checkout = None if before is None else Checkout.at(before)
+    notes = [] if checkout is None else [f"{BEFORE} is {before} at {checkout.commit() or 'an unknown commit'}"]
+    found = kinds(checkout)
+    if only is not None:
+        wanted = [name.strip() for name in only.split(",")]
+        unknown = set(wanted).difference(kind.name for kind in found)
+        if unknown:
+            raise ValueError(f"--only {', '.join(sorted(unknown))}: there is none; {BEFORE} needs --before")
+        found = [kind for kind in found if kind.name in wanted]
+    if ApacheKafka.command() is None and any(kind.name == KAFKA for kind in found):
+        found = [kind for kind in found if kind.name != KAFKA]
+        notes.append("Kafka is left out: KAFKA_CONTROL is not set. It is the command that starts and stops a Kafka.")
+    if not found:
+        raise ValueError("no broker is left to measure")
+    return found, notes

@@ -1,55 +1,83 @@
-"""A client that does a little and measures it: a record of 100 bytes is produced and fetched again, a hundred a second.
+"""A client that does a little and measures it, a hundred times a second.
 
-    python -m benchmarks.healthy_client PORT TOPIC
+    python -m benchmarks.healthy_client records PORT TOPIC
+    python -m benchmarks.healthy_client health PORT
 
-It prints a line when the first round trip is done. For every line on its standard input it prints one: the round
-trips since then, in ms, as a JSON array. One that takes long delays those that follow, which are counted from when
-they were due.
+records: a record of 100 bytes is produced and fetched again. health: /health is asked for, on a connection of its own.
+
+It prints a line when the first round trip is done. For every line on its standard input it prints one, a JSON object
+of what has been since then: "taken", the round trips in ms, and "failed", how many there were of each failure. One
+that takes long delays those that follow, which are counted from when they were due. After a failed one it connects
+again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
 import sys
 import time
+from collections import Counter
+from typing import Protocol
 
 from benchmarks import wire
-from odradek.protocol.compiler import decode, read
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.headers import ResponseHeader, response_header_version
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import Record, build_batch
+from odradek.protocol.schema import Message
 
 INTERVAL_S = 0.01
+TIMEOUT_S = 30
 RECORD_BYTES = 100
+PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
 
 
-class HealthyClient:
+class Refused(Exception):
+    """The message names the error."""
+
+
+class Client(Protocol):
+    def round_trip(self) -> None:
+        """Raises Refused, OSError."""
+
+    def reconnect(self) -> None:
+        """After a failure. Raises OSError."""
+
+
+class Records:
+    """One connection, which sends the same record again and again."""
+
     def __init__(self, port: int, topic: str) -> None:
-        self._topic = topic
-        self._connection = socket.create_connection(("127.0.0.1", port), 120)
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._port, self._topic = port, topic
         batch = bytes(build_batch([Record(offset=0, timestamp=1000, key=None, value=bytes(RECORD_BYTES), headers=[])]))
         partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
         topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])]
         self._produce = wire.framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
+        self._connection = socket.socket()
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self._connection.close()
+        self._connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_S)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def round_trip(self) -> None:
-        """Raises RuntimeError where the record is refused. A broker may answer a fetch without it, after its wait."""
+        """A broker may answer a fetch without the record, after its wait."""
         self._connection.sendall(self._produce)
-        answer = wire.receive(self._connection)
-        _, position = read(ResponseHeader, response_header_version(0, PRODUCE_VERSION), answer)
-        produced = decode(ProduceResponse, PRODUCE_VERSION, answer, position).responses[0].partition_responses[0]
-        if produced.error_code != ErrorCode.NONE:
-            raise RuntimeError(f"produce: error {produced.error_code}")
-        size = 0
-        while size < RECORD_BYTES:
-            self._connection.sendall(self._fetch(produced.base_offset))
-            size = len(wire.receive(self._connection))
+        produced = wire.decoded(wire.receive(self._connection), PRODUCE, PRODUCE_VERSION)
+        expect_success(produced)
+        assert isinstance(produced, ProduceResponse)
+        fetch = self._fetch(produced.responses[0].partition_responses[0].base_offset)
+        answer = b""
+        while len(answer) < RECORD_BYTES:
+            self._connection.sendall(fetch)
+            answer = wire.receive(self._connection)
+            if len(answer) < RECORD_BYTES:
+                expect_success(wire.decoded(answer, FETCH, FETCH_VERSION))
 
     def _fetch(self, offset: int) -> bytes:
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000)
@@ -60,22 +88,85 @@ class HealthyClient:
         return wire.framed(request, FETCH_VERSION)
 
 
-def main() -> None:
-    client = HealthyClient(int(sys.argv[1]), sys.argv[2])
-    client.round_trip()
-    print("ready", flush=True)
-    taken: list[float] = []
-    due = time.perf_counter()
+class Health:
+    """As an orchestrator asks."""
+
+    def __init__(self, port: int) -> None:
+        self._address = ("127.0.0.1", port)
+
+    def reconnect(self) -> None:
+        """Every round trip does."""
+
+    def round_trip(self) -> None:
+        with socket.create_connection(self._address, TIMEOUT_S) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            status = connection.recv(4096).partition(b"\r\n")[0]
+        if b" 200 " not in status:
+            raise Refused(status.decode("latin-1") or "closed")
+
+
+def expect_success(answer: Message) -> None:
+    """Raises Refused."""
+    errors = wire.errors_in(answer)
+    if errors:
+        raise Refused(ErrorCode.of(min(errors)).name)
+
+
+def until_served(client: Client) -> None:
+    """The first round trip; a topic that was just created may have no leader yet. Raises Refused, OSError."""
+    give_up = time.monotonic() + TIMEOUT_S
     while True:
-        client.round_trip()
-        taken.append((time.perf_counter() - due) * 1000)
-        due += INTERVAL_S
-        wait = max(due - time.perf_counter(), 0)
-        if select.select([sys.stdin], [], [], wait)[0]:
+        try:
+            return client.round_trip()
+        except Refused:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(INTERVAL_S)
+
+
+class Measured:
+    """Round trips since it was asked last."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._taken: list[float] = []
+        self._failed: Counter[str] = Counter()
+        self._due = time.perf_counter()
+
+    def round_trip(self) -> None:
+        try:
+            self._client.round_trip()
+        except (Refused, OSError) as failure:
+            self._failed[str(failure) if isinstance(failure, Refused) else type(failure).__name__] += 1
+            with contextlib.suppress(OSError):
+                self._client.reconnect()
+        else:
+            self._taken.append((time.perf_counter() - self._due) * 1000)
+        self._due += INTERVAL_S
+
+    def seconds_left(self) -> float:
+        """Until the next one is due."""
+        return max(self._due - time.perf_counter(), 0)
+
+    def reported(self) -> str:
+        """What has been; from now on it starts again."""
+        line = json.dumps({"taken": self._taken, "failed": self._failed})
+        self._taken, self._failed, self._due = [], Counter(), time.perf_counter()
+        return line
+
+
+def main() -> None:
+    what, port, *topic = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+    client: Client = Records(port, *topic) if what == "records" else Health(port)
+    until_served(client)
+    print("ready", flush=True)
+    measured = Measured(client)
+    while True:
+        measured.round_trip()
+        if select.select([sys.stdin], [], [], measured.seconds_left())[0]:
             if not sys.stdin.readline():
                 return
-            print(json.dumps(taken), flush=True)
-            taken, due = [], time.perf_counter()
+            print(measured.reported(), flush=True)
 
 
 if __name__ == "__main__":

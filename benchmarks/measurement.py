@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import NamedTuple
 
-from benchmarks.contestants import Contestant, Odradek
+from benchmarks.contestants import BEFORE, KAFKA, ODRADEK, Contestant
 
 MORE, LESS = "more is better", "less is better"
 BUSY = 0.6
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
 
 class Row:
-    """Something that is measured on both brokers."""
+    """Something that is measured on every broker."""
 
     name: str
     metrics: tuple[Metric, ...]
@@ -72,33 +72,45 @@ class Result(NamedTuple):
         middle = statistics.median_low([reading.value for reading in readings])
         return next(reading for reading in readings if reading.value == middle)
 
-    @property
-    def ratio(self) -> float | None:
-        """How many times better ours is. None without Kafka, or where a value is 0."""
-        ours, kafka = self.median(Odradek.name), self.median("kafka")
-        if ours is None or kafka is None or not ours.value or not kafka.value:
+    def ratio(self, name: str = KAFKA) -> float | None:
+        """How many times better ours is than this one. None where one is missing, or a value is 0."""
+        ours, theirs = self.median(ODRADEK), self.median(name)
+        if ours is None or theirs is None or not ours.value or not theirs.value:
             return None
-        return ours.value / kafka.value if self.metric.better == MORE else kafka.value / ours.value
+        return ours.value / theirs.value if self.metric.better == MORE else theirs.value / ours.value
 
-    @property
-    def cpu_ratio(self) -> float | None:
+    def cpu_ratio(self, name: str = KAFKA) -> float | None:
         """How many times less CPU time per operation ours takes. None where it is not known."""
-        ours, kafka = self.median(Odradek.name), self.median("kafka")
-        if ours is None or kafka is None or not ours.cpu_us_per_operation or not kafka.cpu_us_per_operation:
+        ours, theirs = self.median(ODRADEK), self.median(name)
+        if ours is None or theirs is None or not ours.cpu_us_per_operation or not theirs.cpu_us_per_operation:
             return None
-        return kafka.cpu_us_per_operation / ours.cpu_us_per_operation
+        return theirs.cpu_us_per_operation / ours.cpu_us_per_operation
 
     @property
     def verdict(self) -> str:
         """ahead, ahead by CPU (the client is the limit), behind; empty where nothing is wanted or known."""
-        wanted, ratio = self.metric.wanted, self.ratio
-        ours, kafka = self.median(Odradek.name), self.median("kafka")
+        wanted, ratio = self.metric.wanted, self.ratio()
+        ours, kafka = self.median(ODRADEK), self.median(KAFKA)
         if wanted is None or ours is None or kafka is None:
             return ""
         if self.metric.better == LESS and not ours.value:
             return "ahead"
         if (ratio or 0) >= wanted:
             return "ahead"
-        if not ours.is_busy and (self.cpu_ratio or 0) >= wanted:
+        if not ours.is_busy and (self.cpu_ratio() or 0) >= wanted:
             return "ahead by CPU"
         return "behind"
+
+    @property
+    def against_before(self) -> str:
+        """slower, more CPU, or both, where the best of our rounds is worse than the worst of the older checkout's.
+
+        Empty where the rounds overlap, and of a single round, whose scatter nobody knows.
+        """
+        sign = -1 if self.metric.better == MORE else 1
+        ours, theirs = self.readings.get(ODRADEK, []), self.readings.get(BEFORE, [])
+        if min(len(ours), len(theirs)) < 2:
+            return ""
+        is_slower = min(sign * each.value for each in ours) > max(sign * each.value for each in theirs)
+        takes_more = min(each.cpu_us_per_operation for each in ours) > max(each.cpu_us_per_operation for each in theirs)
+        return ", ".join(["slower"] * is_slower + ["more CPU"] * takes_more)

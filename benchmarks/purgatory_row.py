@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import resource
 import subprocess
-import sys
+from pathlib import Path
 
 from benchmarks import java_tools
+from benchmarks.checkout import ROOT
 from benchmarks.contestants import Contestant, Odradek
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
 
@@ -29,9 +30,10 @@ class Purgatory(Row):
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
         workload = [f"--num={self.requests}", *WORKLOAD.split()]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if contestant.name == Odradek.name:
-            command = [sys.executable, "-m", "benchmarks.purgatory", *workload, "--json"]
-            rate = json.loads(self._last_line(command))["enqueues_per_second"]
+        if isinstance(contestant, Odradek):
+            checkout = contestant.checkout
+            command = checkout.command("benchmarks.purgatory", *workload, "--json")
+            rate = json.loads(self._last_line(command, checkout.directory))["enqueues_per_second"]
         else:
             command = [
                 "java",
@@ -48,8 +50,8 @@ class Purgatory(Row):
         values = (rate, used * 1e6 / self.requests)
         return {metric.name: Reading(value, used) for metric, value in zip(self.metrics, values, strict=True)}
 
-    def _last_line(self, command: list[str]) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    def _last_line(self, command: list[str], directory: Path = ROOT) -> str:
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode:
             raise RuntimeError(f"{command[1]} failed: {done.stderr[-500:]}")
         return done.stdout.strip().splitlines()[-1]

@@ -10,27 +10,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contestants import BEFORE, KAFKA, ODRADEK
 from benchmarks.measurement import Reading, Result
 from odradek.broker.build_info import build_info
 
-HEADINGS = ("", "unit", "odradek", "kafka", "ratio", "wanted", "CPU s", "CPU s", "us/op", "us/op", "")
-GROUPS = ("", "", "", "", "", "", "odradek", "kafka", "odradek", "kafka", "")
+NAMES = (ODRADEK, BEFORE, KAFKA)
 
 
 def table(results: Sequence[Result]) -> str:
-    """One line per metric: medians, how many times better ours is, and the brokers' CPU time in the median round."""
-    lines = [GROUPS, HEADINGS, *(_line(result) for result in results)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    """One line per metric: medians, how many times better ours is, and the brokers' CPU time in the median round.
+
+    An older checkout has columns only where it took part.
+    """
+    names = [name for name in NAMES if name != BEFORE or any(name in result.readings for result in results)]
+    lines = [*_headings(names), *(_line(result, names) for result in results)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in columns(line, widths)
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
-
-
-def columns(line: Sequence[str], widths: Sequence[int]) -> list[tuple[int, tuple[str, int]]]:
-    return list(enumerate(zip(line, widths, strict=True)))
 
 
 def as_json(results: Sequence[Result], notes: Sequence[str], rounds: int) -> dict[str, Any]:
@@ -46,14 +47,34 @@ def as_json(results: Sequence[Result], notes: Sequence[str], rounds: int) -> dic
                 "unit": result.metric.unit,
                 "better": result.metric.better,
                 "wanted": result.metric.wanted,
-                "ratio": result.ratio,
-                "cpu_ratio": result.cpu_ratio,
+                "ratio": result.ratio(),
+                "cpu_ratio": result.cpu_ratio(),
                 "verdict": result.verdict,
+                **_before(result),
                 "medians": {name: _as_dict(result.median(name)) for name in result.readings},
                 "readings": {name: [_as_dict(one) for one in readings] for name, readings in result.readings.items()},
             }
             for result in results
         ],
+    }
+
+
+def slower_than_before(results: Sequence[Result]) -> list[str]:
+    """A note for each metric that is, by more than the rounds scatter."""
+    return [
+        f"{result.metric.name}: {result.against_before} than before in every round"
+        for result in results
+        if result.against_before
+    ]
+
+
+def _before(result: Result) -> dict[str, Any]:
+    if BEFORE not in result.readings:
+        return {}
+    return {
+        "ratio_to_before": result.ratio(BEFORE),
+        "cpu_ratio_to_before": result.cpu_ratio(BEFORE),
+        "against_before": result.against_before,
     }
 
 
@@ -70,21 +91,44 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _line(result: Result) -> tuple[str, ...]:
-    ours, kafka = result.median("odradek"), result.median("kafka")
+def _headings(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Two lines."""
+    ratios = [f"to {name}" for name in names if name != ODRADEK]
+    none = ("",) * len(names)
+    verdicts = ("",) * (2 if BEFORE in names else 1)
+    return [
+        (
+            "",
+            "",
+            *none,
+            *("ratio" for _ in ratios),
+            "",
+            *("CPU s" for _ in names),
+            *("us/op" for _ in names),
+            *verdicts,
+        ),
+        ("", "unit", *names, *ratios, "wanted", *names, *names, *verdicts),
+    ]
+
+
+def _line(result: Result, names: Sequence[str]) -> tuple[str, ...]:
+    medians = [result.median(name) for name in names]
+    counted = [each if each is not None and each.operations else None for each in medians]
     return (
         result.metric.name,
         result.metric.unit,
-        _number(ours.value if ours else None),
-        _number(kafka.value if kafka else None),
-        "" if result.ratio is None else f"{result.ratio:.2f}x",
+        *(_number(each and each.value) for each in medians),
+        *(_times(result.ratio(name)) for name in names if name != ODRADEK),
         "" if result.metric.wanted is None else f"{result.metric.wanted:g}x",
-        _number(ours.cpu_seconds if ours and ours.operations else None),
-        _number(kafka.cpu_seconds if kafka and kafka.operations else None),
-        _number(ours.cpu_us_per_operation if ours and ours.operations else None),
-        _number(kafka.cpu_us_per_operation if kafka and kafka.operations else None),
+        *(_number(each and each.cpu_seconds) for each in counted),
+        *(_number(each and each.cpu_us_per_operation) for each in counted),
         result.verdict,
+        *([result.against_before] if BEFORE in names else []),
     )
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}x"
 
 
 def _number(value: float | None) -> str:

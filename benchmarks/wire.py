@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from odradek.protocol.compiler import decode, encode, read
@@ -12,6 +13,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.registry import response_class
 from odradek.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -27,6 +29,8 @@ CREATE_TOPICS_VERSION = 2
 DELETE_TOPICS_VERSION = 1
 FETCH_VERSION = 4
 CLIENT_ID = "odradek-benchmarks"
+GOES_SOON = {"file.delete.delay.ms": "1000"}
+"""The files of a topic with this setting go soon after it is deleted."""
 
 
 def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
@@ -48,13 +52,36 @@ def receive(connection: socket.socket) -> bytes:
 
 def call(port: int, request: Message, response: type[R], version: int, timeout_s: float = 30) -> R:
     """One request on a connection of its own."""
+    with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
+        return call_on(connection, request, response, version)
+
+
+def call_on(connection: socket.socket, request: Message, response: type[R], version: int) -> R:
     key = request.__schema__.api_key
     assert key is not None
-    with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
-        connection.sendall(framed(request, version))
-        answer = receive(connection)
+    connection.sendall(framed(request, version))
+    answer = receive(connection)
     _, position = read(ResponseHeader, response_header_version(key, version), answer)
     return decode(response, version, answer, position)
+
+
+def decoded(answer: bytes, api_key: int, version: int) -> Message:
+    """A response as it came, header included."""
+    _, position = read(ResponseHeader, response_header_version(api_key, version), answer)
+    return decode(response_class(api_key), version, answer, position)
+
+
+def errors_in(message: Message) -> set[int]:
+    """All error codes in a message and its structures but NONE."""
+    found = set()
+    for name in message.__slots__:
+        value = getattr(message, name, None)
+        if name.endswith("error_code"):
+            found.add(value)
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, Message):
+                found |= errors_in(each)
+    return {error for error in found if error}
 
 
 def metadata(port: int, topics: list[str] | None = None, timeout_s: float = 30) -> MetadataResponse:
@@ -62,10 +89,11 @@ def metadata(port: int, topics: list[str] | None = None, timeout_s: float = 30) 
     return call(port, MetadataRequest(topics=wanted), MetadataResponse, METADATA_VERSION, timeout_s)
 
 
-def until_metadata(port: int, give_up_s: float = 60) -> None:
-    """Ask until Metadata is served. Raises TimeoutError."""
+def until_metadata(port: int, give_up_s: float = 60, expect_running: Callable[[], None] = lambda: None) -> None:
+    """Ask until Metadata is served. Raises TimeoutError, and what `expect_running` raises."""
     give_up = time.monotonic() + give_up_s
     while time.monotonic() < give_up:
+        expect_running()
         try:
             if metadata(port, timeout_s=5).brokers:
                 return
@@ -75,11 +103,11 @@ def until_metadata(port: int, give_up_s: float = 60) -> None:
     raise TimeoutError(f"no Metadata from port {port} within {give_up_s} s")
 
 
-def create_topic(port: int, name: str, partitions: int = 1) -> None:
-    """Its files go soon after it is deleted. Returns when it has a leader."""
-    settings = [CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="1000")]
+def create_topic(port: int, name: str, partitions: int = 1, settings: Mapping[str, str] = GOES_SOON) -> None:
+    """Returns when it has a leader."""
+    configs = [CreateTopicsRequest.CreatableTopicConfig(name=each, value=value) for each, value in settings.items()]
     topic = CreateTopicsRequest.CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1, configs=settings
+        name=name, num_partitions=partitions, replication_factor=1, configs=configs
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
     answer = call(port, request, CreateTopicsResponse, CREATE_TOPICS_VERSION)

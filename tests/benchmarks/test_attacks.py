@@ -1,17 +1,33 @@
 """The attacks are requests that a broker takes for valid, and the client beside them counts what it waits."""
 
+import json
+import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.attacks import attacks, create_topics, describe_configs
-from benchmarks.beside_attacks import Client, Felt, _felt, table
-from benchmarks.wire import create_topic
+from benchmarks.attacks import (
+    LISTED,
+    TOPIC,
+    Ground,
+    append_to_list,
+    attacks,
+    create_topics,
+    describe_configs,
+    stay_idle,
+)
+from benchmarks.beside_attacks import Client, Felt, measure, peak_memory, table
+from benchmarks.contestants import KAFKA, Kind, Odradek
+from benchmarks.healthy_client import Measured, Records
+from benchmarks.wire import call, create_topic, decoded, delete_topic, errors_in, receive
 from odradek.broker.testing import BrokerThread
 from odradek.protocol.compiler import read
 from odradek.protocol.headers import RequestHeader, request_header_version
+from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from odradek.protocol.messages.registry import request_class
 
 
@@ -21,7 +37,7 @@ def thread() -> Iterator[BrokerThread]:
         yield thread
 
 
-@pytest.mark.parametrize("frame", [describe_configs(), create_topics()])
+@pytest.mark.parametrize("frame", [describe_configs(), create_topics(), append_to_list()])
 def test_an_attack_is_one_valid_frame(frame: bytes) -> None:
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (4, 6))
@@ -34,22 +50,85 @@ def test_attacks_have_names_of_their_own() -> None:
     assert len(set(names)) == len(names) >= 8
 
 
+def test_the_list_that_is_appended_to_stays_as_long_as_it_is_allowed(thread: BrokerThread) -> None:
+    port = int(thread.bootstrap.rpartition(":")[2])
+    create_topic(port, TOPIC)
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(append_to_list())
+            assert errors_in(decoded(receive(connection), 44, 1)) == set()
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=2, resource_name=TOPIC, configuration_keys=[LISTED]
+    )
+    answer = call(port, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, 4)
+    assert 32_000 < len(answer.results[0].configs[0].value or "") <= 32_767
+
+
 def test_the_client_beside_an_attack_counts_its_round_trips(thread: BrokerThread) -> None:
     port = int(thread.bootstrap.rpartition(":")[2])
     create_topic(port, "healthy")
-    client = Client(port)
+    client = Client("records", port, "healthy")
     try:
-        first = client.round_trips()
-        assert first
-        assert all(taken > 0 for taken in first)
-        assert len(client.round_trips()) >= 1
+        taken, failed = client.round_trips()
+        assert taken
+        assert all(each > 0 for each in taken)
+        assert failed == {}
+        assert len(client.round_trips()[0]) >= 1
     finally:
         client.close()
 
 
+def test_round_trips_that_fail_are_counted_by_their_failure(thread: BrokerThread) -> None:
+    port = int(thread.bootstrap.rpartition(":")[2])
+    create_topic(port, "healthy")
+    client = Measured(Records(port, "healthy"))
+    client.round_trip()
+    delete_topic(port, "healthy")
+    client.round_trip()
+    thread.stop()
+    client.round_trip()
+    client.round_trip()
+    reported = json.loads(client.reported())
+    assert len(reported["taken"]) == 1
+    assert reported["failed"].pop("UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert sum(reported["failed"].values()) == 2
+    assert json.loads(client.reported()) == {"taken": [], "failed": {}}
+
+
+def test_connections_that_say_nothing_stay_until_their_time_is_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        until = time.monotonic() + 0.05
+        assert stay_idle(3)(server.getsockname()[1], b"", until) == 0
+        assert time.monotonic() >= until
+        for _ in range(3):
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(1) == b""
+
+
+def test_the_memory_of_a_process_that_ends_is_counted_up_to_then() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        with peak_memory(process.pid) as peak:
+            process.kill()
+            process.wait()
+        assert peak[0] >= 0
+
+
+def test_a_broker_without_a_metrics_port_takes_no_part_in_its_attacks(tmp_path: Path) -> None:
+    of_metrics = [attack for attack in attacks() if attack.ground is Ground.METRICS]
+    kafka = Kind(KAFKA, Odradek)  # it would fail to start as Kafka, and is not started
+    assert measure(kafka, of_metrics, 1, tmp_path) == [None, None]
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_table_has_a_line_for_each_attack() -> None:
-    rows = [_felt("none", [1.0] * 99 + [50.0]), _felt("large", [2.0] * 10, 3_000_000, 10)]
-    assert rows[0] == Felt("none", 1.0, rows[0].p99, 50.0, 0, 0)
-    assert 1.0 < rows[0].p99 <= 50.0
-    *_, line = table({"odradek": rows}).splitlines()
-    assert line == "| large | 2.0 / 2 / 2 | +3 |"
+    rest = Felt.of("none", [1.0] * 99 + [50.0], {})
+    assert rest == Felt("none", 1.0, rest.p99, 50.0, {}, 0, 0)
+    assert 1.0 < (rest.p99 or 0) <= 50.0
+    large = Felt.of("large", [2.0] * 10, {"TimeoutError": 2}, 3_000_000, 10)
+    deadly = Felt.of("deadly", [], {"ConnectionRefusedError": 7})._replace(has_ended=True)
+    lines = table({"odradek": [rest, large, deadly], "kafka": [rest, None, rest]}).splitlines()
+    assert lines[3] == "| large | 2.0 / 2 / 2 | 2 | +3 | - | - | - |"
+    assert lines[4].startswith("| deadly | no answer | 7 | the broker ended | 1.0 /")
+    assert lines[-2:] == ["odradek, large: 2 x TimeoutError", "odradek, deadly: 7 x ConnectionRefusedError"]
+    assert len(table({"kafka": [rest, None]}).splitlines()) == 3

@@ -1,7 +1,7 @@
 """What the readings of a row come to."""
 
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Result
-from benchmarks.report import as_json, table
+from benchmarks.report import as_json, slower_than_before, table
 
 
 def result(metric: Metric, ours: list[Reading], kafka: list[Reading]) -> Result:
@@ -14,10 +14,10 @@ def values(*numbers: float) -> list[Reading]:
 
 def test_the_ratio_is_of_medians_and_tells_how_many_times_better_ours_is() -> None:
     speed = result(Metric("speed", "MB/s", MORE), values(10, 300, 20), values(10, 9, 500))
-    assert speed.ratio == 2.0
+    assert speed.ratio() == 2.0
     assert speed.verdict == "ahead"
     time = result(Metric("time", "ms", LESS), values(10, 20, 30), values(5, 10, 15))
-    assert (time.ratio, time.verdict) == (0.5, "behind")
+    assert (time.ratio(), time.verdict) == (0.5, "behind")
 
 
 def test_the_median_is_one_rounds_reading_with_its_own_cpu_time() -> None:
@@ -44,15 +44,56 @@ def test_where_the_client_is_the_limit_the_cpu_time_per_operation_decides() -> N
 
 def test_nothing_at_all_is_less_than_something() -> None:
     nothing = result(Metric("CPU", "ms/s", LESS), values(0), values(17))
-    assert (nothing.ratio, nothing.verdict) == (None, "ahead")
+    assert (nothing.ratio(), nothing.verdict) == (None, "ahead")
 
 
 def test_without_kafka_there_is_a_table_and_no_verdict() -> None:
     alone = Result("row", Metric("speed", "MB/s", MORE), {"odradek": values(12.5)})
-    assert (alone.ratio, alone.verdict) == (None, "")
+    assert (alone.ratio(), alone.verdict) == (None, "")
     assert "12.5" in table([alone])
     assert as_json([alone], ["a note"], 1)["rows"][0]["medians"]["odradek"]["value"] == 12.5
 
 
 def test_a_metric_that_is_only_told_has_no_verdict() -> None:
     assert result(Metric("late", "ms", LESS, None), values(5), values(1)).verdict == ""
+
+
+def beside_before(metric: Metric, ours: list[Reading], before: list[Reading]) -> Result:
+    return Result("row", metric, {"odradek": ours, "before": before, "kafka": []})
+
+
+def test_slower_than_before_means_that_no_round_reaches_the_older_ones() -> None:
+    speed, took = Metric("speed", "MB/s", MORE), Metric("took", "us", LESS)
+    assert beside_before(speed, values(8, 9), values(10, 11)).against_before == "slower"
+    assert beside_before(speed, values(8, 10), values(10, 11)).against_before == ""
+    assert beside_before(took, values(12, 13), values(10, 11)).against_before == "slower"
+    assert beside_before(took, values(11, 13), values(10, 11)).against_before == ""
+    assert beside_before(took, values(9, 9), values(10, 11)).against_before == ""
+
+
+def test_the_scatter_of_a_single_round_is_not_known() -> None:
+    assert beside_before(Metric("took", "us", LESS), values(12), values(10, 11)).against_before == ""
+    assert beside_before(Metric("took", "us", LESS), values(12, 13), []).against_before == ""
+
+
+def test_more_cpu_than_before_is_told_apart_from_slower() -> None:
+    ours = [Reading(5, cpu_seconds=seconds, operations=1000) for seconds in (3, 4)]
+    before = [Reading(5, cpu_seconds=seconds, operations=1000) for seconds in (1, 2)]
+    found = beside_before(Metric("took", "us", LESS), ours, before)
+    assert found.against_before == "more CPU"
+    assert found.cpu_ratio("before") == 1 / 3
+    assert slower_than_before([found]) == ["took: more CPU than before in every round"]
+
+
+def test_an_older_checkout_has_columns_and_ratios_where_it_takes_part() -> None:
+    speed = Metric("speed", "MB/s", MORE)
+    results = [beside_before(speed, values(8, 9), values(16, 18))]
+    headings, line = table(results).splitlines()[1:]
+    assert "before" in headings
+    assert "0.50x" in line
+    assert line.endswith("slower")
+    row = as_json(results, [], 2)["rows"][0]
+    assert (row["ratio_to_before"], row["against_before"]) == (0.5, "slower")
+    alone = Result("row", speed, {"odradek": values(8), "kafka": values(9)})
+    assert "before" not in table([alone])
+    assert "ratio_to_before" not in as_json([alone], [], 1)["rows"][0]

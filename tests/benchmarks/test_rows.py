@@ -1,0 +1,63 @@
+"""The rows that need no program but a broker measure what they say, with few requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks import wire
+from benchmarks.admin_row import SmallRequests, exchanges, expect_success
+from benchmarks.contestants import Odradek
+from benchmarks.start_rows import PARTITIONS_OF_A_TOPIC, StartAfterKill, StartWithOffsets
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offsets import OffsetCommitResponse
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Odradek]:
+    broker = Odradek(tmp_path)
+    yield broker
+    broker.remove()
+
+
+def test_small_requests_are_measured_each(broker: Odradek) -> None:
+    broker.start()
+    row = SmallRequests(0.001)
+    row.warm_up(broker)
+    readings = row.measure(broker)
+    assert list(readings) == [exchange.name for exchange in exchanges(1)] == [metric.name for metric in row.metrics]
+    assert all(reading.value > 0 and reading.cpu_us_per_operation > 0 for reading in readings.values())
+
+
+def test_an_answer_with_an_error_is_no_measurement() -> None:
+    partition = OffsetCommitResponse.OffsetCommitResponsePartition(
+        partition_index=0, error_code=ErrorCode.INVALID_REQUEST
+    )
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="t", partitions=[partition])
+    errors = wire.errors_in(OffsetCommitResponse(topics=[topic]))
+    assert errors == {ErrorCode.INVALID_REQUEST}
+    with pytest.raises(RuntimeError, match="commits: INVALID_REQUEST"):
+        expect_success(errors, "commits")
+    expect_success(set(), "commits")
+
+
+def test_a_start_after_a_kill_finds_what_was_appended(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("os.sync", lambda: None)
+    monkeypatch.setattr("benchmarks.start_rows.PARTITIONS_OF_A_TOPIC", 5)
+    row = StartAfterKill(10)
+    ((_, reading),) = row.measure(broker).items()
+    assert row.partitions == 10 < PARTITIONS_OF_A_TOPIC
+    assert reading.cpu_seconds > 0
+    assert reading.operations == 10
+
+
+def test_starts_with_offsets_serve_them(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("os.sync", lambda: None)
+    readings = [reading.value for reading in StartWithOffsets(1000).measure(broker).values()]
+    assert len(readings) == 4
+    assert readings[1] >= readings[0] > 0
+    assert readings[3] >= readings[2] > 0
