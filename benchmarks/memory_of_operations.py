@@ -5,7 +5,8 @@
 Every API has a small valid request that is sent again and again to a broker in this process, a round of all APIs after
 the other until the time is over, but at least one round. A transaction, a topic and a group are each an operation of
 several requests, from the first to the last. After its first round an API is warm; from then on the table counts what
-Python holds more (tracemalloc, after a collection) and by how much resident memory grew, for 10,000 operations.
+Python holds more (tracemalloc, after a collection) and by how much resident memory grew, for 10,000 operations. Below
+it stand the APIs that are left out, and those whose requests are answered with an error.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from typing import NamedTuple
 
 import structlog
 
+from benchmarks import wire
 from benchmarks.processes import resident_bytes
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.testing import BrokerThread
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from odradek.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -50,6 +54,8 @@ COUNTED = 10_000
 IN_FLIGHT = 50
 NO_SESSION = {"SessionEpoch": -1}
 """A fetch: each of another epoch would begin a session, of which a thousand are kept."""
+SHARES = {"IncrementalAlterConfigs": 0.1}
+"""Each of these waits for the disk: ten thousand would take minutes."""
 LEFT_OUT = {
     "DeleteTopics": "an operation of its own: a topic is created and deleted",
     "JoinGroup": "an operation of its own: a member joins, syncs and leaves",
@@ -81,6 +87,8 @@ class Operations:
     """All operations, on one broker."""
 
     def __init__(self, thread: BrokerThread) -> None:
+        self.errors: dict[str, set[int]] = {}
+        """Error codes in the first answer of a round to the request of this API."""
         self._bootstrap = thread.bootstrap
         self._connection = Connection(thread.bootstrap)
         self.world = KnownWorld(
@@ -90,7 +98,8 @@ class Operations:
     def all(self) -> Iterator[Operation]:
         for row in client_api_table().rows():
             if row.key.api_name not in LEFT_OUT:
-                yield Operation(row.key.api_name, self._sender(int(row.key), row.served.highest))
+                name = row.key.api_name
+                yield Operation(name, self._sender(row.key, row.served.highest), SHARES.get(name, 1.0))
         yield Operation("a topic created and deleted", self._topics, 0.01)
         yield Operation("a member joins, syncs and leaves", self._members, 0.2)
         yield Operation("a transaction with offsets", self._transactions, 0.2)
@@ -99,12 +108,13 @@ class Operations:
         self._connection.close()
         self.world.close()
 
-    def _sender(self, api_key: int, version: int) -> Callable[[int], None]:
+    def _sender(self, api_key: ApiKey, version: int) -> Callable[[int], None]:
         def run(count: int) -> None:
             small = small_request(api_key, version, self.world.restore())
             payload = small._replace(document=small.document | NO_SESSION).payload()
             with RawClient(self._bootstrap, timeout=60) as client:
-                for first in range(0, count, IN_FLIGHT):
+                self.errors[api_key.api_name] = wire.errors_in(wire.decoded(client.call(payload), api_key, version))
+                for first in range(1, count, IN_FLIGHT):
                     some = min(IN_FLIGHT, count - first)
                     for _ in range(some):
                         client.send(payload)
@@ -157,6 +167,7 @@ def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -
     kept = {operation.name: Kept() for operation in chosen}
     for operation in chosen:
         operation.run(max(int(count * operation.share) // 10, 20))
+        tell(f"{operation.name}: warm")
     until = time.monotonic() + minutes * 60
     while True:
         for operation in chosen:
@@ -170,6 +181,7 @@ def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -
                 before.traced_bytes + more_traced - traced,
                 before.resident_bytes + more_resident - resident,
             )
+            tell(f"{operation.name}: {kept[operation.name]}")
         if time.monotonic() >= until:
             return kept
 
@@ -191,6 +203,19 @@ def table(kept: dict[str, Kept]) -> str:
     return "\n".join(lines)
 
 
+def notes(errors: dict[str, set[int]]) -> str:
+    """What the table does not say."""
+    refused = {name: ", ".join(ErrorCode.of(code).name for code in codes) for name, codes in errors.items() if codes}
+    lines = ["Left out:", *(f"* {name}: {reason}" for name, reason in LEFT_OUT.items())]
+    if refused:
+        lines += ["", "Answered with an error:", *(f"* {name}: {names}" for name, names in refused.items())]
+    return "\n".join(lines)
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_of_operations", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
@@ -202,7 +227,7 @@ def main() -> int:
     tracemalloc.start()
     with BrokerThread(SETTINGS) as thread, closing(Operations(thread)) as operations:
         kept = soak(operations, wanted, arguments.operations, arguments.minutes)
-    print(table(kept))
+    print(f"{table(kept)}\n\n{notes(operations.errors)}")
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import memory_of_operations
-from benchmarks.memory_of_operations import LEFT_OUT, Kept, Operation, Operations, soak, table
+from benchmarks.memory_of_operations import LEFT_OUT, Kept, Operation, Operations, notes, soak, table
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.testing import BrokerThread
 from tests.scenarios.known_world import SETTINGS
@@ -51,3 +51,14 @@ def test_what_an_operation_keeps_is_counted_without_its_first_round(monkeypatch:
     kept = soak(leaking, set(), 1000, 0)
     assert kept == {"leaks": Kept(1000, 100_000, 0), "clean": Kept(1000, 0, 0)}
     assert table(kept).splitlines()[2] == "| leaks | 1,000 | 1,000,000 | 0 |"
+
+
+def test_requests_that_are_answered_with_an_error_are_named(operations: Operations) -> None:
+    for operation in operations.all():
+        if operation.name in ("Metadata", "SaslHandshake"):
+            operation.run(2)
+    assert operations.errors["Metadata"] == set()
+    told = notes(operations.errors).splitlines()
+    assert "* DeleteGroups: there is nothing to delete the second time" in told
+    assert "* SaslHandshake: ILLEGAL_SASL_STATE" in told
+    assert not any(line.startswith("* Metadata") for line in told)
