@@ -54,6 +54,8 @@ COUNTED = 10_000
 IN_FLIGHT = 50
 NO_SESSION = {"SessionEpoch": -1}
 """A fetch: each of another epoch would begin a session, of which a thousand are kept."""
+SHARES = {"AlterPartitionReassignments": 0.1}
+"""Each of these waits for the disk: ten thousand take minutes."""
 LEFT_OUT = {
     "DeleteTopics": "an operation of its own: a topic is created and deleted",
     "JoinGroup": "an operation of its own: a member joins, syncs and leaves",
@@ -96,7 +98,8 @@ class Operations:
     def all(self) -> Iterator[Operation]:
         for row in client_api_table().rows():
             if row.key.api_name not in LEFT_OUT:
-                yield Operation(row.key.api_name, self._sender(row.key, row.served.highest))
+                name = row.key.api_name
+                yield Operation(name, self._sender(row.key, row.served.highest), SHARES.get(name, 1.0))
         yield Operation("a topic created and deleted", self._topics, 0.01)
         yield Operation("a member joins, syncs and leaves", self._members, 0.2)
         yield Operation("a transaction with offsets", self._transactions, 0.2)
