@@ -52,6 +52,7 @@ from tests.scenarios.raw_client import RawClient
 
 COUNTED = 10_000
 IN_FLIGHT = 50
+REMOVAL_S = 20
 NO_SESSION = {"SessionEpoch": -1}
 """A fetch: each of another epoch would begin a session, of which a thousand are kept."""
 SHARES = {"AlterPartitionReassignments": 0.1}
@@ -90,6 +91,7 @@ class Operations:
         self.errors: dict[str, set[int]] = {}
         """Error codes in the first answer of a round to the request of this API."""
         self._bootstrap = thread.bootstrap
+        self._data_dir = thread.data_dir
         self._connection = Connection(thread.bootstrap)
         self.world = KnownWorld(
             thread.bootstrap, Known(broker_id=thread.broker.broker_id, log_dir=str(thread.data_dir))
@@ -124,10 +126,17 @@ class Operations:
         return run
 
     def _topics(self, count: int) -> None:
+        """Until its files are gone: so long their names are kept."""
+        at_once = CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="0")
+        topic = CreateTopicsRequest.CreatableTopic(
+            name="short-lived", num_partitions=1, replication_factor=1, configs=[at_once]
+        )
         for _ in range(count):
-            topic = CreateTopicsRequest.CreatableTopic(name="short-lived", num_partitions=1, replication_factor=1)
             self._connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
             self._connection.call(DeleteTopicsRequest(topic_names=["short-lived"]), DeleteTopicsResponse)
+        give_up = time.monotonic() + REMOVAL_S
+        while any(self._data_dir.glob("short-lived*")) and time.monotonic() < give_up:
+            time.sleep(0.05)
 
     def _members(self, count: int) -> None:
         call = self._connection.call
