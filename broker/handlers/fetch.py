@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek.broker.handlers.pending_response import Holds, PendingResponse
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.replica.fetch_context import fetch_response
-from odradek.broker.replica.fetch_session import Targets
+from odradek.broker.replica.fetch_session import MAX_PARTITIONS, Targets
 from odradek.broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget
 from odradek.broker.replica.log_reader import failed_partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -43,9 +43,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
         isolation_level=request.isolation_level,
     )
-    forgotten: list[TopicPartition] = []
-    for topic in request.forgotten_topics_data:
-        forgotten += [TopicPartition(topic.topic, partition) for partition in topic.partitions]
+    forgotten = _forgotten(request)
     fetch = broker.fetch_sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
     pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
     outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
@@ -53,6 +51,20 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         return fetch.answer(outcome)
     pending.when_abandoned(outcome.abandon)
     return pending
+
+
+def _forgotten(request: FetchRequest) -> list[TopicPartition]:
+    """Raises POLICY_VIOLATION where there are more than a session can hold; topics without partitions count, too."""
+    forgotten: list[TopicPartition] = []
+    left = MAX_PARTITIONS
+    for topic in request.forgotten_topics_data:
+        left -= max(len(topic.partitions), 1)
+        if left < 0:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION, f"The request has more than {MAX_PARTITIONS} partitions forgotten"
+            )
+        forgotten += [TopicPartition(topic.topic, partition) for partition in topic.partitions]
+    return forgotten
 
 
 def _wanted(request: FetchRequest) -> Targets:
