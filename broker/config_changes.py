@@ -16,9 +16,9 @@ Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odradek.broker.config import (
     LISTENER_PREFIX,
@@ -78,19 +78,6 @@ class Item(NamedTuple):
     name: str
     operation: int
     value: str | None
-
-
-class Items:
-    """The items of a request, each made when it is looked at: a request may hold very many."""
-
-    __slots__ = ("_configs", "_item")
-
-    def __init__(self, configs: Sequence[Any], item: Callable[[Any], Item]) -> None:
-        self._configs = configs
-        self._item = item
-
-    def __iter__(self) -> Iterator[Item]:
-        return map(self._item, self._configs)
 
 
 def check_items(items: Iterable[Item]) -> Steps[None]:

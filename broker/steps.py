@@ -8,9 +8,9 @@ must be seen whole belongs into one step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
 T = TypeVar("T")
@@ -24,9 +24,9 @@ CHARACTERS_PER_ITEM = 64
 ITEMS_PER_LOOK = 5000
 """How many items that are only looked up in a dict make a step."""
 LEAST_MEMORY_OF_REQUEST = 4 << 20
-MEMORY_PER_BYTE = 12
+MEMORY_PER_BYTE = 18
 """An array of int32 takes 10 bytes of memory for each of its bytes on the wire; so does about everything that clients
-name by the thousand. What is made of a request to answer it may take as much again."""
+name by the thousand. Names are charged for with what looks them up and answers them, see protocol/element_sizes.py."""
 MOST_BYTES_AT_ONCE = 512 << 20
 """Of memory: long requests are at work together up to so many bytes, a single one whatever its size."""
 
@@ -42,7 +42,10 @@ def finished(steps: Steps[T]) -> T:
 
 
 def memory_of_request(size: int) -> int:
-    """How many bytes of memory may be made of a request of `size` bytes, beside its frame. A larger one is refused."""
+    """How many bytes of memory may be made of a request of `size` bytes, beside its frame and its written answer.
+
+    One that is charged for more is refused.
+    """
     return LEAST_MEMORY_OF_REQUEST + MEMORY_PER_BYTE * size
 
 
@@ -60,6 +63,27 @@ class Pace:
             return False
         self._left = ITEMS_PER_STEP
         return True
+
+
+class EachMade(Generic[R]):
+    """`[make(item) for item in items]`, each of them made when it is looked at, and anew each time."""
+
+    __slots__ = ("_items", "_make")
+
+    def __init__(self, items: Sequence[Any], make: Callable[[Any], R]) -> None:
+        self._items = items
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[R]:
+        return map(self._make, self._items)
+
+
+def each_when_written(items: Sequence[Any], make: Callable[[Any], R]) -> Any:
+    """An array of an answer: a list, or of very many elements none that would take memory before they are written."""
+    return EachMade(items, make) if len(items) > ITEMS_PER_STEP else [make(item) for item in items]
 
 
 def each_in_steps(items: Iterable[T], make: Callable[[T], R], pace: Pace | None = None) -> Steps[list[R]]:

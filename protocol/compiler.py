@@ -93,16 +93,17 @@ def writer_of(cls: type[Message], version: int) -> Writer:
     return known
 
 
-def reader_in_steps(cls: type[Message], version: int) -> ReaderInSteps:
+def reader_in_steps(cls: type[Message], version: int, answered: int = 0) -> ReaderInSteps:
     """Compiled anew at every call; raises at the first step what `reader_of` raises.
 
-    It raises `MalformedMessage` too where the arrays' elements take more memory than is allowed (element_sizes.py). It
-    passes over unknown tagged fields.
+    It raises `MalformedMessage` too where the arrays' elements take more memory than is allowed (element_sizes.py); for
+    the answer to each element of the message's own arrays it counts `answered` bytes. It passes over unknown tagged
+    fields.
     """
     from odradek.protocol.reader_source import ReaderSource
 
     check_version(cls, version)
-    return _compile(cls, version, "reader", ReaderSource(cls, version, in_steps=True), " in steps")  # type: ignore[no-any-return]
+    return _compile(cls, version, "reader", ReaderSource(cls, version, in_steps=True, answered=answered), " in steps")  # type: ignore[no-any-return]
 
 
 def writer_in_steps(cls: type[Message], version: int) -> Callable[[Any, list[Any]], Generator[None, None, None]]:

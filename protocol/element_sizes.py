@@ -17,6 +17,8 @@ TEXT_BYTES = 64
 """A string or bytes of up to 15 bytes."""
 LIST_BYTES = 64
 UUID_BYTES = 112
+LOOKED_UP_BYTES = 90
+"""A place in a dict or set that grows."""
 _SMALL = ("bool", "int8")
 """Python has their values ready."""
 
@@ -33,6 +35,17 @@ def memory_bytes(field: Field, version: int) -> int:
     if field.element == "struct":
         return LIST_SLOT_BYTES + _memory_of_structure(field.structure, version)
     return LIST_SLOT_BYTES + _memory_of(field.element or "")
+
+
+def handled_bytes(field: Field, answered: int) -> int:
+    """What is made of one element of this array: it is looked up among the others, and then answered."""
+    return 0 if field.element in FIXED else max(LOOKED_UP_BYTES, answered)
+
+
+def answered_bytes(response: type[Message]) -> int:
+    """Of the largest thing that this response may have for each thing named in its request, without arrays."""
+    answers = [field.structure for field in response.__schema__.fields if field.element == "struct"]
+    return max((LIST_SLOT_BYTES + _object_bytes(each) for each in answers), default=0)
 
 
 def _least_of(kind: str, compact: bool) -> int:
@@ -66,7 +79,7 @@ def _memory_of(kind: str) -> int:
 
 
 def _memory_of_structure(cls: type[Message], version: int) -> int:
-    size = -(-sys.getsizeof(object.__new__(cls)) // 16) * 16
+    size = _object_bytes(cls)
     for field in cls.__schema__.fields:
         if field.type == "struct":
             size += _memory_of_structure(field.structure, version) if version in field.versions else 0
@@ -75,3 +88,7 @@ def _memory_of_structure(cls: type[Message], version: int) -> int:
         elif field.type == "array":
             size += LIST_BYTES
     return size
+
+
+def _object_bytes(cls: type[Message]) -> int:
+    return -(-sys.getsizeof(object.__new__(cls)) // 16) * 16

@@ -6,7 +6,8 @@ built, a count is compared with what the bytes that are left can hold. So no cut
 to the bytes received. (D) A tag section has MOST_TAGS fields at most.
 
 A reader in steps is for requests of many megabytes, where a small proportion matters: (E) every array's elements are
-charged for, when its count is read, to the memory that the caller allows; (F) unknown tagged fields are passed over.
+charged for, when its count is read, to the memory that the caller allows, with what is made of them to answer them;
+(F) unknown tagged fields are passed over.
 
 In the source: `p` is the position, `end` the length of the data, `n` a length or count, `q` the end of a slice, `t` the
 first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists. In steps, `c` is what
@@ -18,7 +19,7 @@ from __future__ import annotations
 import struct
 
 from odradek.protocol import primitives
-from odradek.protocol.element_sizes import least_bytes, memory_bytes
+from odradek.protocol.element_sizes import handled_bytes, least_bytes, memory_bytes
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.schema import FIXED, Field, Message
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
@@ -49,8 +50,10 @@ def _wrong_tag(where: str, tag: int) -> MalformedMessage:
 
 
 class ReaderSource(SourceLines):
-    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False, answered: int = 0) -> None:
+        """`answered`: bytes of memory that the answer takes for each element of the message's own arrays (E)."""
         super().__init__(cls, version, in_steps=in_steps)
+        self.answered = answered
         self.unpacked: list[str] = []
         self.names |= {
             "new": object.__new__,
@@ -202,7 +205,7 @@ class ReaderSource(SourceLines):
             with self.block(f"if n * {least} > end - p:" if least > 1 else "if n > end - p:"):
                 self.add(f"raise too_many({where!r}, n, end - p)")
             if self.in_steps:
-                self.add(f"b -= n * {memory_bytes(field, self.version)}")
+                self.add(f"b -= n * {self.charge(field, depth)}")
                 with self.block("if b < 0:"):
                     self.add(f"raise too_large({where!r}, n)")
             self.elements(field, target, depth, f"{where}[]", compact)
@@ -210,6 +213,10 @@ class ReaderSource(SourceLines):
             self.add(f"{target} = []")
         with self.block("else:"):
             self.add(f"{target} = None" if self.version in field.nullable else f"raise null({where!r}, p)")
+
+    def charge(self, field: Field, depth: int) -> int:
+        """For an element and for what is made of it; only those of the message itself are answered."""
+        return memory_bytes(field, self.version) + handled_bytes(field, 0 if depth else self.answered)
 
     def elements(self, field: Field, target: str, depth: int, where: str, compact: bool) -> None:
         """At least one element, `n` in all."""

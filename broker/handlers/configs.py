@@ -24,7 +24,6 @@ from odradek.broker.config import broker_setting, without_effect
 from odradek.broker.config_changes import (
     MOST_NAMES,
     Item,
-    Items,
     Operation,
     check_items,
     checked_for_brokers,
@@ -34,7 +33,7 @@ from odradek.broker.config_changes import (
 from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.settings import TOPIC
-from odradek.broker.steps import others_between
+from odradek.broker.steps import EachMade, others_between
 from odradek.broker.structured_logging import LEVELS, ROOT, Loggers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import (
@@ -57,7 +56,7 @@ async def handle_alter_configs(request: AlterConfigsRequest, context: RequestCon
     """Replaces the settings of each resource, or says why not."""
 
     async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
-        items = Items(resource.configs, lambda one: Item(one.name, Operation.SET, one.value))
+        items = EachMade(resource.configs, lambda one: Item(one.name, Operation.SET, one.value))
         await _replace(resource.resource_type, resource.resource_name, items, request.validate_only, context)
 
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -70,7 +69,7 @@ async def handle_incremental_alter_configs(
     """Changes single settings of each resource, or says why not."""
 
     async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
-        items = Items(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
+        items = EachMade(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
         await _modify(resource.resource_type, resource.resource_name, items, request.validate_only, context)
 
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse

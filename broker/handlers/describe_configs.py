@@ -33,6 +33,8 @@ from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeCo
 AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 DescribedResource = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult
+NO_CONFIGS: list[DescribedConfig] = []
+"""Those of each resource that cannot be described, in every answer."""
 DescribedSynonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
@@ -115,7 +117,9 @@ class _Describer:
     def described(self, asked: AskedResource) -> Steps[DescribedResource]:
         """The answer for one resource, be it that it cannot be described."""
         name = asked.resource_name
-        result = DescribedResource(resource_type=asked.resource_type, resource_name=name, error_message="")
+        result = DescribedResource(
+            resource_type=asked.resource_type, resource_name=name, error_message="", configs=NO_CONFIGS
+        )
         try:
             result.configs = yield from self._configs(asked.resource_type, name, asked.configuration_keys or None)
         except ProtocolError as error:

@@ -37,6 +37,7 @@ from odradek.broker.handlers.request_context import (
 from odradek.broker.steps import Steps, finished, let_go, memory_of_request
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
+from odradek.protocol.element_sizes import answered_bytes
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
 
@@ -92,7 +93,8 @@ class Route:
     def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
         """`read_body` in steps, into no more memory than a request of this size may take."""
         if self._reader_in_steps is None:
-            self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version)
+            answered = answered_bytes(self.row.response_class)
+            self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version, answered)
         steps: Steps[tuple[Any, int]] = self._reader_in_steps(frame, position, memory_of_request(len(frame)))
         return steps
 

@@ -5,7 +5,7 @@ or resource that was asked for. `per_partition`: for every partition of every to
 request is given as names, or as (name in the request, name in the response) where the two differ; `values` are what an
 error needs besides the schema's defaults; the classes of the response's structures come from its schema.
 
-All of them are made in steps (broker/steps.py).
+All of them are generators (broker/steps.py). What names very many things is made while it is written.
 
 Source: `getErrorResponse` of Kafka's requests.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.broker.steps import Steps, each_when_written
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -41,13 +41,12 @@ def per_item(response_class: type[Message], items: Name, *identity: str, **value
     item_class = _structure(response_class, response_items)
 
     def build(request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
-        response = _with_error(response_class, code, message)
-        answers = yield from each_in_steps(
+        yield from ()
+        answers = each_when_written(
             getattr(request, request_items) or (),
             lambda item: _with_error(item_class, code, message, **values, **named(item)),
         )
-        setattr(response, response_items, answers)
-        return response
+        return _with_error(response_class, code, message, **{response_items: answers})
 
     def named(item: Any) -> dict[str, Any]:
         return {identity[0]: item} if isinstance(item, str) else {name: getattr(item, name) for name in identity}
@@ -71,28 +70,24 @@ def per_partition(
         index = asked if isinstance(asked, int) else getattr(asked, request_index)
         return _with_error(partition_class, code, message, **values, **{response_index: index})
 
+    def build_topic(asked: Any, code: ErrorCode, message: str | None) -> Message:
+        partitions = getattr(asked, request_partitions)
+        refused = each_when_written(partitions, lambda one: build_partition(one, code, message))
+        return topic_class(**{topic: getattr(asked, topic), response_partitions: refused})
+
     def build(request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
-        response = _with_error(response_class, code, message)
-        answers = []
-        pace = Pace()
-        for asked in getattr(request, request_topics) or ():
-            answer: Any = topic_class(**{topic: getattr(asked, topic)})
-            found = yield from each_in_steps(
-                getattr(asked, request_partitions), lambda one: build_partition(one, code, message), pace
-            )
-            setattr(answer, response_partitions, found)
-            answers.append(answer)
-            if pace.step_ends():
-                yield
-        setattr(response, response_topics, answers)
-        return response
+        yield from ()
+        topics = getattr(request, request_topics) or ()
+        refused = each_when_written(topics, lambda one: build_topic(one, code, message))
+        return _with_error(response_class, code, message, **{response_topics: refused})
 
     return build
 
 
 def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """Once, with no node, before version 4; for each key from then on."""
-    coordinators = yield from each_in_steps(
+    yield from ()
+    coordinators = each_when_written(
         request.coordinator_keys,
         lambda key: FindCoordinatorResponse.Coordinator(
             key=key, node_id=-1, port=-1, error_code=code, error_message=message
@@ -105,7 +100,8 @@ def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, mes
 
 def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | None = None) -> Steps[MetadataResponse]:
     """For each topic that was named; one without a name has an empty one, since the answer needs some."""
-    topics = yield from each_in_steps(
+    yield from ()
+    topics = each_when_written(
         request.topics or (),
         lambda topic: MetadataResponse.MetadataResponseTopic(
             error_code=code, name=topic.name or "", topic_id=topic.topic_id

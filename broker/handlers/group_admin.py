@@ -30,6 +30,9 @@ ITEMS_PER_DELETION = 10
 MEMBER_BYTES = 50
 """What an answer takes for a member, its id above all, without its metadata and assignment."""
 
+NOBODY: list[Any] = []
+"""The members of each group that has none, in every answer: an empty list takes as much as a short name."""
+
 STATES = {state.value.lower(): state for state in GroupState}
 """As a filter may name them, in whatever case."""
 
@@ -58,9 +61,9 @@ def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribeGroupsRes
     try:
         group = coordinator.group(group_id)
     except ProtocolError as error:
-        return _Described(group_id=group_id, error_code=error.code)
+        return _Described(group_id=group_id, error_code=error.code, members=NOBODY)
     if group is None:
-        return _Described(group_id=group_id, group_state=GroupState.DEAD.value)
+        return _Described(group_id=group_id, group_state=GroupState.DEAD.value, members=NOBODY)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return _Described(
         group_id=group_id,

@@ -74,5 +74,5 @@ def _faults(structure: Message, place: str) -> Iterator[str]:
     for field in structure.__schema__.fields:
         if field.struct_class is not None:
             inner: Any = getattr(structure, field.attribute)
-            for each in inner if isinstance(inner, list) else () if inner is None else (inner,):
+            for each in (inner,) if isinstance(inner, Message) else inner or ():
                 yield from _faults(each, place)

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription
-from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.broker.steps import Pace, Steps, each_in_steps, each_when_written
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.log_dirs import (
     AlterReplicaLogDirsRequest,
@@ -44,14 +44,18 @@ def alter_replica_log_dirs_error(
     request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
 ) -> Steps[Message]:
     """The error for each partition: there is no other place for it."""
+
+    def refused(topic: AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic) -> AlteredTopic:
+        partitions = each_when_written(
+            topic.partitions, lambda number: AlteredPartition(partition_index=number, error_code=code)
+        )
+        return AlteredTopic(topic_name=topic.name, partitions=partitions)
+
     results = []
     pace = Pace()
     for directory in request.dirs:
         for topic in directory.topics:
-            partitions = yield from each_in_steps(
-                topic.partitions, lambda number: AlteredPartition(partition_index=number, error_code=code), pace
-            )
-            results.append(AlteredTopic(topic_name=topic.name, partitions=partitions))
+            results.append(refused(topic))
             if pace.step_ends():
                 yield
     return AlterReplicaLogDirsResponse(results=results)

@@ -31,8 +31,8 @@ def is_short(response: Any) -> bool:
 def _left(message: Any, items: int) -> int:
     """What is left of so many items without those of the message; below 0 as soon as it is too long."""
     for field in message.__schema__.fields:
-        held = getattr(message, field.attribute)
-        if not isinstance(held, list):
+        held = getattr(message, field.attribute) if field.type == "array" else None
+        if held is None:
             continue
         items -= len(held)
         for each in held if items >= 0 and has_arrays(field.struct_class) else ():

@@ -39,6 +39,8 @@ from odradek.protocol.schema import ZERO_UUID
 ResponseTopic = MetadataResponse.MetadataResponseTopic
 ResponsePartition = MetadataResponse.MetadataResponsePartition
 
+NO_PARTITIONS: list[ResponsePartition] = []
+"""Those of each topic that is not there, in every answer."""
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
@@ -133,7 +135,7 @@ def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
     if failure is None:
         is_legal = topic_name_fault(name) is None
         failure = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ResponseTopic(error_code=failure, name=name, is_internal=name in INTERNAL_TOPICS)
+    return ResponseTopic(error_code=failure, name=name, is_internal=name in INTERNAL_TOPICS, partitions=NO_PARTITIONS)
 
 
 class _ListenerView:

@@ -18,7 +18,7 @@ from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.answer_size import AnswerTooLarge, answer_size
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps, items_of
+from odradek.broker.steps import Pace, Steps, each_when_written, items_of
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from odradek.protocol.schema import Message
@@ -112,22 +112,19 @@ async def _from_zookeeper(request: OffsetFetchRequest, context: RequestContext) 
 
 def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """For each group from version 8 on; before, once, and for each partition where there is no room for that."""
+    yield from ()
     if request.groups:
         group = OffsetFetchResponse.OffsetFetchResponseGroup
-        groups = yield from each_in_steps(
+        groups = each_when_written(
             request.groups, lambda each: group(group_id=each.group_id, topics=[], error_code=code)
         )
         return OffsetFetchResponse(groups=groups)
-    topics = []
-    pace = Pace()
-    for topic in request.topics or ():
-        refused = yield from each_in_steps(
-            topic.partition_indexes, lambda index: _answer(OF_ONE_GROUP, index, code), pace
-        )
-        topics.append(OF_ONE_GROUP.topic(name=topic.name, partitions=refused))
-        if pace.step_ends():
-            yield
-    return OffsetFetchResponse(error_code=code, topics=topics)
+
+    def refused(topic: OffsetFetchRequest.OffsetFetchRequestTopic) -> Any:
+        partitions = each_when_written(topic.partition_indexes, lambda index: _answer(OF_ONE_GROUP, index, code))
+        return OF_ONE_GROUP.topic(name=topic.name, partitions=partitions)
+
+    return OffsetFetchResponse(error_code=code, topics=each_when_written(request.topics or (), refused))
 
 
 class _Fetching:

@@ -21,7 +21,7 @@ from odradek.broker.coordinator.transaction.transaction import (
 from odradek.broker.handlers.answer_size import answer_size
 from odradek.broker.handlers.request_context import PendingResponse, RequestContext
 from odradek.broker.metadata_cache import GROUP_TOPIC
-from odradek.broker.steps import Pace, Steps, each_in_steps, items_of, once
+from odradek.broker.steps import Pace, Steps, each_in_steps, each_when_written, items_of, once
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.transactions import (
@@ -43,6 +43,8 @@ from odradek.protocol.topic_partition import TopicPartition
 
 PARTITION_BYTES = 4
 """What an answer takes for a partition of a transaction."""
+NO_TOPICS: list[Any] = []
+"""Those of each transaction that cannot be described, in every answer."""
 FIRST_INIT_WITH_FENCED = 4
 FIRST_WITH_FENCED = 2
 """The versions that know PRODUCER_FENCED: of InitProducerId, and of the others."""
@@ -149,13 +151,11 @@ def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, me
     def refused(number: int) -> AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult:
         return _AddedPartition(partition_index=number, partition_error_code=code)
 
-    topics = []
-    pace = Pace()
-    for topic in request.v3_and_below_topics:
-        results = yield from each_in_steps(topic.partitions, refused, pace)
-        topics.append(_AddedTopic(name=topic.name, results_by_partition=results))
-        if pace.step_ends():
-            yield
+    def refused_topic(topic: AddPartitionsToTxnRequest.AddPartitionsToTxnTopic) -> _AddedTopic:
+        return _AddedTopic(name=topic.name, results_by_partition=each_when_written(topic.partitions, refused))
+
+    yield from ()
+    topics = each_when_written(request.v3_and_below_topics, refused_topic)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
@@ -252,23 +252,18 @@ def write_txn_markers_error(
     request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
 ) -> Steps[WriteTxnMarkersResponse]:
     """For every partition of every marker."""
-    markers = []
-    pace = Pace()
-    for marker in request.markers:
-        topics = []
-        for topic in marker.topics:
-            partitions = yield from each_in_steps(
-                topic.partition_indexes,
-                lambda number: _MarkedPartition(partition_index=number, error_code=code),
-                pace,
-            )
-            topics.append(_MarkedTopic(name=topic.name, partitions=partitions))
-            if pace.step_ends():
-                yield
-        markers.append(_Marked(producer_id=marker.producer_id, topics=topics))
-        if pace.step_ends():
-            yield
-    return WriteTxnMarkersResponse(markers=markers)
+
+    def refused(number: int) -> _MarkedPartition:
+        return _MarkedPartition(partition_index=number, error_code=code)
+
+    def refused_topic(topic: WriteTxnMarkersRequest.WritableTxnMarkerTopic) -> _MarkedTopic:
+        return _MarkedTopic(name=topic.name, partitions=each_when_written(topic.partition_indexes, refused))
+
+    def refused_marker(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> _Marked:
+        return _Marked(producer_id=marker.producer_id, topics=each_when_written(marker.topics, refused_topic))
+
+    yield from ()
+    return WriteTxnMarkersResponse(markers=each_when_written(request.markers, refused_marker))
 
 
 def partitions_of_markers(request: WriteTxnMarkersRequest) -> Iterator[int]:
@@ -326,7 +321,9 @@ def _described(context: RequestContext, transactional_id: str) -> DescribeTransa
     try:
         transaction = context.broker.transaction_coordinator.describe(transactional_id)
     except ProtocolError as error:
-        return DescribeTransactionsResponse.TransactionState(error_code=error.code, transactional_id=transactional_id)
+        return DescribeTransactionsResponse.TransactionState(
+            error_code=error.code, transactional_id=transactional_id, topics=NO_TOPICS
+        )
     return DescribeTransactionsResponse.TransactionState(
         transactional_id=transactional_id,
         transaction_state=transaction.state.label,

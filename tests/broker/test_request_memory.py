@@ -7,12 +7,14 @@ import pytest
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.steps import finished, memory_of_request
 from odradek.protocol.compiler import encode, reader_in_steps
+from odradek.protocol.element_sizes import answered_bytes
 from odradek.protocol.messages.configs import DescribeConfigsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest
 from odradek.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from odradek.protocol.messages.registry import response_class
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
 from odradek.protocol.schema import Message
@@ -128,5 +130,6 @@ def test_the_largest_requests_that_clients_send_are_read(name: str) -> None:
     request, version = LARGE[name]
     data = encode(request, version)
     assert len(data) < ConnectionLimits().max_other_request_bytes
-    read, _ = finished(reader_in_steps(type(request), version)(data, 0, memory_of_request(len(data))))
+    answered = answered_bytes(response_class(request.__schema__.api_key or 0))
+    read, _ = finished(reader_in_steps(type(request), version, answered)(data, 0, memory_of_request(len(data))))
     assert read == request

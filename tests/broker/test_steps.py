@@ -7,10 +7,12 @@ from odradek.broker.steps import (
     ITEMS_PER_LOOK,
     ITEMS_PER_STEP,
     MOST_BYTES_AT_ONCE,
+    EachMade,
     Pace,
     Steps,
     Turns,
     each_in_steps,
+    each_when_written,
     finished,
     in_steps,
     let_go,
@@ -165,3 +167,18 @@ def test_a_long_array_is_emptied_in_steps_also_where_few_hold_it() -> None:
     commits = OffsetCommitRequest(topics=[long])
     assert [len(long.partitions) for _ in let_go(commits)] == [ITEMS_PER_STEP, 0]
     assert commits.topics == [long]
+
+
+def test_very_many_elements_of_an_answer_are_made_when_they_are_looked_at() -> None:
+    made = []
+
+    def make(number: int) -> str:
+        made.append(number)
+        return str(number)
+
+    many = each_when_written(range(ITEMS_PER_STEP + 1), make)
+    assert isinstance(many, EachMade)
+    assert len(many) == ITEMS_PER_STEP + 1
+    assert made == []
+    assert list(many) == list(map(str, range(ITEMS_PER_STEP + 1)))
+    assert each_when_written(range(ITEMS_PER_STEP), str) == list(map(str, range(ITEMS_PER_STEP)))

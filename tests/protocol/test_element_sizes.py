@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from odradek.protocol.compiler import decode, encode
-from odradek.protocol.element_sizes import least_bytes, memory_bytes
+from odradek.protocol.element_sizes import LOOKED_UP_BYTES, answered_bytes, handled_bytes, least_bytes, memory_bytes
 from odradek.protocol.messages.registry import NAMES, message_class
 from odradek.protocol.schema import ZERO_UUID, Field, Message
 
@@ -48,3 +48,30 @@ def test_the_least_and_the_memory_of_an_element_hold_for_every_array_of_a_reques
 
 def of_elements(cls: type[Message], field: Field, count: int) -> Message:
     return cls(**{field.attribute: [least_element(field)] * count})
+
+
+ANSWERED = [name for name in NAMES if name.endswith("Response")]
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_the_memory_of_an_answer_to_a_name_holds_for_every_response(name: str) -> None:
+    cls = message_class(name)
+    for field in cls.__schema__.fields:
+        if field.element == "struct":
+            fields = field.structure.__schema__.fields
+            arrays: dict[str, object] = {each.attribute: None for each in fields if each.type in ("array", "struct")}
+            field.structure(**arrays)
+            tracemalloc.start()
+            made = [field.structure(**arrays) for _ in range(COUNT)]
+            taken = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+            assert taken <= answered_bytes(cls) * len(made) * 1.1 + 4096
+
+
+def test_names_are_charged_with_what_is_made_of_them_and_numbers_are_not() -> None:
+    names = message_class("DescribeGroupsRequest").__schema__.fields[0]
+    numbers = message_class("CreateTopicsRequest").__schema__.fields[0].structure.__schema__.fields[3].structure
+    (brokers,) = [field for field in numbers.__schema__.fields if field.element == "int32"]
+    assert handled_bytes(names, 500) == 500
+    assert handled_bytes(names, 0) == LOOKED_UP_BYTES
+    assert handled_bytes(brokers, 500) == 0

@@ -8,6 +8,9 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.offsets import OffsetFetchRequest
 from tests.scenarios.sweep import Bounds
 from tests.scenarios.watched_broker import WatchedBroker, watched_broker
 
@@ -20,6 +23,11 @@ SETTINGS = {"auto.create.topics.enable": False}
 def broker() -> Iterator[WatchedBroker]:
     with watched_broker(SETTINGS) as broker:
         yield broker
+
+
+def short_names(count: int) -> list[str]:
+    """Of six characters."""
+    return [f"{number:06x}" for number in range(count)]
 
 
 def test_more_partitions_than_a_session_holds_cannot_be_forgotten(broker: WatchedBroker) -> None:
@@ -35,3 +43,31 @@ def test_topics_without_partitions_to_forget_count_as_well(broker: WatchedBroker
     forgotten = [FetchRequest.ForgottenTopic(topic="t", partitions=[]) for _ in range(10_001)]
     assert broker.response(FetchRequest(forgotten_topics_data=forgotten), 11).error_code == ErrorCode.POLICY_VIOLATION
     assert broker.response(FetchRequest(forgotten_topics_data=forgotten[1:]), 11).error_code == ErrorCode.NONE
+
+
+def test_a_refusal_of_very_many_partitions_takes_no_memory_of_its_own(broker: WatchedBroker) -> None:
+    """An int32 takes ten bytes of memory for each of its own."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=list(range(MANY_PARTITIONS)))
+    memory = broker.memory_of(OffsetFetchRequest(group_id="g", topics=[topic]), 5)
+    assert memory.answer > MANY_PARTITIONS * 10
+    assert memory.beyond_frame_and_answer < 15 * memory.request
+
+
+def test_names_that_would_take_too_much_memory_with_their_answers_are_refused(broker: WatchedBroker) -> None:
+    request = DescribeGroupsRequest(groups=short_names(150_000))
+    with pytest.raises(ConnectionError):
+        broker.ask(request, 5)
+
+
+def test_as_many_short_names_as_are_answered_stay_within_the_bound(broker: WatchedBroker) -> None:
+    request = DescribeGroupsRequest(groups=short_names(60_000))
+    memory = broker.memory_of(request, 5)
+    assert memory.beyond_frame_and_answer < BOUNDS.free_bytes + BOUNDS.bytes_per_byte * memory.request
+
+
+@pytest.mark.parametrize("length", [10, 30])
+def test_ten_thousand_names_of_usual_length_are_answered(broker: WatchedBroker, length: int) -> None:
+    names = [f"{number:0{length}d}" for number in range(10_000)]
+    assert len(broker.response(DescribeGroupsRequest(groups=names), 5).groups) == len(names)
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    assert len(broker.response(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9).topics) == len(names)
