@@ -51,14 +51,13 @@ def alter_replica_log_dirs_error(
         )
         return AlteredTopic(topic_name=topic.name, partitions=partitions)
 
-    results = []
+    topics = []
     pace = Pace()
     for directory in request.dirs:
-        for topic in directory.topics:
-            results.append(refused(topic))
-            if pace.step_ends():
-                yield
-    return AlterReplicaLogDirsResponse(results=results)
+        topics += directory.topics
+        if pace.step_ends(1 + len(directory.topics)):
+            yield
+    return AlterReplicaLogDirsResponse(results=each_when_written(topics, refused))
 
 
 def _wanted(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
