@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.checkout import THIS, Checkout
-from benchmarks.processes import free_port, is_running, listener_of
+from benchmarks.processes import free_port, listener_of
 from benchmarks.wire import until_metadata
 
 STOP_TIMEOUT_S = 60
@@ -45,6 +45,7 @@ class Contestant(ABC):
 
     def start(self) -> float:
         """Start it, and return the seconds that passed until it answered a Metadata request."""
+        self.pid = 0
         begin = time.perf_counter()
         self._launch()
         until_metadata(self.port, START_TIMEOUT_S, self._expect_running)
@@ -59,20 +60,18 @@ class Contestant(ABC):
 
     def kill(self) -> None:
         """End it with SIGKILL, once it has been started; its data stays."""
+        assert self.pid
         os.kill(self.pid, signal.SIGKILL)
-        give_up = time.monotonic() + STOP_TIMEOUT_S
-        while is_running(self.pid):
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"{self.name} outlives SIGKILL")
-            time.sleep(0.01)
+        self._settle_killed()
 
     def remove(self) -> None:
         """Stop it, however that goes, and remove its data."""
         try:
             self.stop()
         except Exception:
-            with contextlib.suppress(OSError):
-                self.kill()
+            if self.pid:
+                with contextlib.suppress(OSError):
+                    self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     @abstractmethod
@@ -86,6 +85,10 @@ class Contestant(ABC):
     @abstractmethod
     def _settle(self) -> None:
         """Wait for what the launch left behind."""
+
+    @abstractmethod
+    def _settle_killed(self) -> None:
+        """Wait until nothing is left of the process."""
 
     def _limit_files(self) -> None:
         """Runs in the child before it becomes the broker."""
@@ -138,8 +141,7 @@ class Odradek(Contestant):
                 os.kill(self.pid or process.pid, signal.SIGTERM)
             process.wait(STOP_TIMEOUT_S)
 
-    def kill(self) -> None:
-        super().kill()
+    def _settle_killed(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.wait(STOP_TIMEOUT_S)
@@ -168,6 +170,14 @@ class ApacheKafka(Contestant):
         """Whatever the control says: it gives up before a Kafka that recovers ten thousand logs answers."""
         assert self._starting is not None
         self._starting.wait(STOP_TIMEOUT_S)
+
+    def _settle_killed(self) -> None:
+        """The control takes a process that has ended for a running one until its new parent has waited for it."""
+        give_up = time.monotonic() + STOP_TIMEOUT_S
+        while Path(f"/proc/{self.pid}").exists():
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"process {self.pid} outlives SIGKILL")
+            time.sleep(0.05)
 
     def stop(self) -> None:
         subprocess.run(

@@ -58,8 +58,22 @@ def resident_bytes(pid: int) -> int:
     raise ProcessLookupError(f"process {pid} has no memory")
 
 
-def listener_of(port: int) -> int:
-    """The process that listens on a TCP port. Raises ProcessLookupError."""
+def listener_of(port: int, give_up_s: float = 10) -> int:
+    """The process that listens on a TCP port. Raises ProcessLookupError.
+
+    Linux leaves lines out of its tables of sockets while others come and go: so it is asked again for some time.
+    """
+    give_up = time.monotonic() + give_up_s
+    while True:
+        try:
+            return _listener_of(port)
+        except ProcessLookupError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.05)
+
+
+def _listener_of(port: int) -> int:
     inodes = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:

@@ -62,15 +62,13 @@ class StartAfterKill(Row):
         return {metric.name: value for metric, value in zip(self.metrics, values, strict=False)}
 
     def _append(self, port: int) -> None:
-        """A record to each partition. Raises RuntimeError."""
+        """A record or more to each partition. Raises RuntimeError."""
         batch = bytes(build_batch([Record(offset=0, timestamp=int(time.time() * 1000), key=b"k", value=bytes(100))]))
         data = [ProduceRequest.PartitionProduceData(index=i, records=batch) for i in range(PARTITIONS_OF_A_TOPIC)]
         for number in range(self._topics):
             topics = [ProduceRequest.TopicProduceData(name=f"many-{number}", partition_data=data)]
             request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=topics)
-            errors = wire.errors_in(wire.call(port, request, ProduceResponse, PRODUCE_VERSION))
-            if errors:
-                raise RuntimeError(f"many-{number} refuses records: {errors}")
+            until_accepted(port, request)
 
 
 class StartWithOffsets(Row):
@@ -139,6 +137,18 @@ class StartWithOffsets(Row):
                     time.sleep(0.005)
                 if answer.topics[0].partitions[0].committed_offset != PARTITIONS_OF_A_GROUP - 1:
                     raise RuntimeError(f"the offsets of group-{number} are lost")
+
+
+def until_accepted(port: int, request: ProduceRequest) -> None:
+    """By all partitions at once: Kafka's have a leader before it knows that it is the leader. Raises RuntimeError."""
+    give_up = time.monotonic() + GIVE_UP_S
+    while True:
+        errors = wire.errors_in(wire.call(port, request, ProduceResponse, PRODUCE_VERSION, GIVE_UP_S))
+        if not errors:
+            return
+        if time.monotonic() > give_up:
+            raise RuntimeError(f"records are refused: {errors}")
+        time.sleep(0.1)
 
 
 def started(contestant: Contestant, operations: int) -> Reading:
