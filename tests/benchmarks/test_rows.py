@@ -48,10 +48,10 @@ def test_a_start_after_a_kill_finds_what_was_appended(broker: Odradek, monkeypat
     monkeypatch.setattr("os.sync", lambda: None)
     monkeypatch.setattr("benchmarks.start_rows.PARTITIONS_OF_A_TOPIC", 5)
     row = StartAfterKill(10)
-    ((_, reading),) = row.measure(broker).items()
+    first, again = row.measure(broker).values()
     assert row.partitions == 10 < PARTITIONS_OF_A_TOPIC
-    assert reading.cpu_seconds > 0
-    assert reading.operations == 10
+    assert min(first.cpu_seconds, again.cpu_seconds) > 0
+    assert first.operations == again.operations == 10
 
 
 def test_starts_with_offsets_serve_them(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
