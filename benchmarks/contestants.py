@@ -21,7 +21,7 @@ from benchmarks.processes import free_port, listener_of
 from benchmarks.wire import until_metadata
 
 STOP_TIMEOUT_S = 60
-START_TIMEOUT_S = 300
+START_TIMEOUT_S = 600
 SAME_AS_KAFKAS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
 """What $KAFKA_CONTROL sets beside addresses and replication: groups do not wait for more members before they begin."""
 ODRADEK, BEFORE, KAFKA = "odradek", "before", "kafka"
