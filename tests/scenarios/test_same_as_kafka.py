@@ -132,4 +132,4 @@ def _advertised(bootstrap: str) -> dict[int, tuple[int, int]]:
 def test_every_known_difference_is_still_one() -> None:
     """Says nothing unless all cases have been run before it."""
     if len(compared) == len(RUNS):
-        assert [known for known in KNOWN if known not in met] == []
+        assert [known for known in KNOWN if known not in met and not known.is_a_race] == []
