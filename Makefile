@@ -10,7 +10,9 @@ DIST_BIN := $(VENV)-dist/bin
 ROOMS := broker cli pipeline protocol purgatory storage timer
 COMPILED := $(shell grep '\.py$$' compiled_modules.txt)
 JOBS ?= auto
+WAITING_JOBS ?= $(shell expr 2 \* $$(nproc))
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
+BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pythons \
 	pipeline-demo check docs bench bench-pipeline soak image-test dist dist-test clean
@@ -44,15 +46,16 @@ test: setup
 test-all: test-programs test-plain test-pipeline
 
 # Other people's programs, the second event loop, long loops. A file's tests share a Kafka, so one worker runs them.
+# Half of the time they wait for each other, so there are two workers for each processor.
 test-programs: setup
-	$(PYTEST) --dist=loadfile --kinds=programs,second_loop,long
+	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) $(BY_FILE) --kinds=programs,second_loop,long
 
 # The compiled modules as plain Python.
 test-plain: setup
 	ODRADEK_PURE=1 $(PYTEST) --dist=worksteal --of-compiled
 
 test-pipeline: setup-spark
-	$(PYTEST) --dist=loadfile --kinds=spark,programs,long tests/pipeline
+	$(PYTEST) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
 	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
 
 # `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.

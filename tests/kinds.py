@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -31,6 +32,8 @@ KINDS = {
     "second_loop": "runs again on asyncio in debug mode",
     "long": "a long loop: a few rounds, and all of them in `make soak`",
 }
+SLOW = {"programs", "long", "soak"}
+"""Files with many tests of these marks come first: where workers take whole files, none begins long ones at the end."""
 FOLDERS = {"pipeline": "spark"}
 """The kind of all tests in a folder of tests/."""
 
@@ -122,6 +125,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if kinds_of(item) <= chosen]
+    slow = Counter(item.path for item in items if any(mark.name in SLOW for mark in item.iter_markers()))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def kinds_of(item: pytest.Item) -> frozenset[str]:

@@ -41,6 +41,11 @@ def test_programs_second_loops_and_long_loops_are_left_to_a_run_of_their_own_tha
     assert again < {line for line in quick if FILES[1] in line}, "the same tests, by another loop"
 
 
+def test_files_with_slow_tests_come_first_so_that_no_worker_begins_one_at_the_end() -> None:
+    files = list(dict.fromkeys(line.partition("::")[0] for line in collected("--kinds=all", *reversed(FILES))))
+    assert files == [FILES[0], FILES[2], FILES[1]]
+
+
 def test_what_only_the_pipeline_needs_is_hidden_from_other_tests() -> None:
     assert kinds.packages_of("spark") >= {"pyspark", "pyarrow", "deltalake", "numpy"}
     for package in kinds.packages_of("spark"):
