@@ -138,7 +138,10 @@ class Odradek(Contestant):
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid or process.pid, signal.SIGTERM)
+                if self.pid:
+                    os.kill(self.pid, signal.SIGTERM)
+                else:  # it has not started, and may have a tracer, which would leave it alone
+                    os.killpg(process.pid, signal.SIGKILL)
             process.wait(STOP_TIMEOUT_S)
 
     def _settle_killed(self) -> None:

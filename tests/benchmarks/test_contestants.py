@@ -1,7 +1,9 @@
 """Who takes part in a comparison, in which order, and how a checkout runs its modules."""
 
+import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from benchmarks import __main__ as program
 from benchmarks.checkout import THIS, Checkout, NotSetUp
 from benchmarks.contestants import Odradek, kinds, taking_part
 from benchmarks.processes import cpu_seconds, is_running
+from benchmarks.wire import metadata
 
 BARE = Checkout(Path("/somewhere"), "/somewhere/.venv/bin/python")
 
@@ -86,6 +89,33 @@ def test_a_broker_that_cannot_start_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"authorizer\.class\.name"):
         broker.start()
     broker.remove()
+
+
+def test_nothing_is_left_of_a_broker_whose_process_was_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_found(_port: int) -> int:
+        raise ProcessLookupError
+
+    broker = Odradek(tmp_path)
+    broker.tracer = ("sh", "-c", '"$@" & wait', "sh")
+    monkeypatch.setattr("benchmarks.contestants.listener_of", not_found)
+    with pytest.raises(ProcessLookupError):
+        broker.start()
+    broker.remove()
+    assert refuses_soon(broker.port)
+
+
+def refuses_soon(port: int) -> bool:
+    """A process that ends, but is nobody's child to be waited for, still resets connections for a moment."""
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        with contextlib.suppress(ConnectionResetError):
+            try:
+                metadata(port)
+            except ConnectionRefusedError:
+                return True
+    return False
 
 
 def test_only_a_running_process_runs() -> None:
