@@ -36,6 +36,7 @@ from odradek.storage.log_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     offset_of_file,
 )
@@ -140,9 +141,15 @@ def open_log_steps(
 
 
 def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
-    """Whether files are gone: they must not come back, after a crash, beside other batches at their offsets."""
+    """Whether files are gone: they must not come back, after a crash, beside other batches at their offsets.
+
+    A snapshot may: the recovery that meets it again takes one behind it, and removes it again.
+    """
     names = log.files.list_directory(log.directory)
-    return not names_before.issubset(names) or any(name.endswith(DELETED_SUFFIX) for name in names)
+    gone = names_before.difference(names)
+    return any(not name.endswith(SNAPSHOT_SUFFIX) for name in gone) or any(
+        name.endswith(DELETED_SUFFIX) for name in names
+    )
 
 
 def _load_segments(log: Log) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from random import Random
 
@@ -134,13 +134,19 @@ async def killed(partitions: int, batches: int = 3) -> CountingFiles:
     files = ForgetfulFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", partitions, 1))
-        for number in range(partitions):
-            log = broker.replica_manager.partition(TopicPartition("orders", number)).log
-            for sequence in range(batches):
-                log.append_as_leader(idempotent(sequence), 0)
-        files.make_durable()
-        after = CountingFiles()
-        after.names = after.durable_names = files.crash().names
+        return killed_after_appends(broker, files, partitions, range(batches))
+
+
+def killed_after_appends(
+    broker: Broker, files: ForgetfulFiles, partitions: int, sequences: Iterable[int]
+) -> CountingFiles:
+    for number in range(partitions):
+        log = broker.replica_manager.partition(TopicPartition("orders", number)).log
+        for sequence in sequences:
+            log.append_as_leader(idempotent(sequence), 0)
+    files.make_durable()
+    after = CountingFiles()
+    after.names = after.durable_names = files.crash().names
     return after
 
 
@@ -164,10 +170,19 @@ async def test_a_start_after_a_clean_stop_waits_for_no_disk_on_account_of_a_part
         assert log.leader_epochs.entries == [(0, 0)]
 
 
+async def test_a_start_after_a_second_kill_waits_for_no_disk_either() -> None:
+    files = await killed(PARTITIONS)
+    async with a_broker(files) as broker:
+        files = killed_after_appends(broker, files, PARTITIONS, range(3, 6))
+    async with a_broker(files) as broker:
+        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == 6
+        assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
+
+
 async def test_folders_from_which_recovery_removes_files_are_synced_in_threads_before_clients_are_served() -> None:
     files = await killed(PARTITIONS)
     for number in (3, 7):
-        files.open(f"/data/orders-{number}/00000000000000000009.snapshot", create=True)
+        files.open(f"/data/orders-{number}/00000000000000000009.log.cleaned", create=True)
     async with a_broker(files):
         assert sorted(of_topic(files.in_threads, "orders")) == ["/data/orders-3", "/data/orders-7"]
         assert files.on_the_loop == []
