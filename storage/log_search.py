@@ -53,7 +53,7 @@ def _first_at_or_after(log: Log, timestamp: int) -> Search:
             continue
         log.use(segment)
         _, offset = segment.time_index.lookup(timestamp)
-        found = yield from _first_in(log, segment, max(offset, log.log_start_offset), timestamp)
+        found = yield from _first_in(log, segment, offset, timestamp, log.log_start_offset)
         if found is not None:
             return found
         if segment.base_offset >= log.log_start_offset:
@@ -62,22 +62,24 @@ def _first_at_or_after(log: Log, timestamp: int) -> Search:
 
 
 def _max_timestamp(log: Log) -> Search:
+    """As in Kafka also where that record was deleted, in a segment that holds others."""
     segment = max(log.segments, key=lambda segment: _with_its_times(log, segment).max_timestamp)
     log.use(segment)
-    return (yield from _first_in(log, segment, segment.offset_of_max_timestamp, segment.max_timestamp))
+    return (yield from _first_in(log, segment, segment.offset_of_max_timestamp, segment.max_timestamp, 0))
 
 
-def _first_in(log: Log, segment: LogSegment, offset: int, timestamp: int) -> Search:
-    """The first record at or after the time, from the batches on that the index names for the offset.
+def _first_in(log: Log, segment: LogSegment, offset: int, timestamp: int, start: int) -> Search:
+    """The first record at or after the time and the offset `start`, from the batches on that the index names for
+    `offset`.
 
     After a pause the scan begins anew: the segment may have been closed meanwhile.
     """
-    position = segment.offset_index.lookup(offset)
+    position = segment.offset_index.lookup(max(offset, start))
     while True:
         for number, batch in enumerate(segment.scan(position), start=1):
             position = batch.position + batch.size
             if batch.max_timestamp >= timestamp:
-                found = yield from _first_of(log, segment, batch, timestamp)
+                found = yield from _first_of(log, segment, batch, timestamp, start)
                 if found is not None:
                     return found
                 break
@@ -89,10 +91,10 @@ def _first_in(log: Log, segment: LogSegment, offset: int, timestamp: int) -> Sea
         log.use(segment)
 
 
-def _first_of(log: Log, segment: LogSegment, batch: ScannedBatch, timestamp: int) -> Search:
-    """The first record of the batch at or after the time and the log's start."""
+def _first_of(log: Log, segment: LogSegment, batch: ScannedBatch, timestamp: int, start: int) -> Search:
+    """The first record of the batch at or after both."""
     header = read_batch_header(segment.file.read(batch.position, BATCH_OVERHEAD))
-    search = TimestampSearch(header, timestamp, log.log_start_offset)
+    search = TimestampSearch(header, timestamp, start)
     try:
         for piece in _pieces(log, segment, batch, header):
             search.take(piece)

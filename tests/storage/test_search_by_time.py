@@ -67,6 +67,14 @@ def test_the_largest_time_is_found_in_steps() -> None:
     assert pauses > 3
 
 
+def test_the_largest_time_is_found_also_where_its_record_was_deleted() -> None:
+    log = open_small(ForgetfulFiles())
+    append(log, batch(b"a", b"b", b"c", timestamps=[NOW, NOW + 2, NOW + 1]))
+    log.delete_records_before(2)
+    assert steps_of(log, log.offset_for_timestamp(-3)) == (0, (NOW + 2, 1, 0))
+    assert steps_of(log, log.offset_for_timestamp(NOW)) == (0, (NOW + 1, 2, 0))
+
+
 def test_a_search_whose_log_is_closed_meanwhile_fails() -> None:
     files = ForgetfulFiles()
     log = open_small(files)
