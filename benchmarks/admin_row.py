@@ -54,8 +54,7 @@ class SmallRequests(Row):
         self.measure(contestant)
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
-        with socket.create_connection(("127.0.0.1", contestant.port), 30) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with wire.connected(contestant.port) as connection:
             return {exchange.name: repeated(exchange, connection, contestant.pid) for exchange in self._exchanges}
 
 

@@ -154,8 +154,7 @@ class Producing:
         frame = wire.framed(
             produce_request("beside", build_batch([Record(0, int(time.time() * 1000), b"k", b"v" * 1000)])), 7
         )
-        with socket.create_connection(("127.0.0.1", self._port), 60) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with wire.connected(self._port) as connection:
             while not self._stop.is_set():
                 begin = time.perf_counter()
                 connection.sendall(frame)

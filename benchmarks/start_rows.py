@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from benchmarks import wire
 from benchmarks.contestants import Contestant, Odradek
@@ -118,7 +115,7 @@ class StartWithOffsets(Row):
             each(partition_index=i, committed_offset=i, committed_metadata="") for i in range(PARTITIONS_OF_A_GROUP)
         ]
         topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=offsets)]
-        with connected(port) as connection:
+        with wire.connected(port) as connection:
             for number in range(self._groups):
                 request = OffsetCommitRequest(group_id=f"group-{number}", topics=topics)
                 answer = wire.call_on(connection, request, OffsetCommitResponse, COMMIT_VERSION)
@@ -130,7 +127,7 @@ class StartWithOffsets(Row):
         """Of every tenth group, which have all partitions of the internal topic among them. Raises TimeoutError."""
         wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[PARTITIONS_OF_A_GROUP - 1])
         give_up = time.monotonic() + GIVE_UP_S
-        with connected(port) as connection:
+        with wire.connected(port) as connection:
             for number in range(0, self._groups, 10):
                 request = OffsetFetchRequest(group_id=f"group-{number}", topics=[wanted])
                 while True:
@@ -178,13 +175,6 @@ def fsyncs_of_start(contestant: Odradek) -> int:
         return sum("sync(" in line for line in trace.read_text().splitlines())
     finally:
         contestant.tracer = ()
-
-
-@contextmanager
-def connected(port: int) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), 60) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield connection
 
 
 def start_rows(scale: float) -> list[Row]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from odradek.protocol.compiler import decode, encode, read
@@ -50,6 +51,14 @@ def receive(connection: socket.socket) -> bytes:
     return _receive_exactly(connection, size)
 
 
+@contextmanager
+def connected(port: int, timeout_s: float = 60) -> Iterator[socket.socket]:
+    """A connection whose small requests go out at once."""
+    with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield connection
+
+
 def call(port: int, request: Message, response: type[R], version: int, timeout_s: float = 30) -> R:
     """One request on a connection of its own."""
     with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
@@ -60,9 +69,9 @@ def call_on(connection: socket.socket, request: Message, response: type[R], vers
     key = request.__schema__.api_key
     assert key is not None
     connection.sendall(framed(request, version))
-    answer = receive(connection)
-    _, position = read(ResponseHeader, response_header_version(key, version), answer)
-    return decode(response, version, answer, position)
+    answer = decoded(receive(connection), key, version)
+    assert isinstance(answer, response)
+    return answer
 
 
 def decoded(answer: bytes, api_key: int, version: int) -> Message:

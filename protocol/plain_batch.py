@@ -1,7 +1,7 @@
 """Batches that the broker's own coordinators build: uncompressed, every record of one time, offsets counting up from 0.
 
 Such a batch is right by construction, so no leader has to read it again: base offset and leader epoch lie before the
-checksum and are written where the batch is placed in a log. Pure Python that also compiles (see COMPILED in setup.py).
+checksum and are written where the batch is placed in a log. Pure Python that also compiles (see compiled_modules.txt).
 """
 
 from collections.abc import Sequence

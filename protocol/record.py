@@ -1,6 +1,6 @@
 """One record of a batch: reading it from a batch's (inflated) bytes, and writing it.
 
-The layout is in record_walk. Pure Python that also compiles (see COMPILED in setup.py).
+The layout is in record_walk.
 """
 
 from collections.abc import Iterator

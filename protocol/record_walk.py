@@ -15,7 +15,7 @@ A record (KIP-98, Kafka's DefaultRecord) is::
 Varints are ZigZag; overlong forms pass, a sixth byte (eleventh of a varlong) does not, bits beyond the width
 are dropped.
 
-This module is written for two lives: as it stands under CPython, and compiled (see COMPILED in setup.py), where
+This module is written for two lives: as it stands under CPython, and compiled (see compiled_modules.txt), where
 `i64` is a machine integer and `data[position]` a memory access. So: `bytes` and nothing else, no exceptions inside the
 loop, and no arithmetic that leaves 64 bits, where the two would differ. The loop reads varints of one and two bytes,
 which is nearly all, where they stand: with a function call for each it is three times as slow compiled, and twice as

@@ -6,7 +6,7 @@ that one does, and where lengths do not fit together they give up with a number 
 Keys are bytes, exactly; one of 32 bytes and more stands as its BLAKE2b of 32 bytes, so that a table of keys has a
 size that can be told. The two cannot meet: they differ in length.
 
-Written for two lives like record_walk: as it stands, and compiled (see COMPILED in setup.py).
+Written for two lives like record_walk: as it stands, and compiled (see compiled_modules.txt).
 """
 
 from hashlib import blake2b

@@ -21,7 +21,7 @@ from odradek.broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, Run
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.errors import MalformedMessage, ProtocolError
-from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, BatchHeader, Record, each_record, plain_records
+from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, Record, each_record, plain_records
 from odradek.storage.log_append import read_marker
 
 if TYPE_CHECKING:
@@ -132,9 +132,11 @@ class PartitionLoading:
             if header.is_control:
                 self._end_transaction(batch)
                 return
-            plain = await self._plain(batch)
-            for record in each_record(plain, header):
-                self._replay_record(record, header)
+            producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+            if header.is_transactional:
+                producer_id, producer_epoch = header.producer_id, header.producer_epoch
+            for record in each_record(await self._plain(batch), header):
+                self._replay_record(record, producer_id, producer_epoch)
                 self._slice -= 1
                 if self._slice <= 0:
                     self._slice = RECORDS_PER_SLICE
@@ -154,10 +156,7 @@ class PartitionLoading:
         partition_log = self._current_log()
         return MAX_DECOMPRESSED_BYTES if partition_log is None else partition_log.max_decompressed_bytes
 
-    def _replay_record(self, record: Record, header: BatchHeader) -> None:
-        producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
-        if header.is_transactional:
-            producer_id, producer_epoch = header.producer_id, header.producer_epoch
+    def _replay_record(self, record: Record, producer_id: int, producer_epoch: int) -> None:
         try:
             if record.key is None:
                 raise MalformedMessage("the record has no key")

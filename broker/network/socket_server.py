@@ -31,6 +31,11 @@ from odradek.timer import Clock
 
 CUT_OFF_AFTER_MS = 1000
 EVERY_INTERFACE = ["0.0.0.0", "::"]
+PROTOCOL = (
+    *("connection_made", "connection_lost", "get_buffer", "buffer_updated", "eof_received"),
+    *("pause_writing", "resume_writing"),
+)
+"""The methods of asyncio.BufferedProtocol."""
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -329,13 +334,8 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
     """A connection for asyncio's own loop, which asks for the class: a compiled class has no base that is not."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection_made = connection.connection_made  # type: ignore[method-assign]
-        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
-        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
-        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
-        self.eof_received = connection.eof_received  # type: ignore[method-assign]
-        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+        for name in PROTOCOL:
+            setattr(self, name, getattr(connection, name))
 
 
 def _descriptor_of(connection: Connection) -> int:

@@ -1,6 +1,6 @@
 """Where the records of a batch begin: the one loop that runs for every record of a segment.
 
-Compiled where set-up can (COMPILED in setup.py), three times as fast as under CPython; so `bytes`, ints and lists.
+Compiled where set-up can (compiled_modules.txt), three times as fast as under CPython; so `bytes`, ints and lists.
 """
 
 
