@@ -20,7 +20,7 @@ from odradek.protocol.batch_header import (
     CorruptBatch,
     TimestampType,
 )
-from odradek.protocol.compression import CompressionFailed, TooLarge, compress, decompress, decompressed_pieces
+from odradek.protocol.compression import CompressionFailed, Scratch, TooLarge, compress, decompress, decompressed_pieces
 from odradek.protocol.control_records import ControlType, control_key, end_transaction_value
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record import MalformedRecord, Record, read_each, record_bytes, wrap_int64
@@ -71,12 +71,14 @@ def each_record(plain: bytes, header: BatchHeader) -> Iterator[Record]:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def inflate(body: memoryview, codec: int, max_decompressed_bytes: int) -> bytes:
-    """A batch's records as they were before compression. Raises INVALID_RECORD; MESSAGE_TOO_LARGE beyond the limit."""
+def inflate(body: memoryview, codec: int, max_decompressed_bytes: int, scratch: Scratch | None = None) -> bytes:
+    """A batch's records as they were before compression, see `decompress` for `scratch`. Raises INVALID_RECORD;
+    MESSAGE_TOO_LARGE beyond the limit.
+    """
     if codec == Compression.NONE:
         return bytes(body)
     try:
-        return decompress(codec, body, max_decompressed_bytes)
+        return decompress(codec, body, max_decompressed_bytes, scratch)
     except TooLarge as error:
         raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch is refused: {error}") from error
     except CompressionFailed as error:

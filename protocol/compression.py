@@ -56,8 +56,34 @@ class TooLarge(ValueError):
     """A stream that inflates to more than the caller allows."""
 
 
-def decompress(codec: int, data: memoryview, limit: int) -> bytes:
-    """What `data` inflates to.
+class Scratch:
+    """Memory that streams inflate into one after the other: to touch fresh memory takes longer than to inflate.
+
+    While somebody holds what the last stream has become, the next one gets memory of its own.
+    """
+
+    def __init__(self) -> None:
+        self._whole = BytesIO()
+        self.filled = 0
+        """So many bytes of what `decompress` has returned are the stream's."""
+
+    def begin(self) -> BytesIO:
+        """Where the next stream's bytes go, from position 0 on."""
+        self._whole.seek(0)
+        return self._whole
+
+    @property
+    def size_in_bytes(self) -> int:
+        """What the largest stream since `clear` took."""
+        return len(self._whole.getvalue())
+
+    def clear(self) -> None:
+        """Gives the memory back."""
+        self._whole = BytesIO()
+
+
+def decompress(codec: int, data: memoryview, limit: int, scratch: Scratch | None = None) -> bytes:
+    """What `data` inflates to; with `scratch`, more bytes may follow than that has `filled`.
 
     Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is cut, damaged or of another codec.
     """
@@ -65,7 +91,7 @@ def decompress(codec: int, data: memoryview, limit: int) -> bytes:
     if chunks_of is None:
         raise CompressionFailed(f"codec {codec} is unknown")
     try:
-        return _collect(chunks_of(data, limit), limit)
+        return _collect(chunks_of(data, limit), limit, scratch)
     except _LIBRARY_ERRORS as error:
         raise _failed(codec, error) from error
 
@@ -101,7 +127,7 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"the stream inflates to more than {limit} bytes")
 
 
-def _collect(chunks: Iterator[bytes], limit: int) -> bytes:
+def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> bytes:
     """The chunks as one. BytesIO grows in place, and hands its memory out, so that nothing is held twice."""
     first = next(chunks, b"")
     if len(first) > limit:
@@ -112,10 +138,12 @@ def _collect(chunks: Iterator[bytes], limit: int) -> bytes:
         total += len(chunk)
         if total > limit:
             raise _too_large(limit)
-        if whole is None:
-            whole = BytesIO()
+        if whole is None:  # most streams are of one chunk, as is a block of snappy of any size
+            whole = BytesIO() if scratch is None else scratch.begin()
             whole.write(first)
         whole.write(chunk)
+    if scratch is not None:
+        scratch.filled = total
     return first if whole is None else whole.getvalue()
 
 

@@ -17,6 +17,8 @@ is left of a step and `b` what is left of the memory, in bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
+from io import BytesIO
 
 from odradek.protocol import primitives
 from odradek.protocol.element_sizes import handled_bytes, least_bytes, memory_bytes
@@ -27,6 +29,18 @@ from odradek.protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
 TEXT_SHIFT = 6
 """A string of 64 bytes takes as long as another element, if it is not ASCII."""
 BUFFER_SHIFT = 12
+COPIED_PER_STEP = 1 << 20
+"""Bytes of a buffer; copying so much into memory that nobody has touched yet takes 0.3 to 1.5 ms."""
+
+
+def _copied(data: bytes, start: int, stop: int) -> Generator[None, None, bytes]:
+    """The slice. To begin with, its memory is only reserved; BytesIO hands it out."""
+    view = memoryview(data)[:stop]
+    whole = BytesIO(bytes(max(len(view) - start, 0)))
+    for position in range(start, len(view), COPIED_PER_STEP):
+        whole.write(view[position : position + COPIED_PER_STEP])
+        yield
+    return whole.getvalue()
 
 
 def _cut_short(title: str, position: int, end: int) -> MalformedMessage:
@@ -72,6 +86,7 @@ class ReaderSource(SourceLines):
             "too_many": _too_many,
             "too_large": _too_large,
             "wrong_tag": _wrong_tag,
+            "copied": _copied,
         }
 
     def source(self) -> str:
@@ -167,7 +182,10 @@ class ReaderSource(SourceLines):
 
     def buffer(self, target: str, compact: bool, nullable: bool, where: str) -> None:
         long_length = "long_varint" if compact else ""
-        self.sliced(target, "B" if compact else "i", long_length, nullable, where, "data[p:q]", BUFFER_SHIFT)
+        slice_ = "data[p:q]"
+        if self.in_steps:
+            slice_ += f" if n <= {2 * COPIED_PER_STEP} else (yield from copied(data, p, q))"
+        self.sliced(target, "B" if compact else "i", long_length, nullable, where, slice_, BUFFER_SHIFT)
 
     def sliced(
         self, target: str, code: str, long_length: str, nullable: bool, where: str, slice_: str, shift: int

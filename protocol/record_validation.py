@@ -44,6 +44,7 @@ from odradek.protocol.batch_header import (
     next_batch_size,
     read_batch_header,
 )
+from odradek.protocol.compression import Scratch
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, compress_anew, keep_records
 from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
@@ -109,8 +110,8 @@ def has_transactional_batch(records: bytes) -> bool:
 
 class BatchValidation:
     """One batch on its way into the log, step by step: either all of it with `at_once`, or, where that would take too
-    long for one turn of the event loop, `check_header`, `inflate`, `check_records` until it is done, and `settle`.
-    (`inflate` and `settle` spend their time where Python's lock is free, and may run in a thread.)
+    long for one turn of the event loop, `check_header`, `read`, `check_records` until it is done, and `settle`.
+    (`read` and `settle` spend their time where Python's lock is free, and may run in a thread.)
 
     `now_ms` is the wall clock; `api_version` that of the Produce request; `target_compression` the topic's
     compression.type, or a codec's number. Bytes behind the batch that are no whole batch are left out, as in Kafka.
@@ -151,6 +152,7 @@ class BatchValidation:
         self._target = self._codec if target_compression == "producer" else _target_codec(target_compression, header)
         self._plain = records
         self._start = BATCH_OVERHEAD
+        self._end = self._size
         self._walk: RecordWalk | None = None
         self._search: RefusedRecords | None = None
         self._renumbering: Renumbering | None = None
@@ -183,23 +185,25 @@ class BatchValidation:
             raise InvalidRecord(f"the base offset of a batch from a client must be 0, not {header.base_offset}")
         check_size(self._size, self._max_batch_bytes)
 
-    def read(self, allowance: AppendAllowance | None, turn_bytes: int = EVERYTHING) -> None:
-        """The rest of (B), (C), and the records as they were before compression. Raises TooMuchForOneTurn where these
-        are more than `turn_bytes`.
+    def read(
+        self, allowance: AppendAllowance | None, turn_bytes: int = EVERYTHING, scratch: Scratch | None = None
+    ) -> None:
+        """The rest of (B), (C), and the records as they were before compression, which lie in `scratch` until
+        `settle`. Raises TooMuchForOneTurn where these are more than `turn_bytes`.
         """
         header = self._header
         _check_bytes(self._records, header, self._size)
         if self._origin is AppendOrigin.CLIENT:
             _check_header(header)
-        end = self._size
         if self._codec:
-            body = memoryview(self._records)[BATCH_OVERHEAD:end]
+            body = memoryview(self._records)[BATCH_OVERHEAD : self._size]
             if allowance is None:
                 self._plain = inflate(body, self._codec, self._max_decompressed_bytes)
             else:
-                self._plain = allowance.inflate(body, self._codec, self._max_decompressed_bytes, turn_bytes)
-            self._start, end = 0, len(self._plain)
-        self._walk = RecordWalk(self._plain, self._start, end, header.record_count)
+                limit = self._max_decompressed_bytes
+                self._plain = allowance.inflate(body, self._codec, limit, turn_bytes, scratch)
+            self._start, self._end = 0, len(self._plain) if scratch is None else scratch.filled
+        self._walk = RecordWalk(self._plain, self._start, self._end, header.record_count)
 
     def check_records(self, items: int) -> bool:
         """(D), and new numbers for records that are compressed anew; so many records and headers at a time, fewer where
@@ -239,8 +243,8 @@ class BatchValidation:
         max_timestamp = rules.now_ms if rules.timestamp_type else max(self._latest, NO_TIMESTAMP)
         if self._codec == self._target:
             return keep_records(self._records, self._header, rules.timestamp_type, max_timestamp)
-        end = self._size if self._plain is self._records else len(self._plain)
-        body = memoryview(self._plain)[self._start : end] if self._renumbering is None else self._renumbering.result()
+        renumbering = self._renumbering
+        body = memoryview(self._plain)[self._start : self._end] if renumbering is None else renumbering.result()
         batch = compress_anew(
             body, self._header, rules.timestamp_type, max_timestamp, self._target, self._compression_level
         )

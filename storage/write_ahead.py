@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from odradek.storage.log import Log
     from odradek.storage.segment import LogSegment
 
-PIECE_BYTES = 4 << 20
-"""What is written at once: 1 to 10 ms."""
+PIECE_BYTES = 256 << 10
+"""What is written at once: 0.1 ms, or up to 2 ms where the system gets the pages of its cache from a host."""
 
 
 class WrittenAhead:

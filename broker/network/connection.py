@@ -67,7 +67,6 @@ class Connection:
         "_in_flight_bytes",
         "_kept",
         "_large",
-        "_largest_frame",
         "_outbox",
         "_parked_bytes",
         "_resuming",
@@ -95,7 +94,6 @@ class Connection:
         self._unwritten_bytes = 0
         self._kept = b""
         self._large: LargeFrame | None = None
-        self._largest_frame = 0
         self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
         self._parked_bytes = 0
@@ -186,7 +184,7 @@ class Connection:
                     if self._answers and self._must_wait(_API_KEY(data, start)[0]):
                         self._block(HELD)
                         break
-                    self._large = LargeFrame(data[start:end].tobytes(), length, self._largest_frame)
+                    self._large = LargeFrame(data[start:end].tobytes(), length)
                     return
                 break
             if self._answers and self._must_wait(_API_KEY(data, start)[0]):
@@ -209,7 +207,6 @@ class Connection:
             return False
 
     def _large_frame_is_whole(self, frame: bytes) -> None:
-        self._largest_frame = max(self._largest_frame, len(frame))
         self._large = None
         self._handle(frame)
 

@@ -174,6 +174,8 @@ class Appends:
         allowance: AppendAllowance | None = None,
     ) -> PartitionAppendResult:
         """One batch, now. Raises TooMuchForOneTurn where that exceeds the allowance; nothing has happened then."""
+        if allowance is not None and allowance.is_used_up:
+            raise TooMuchForOneTurn
         try:
             partition = self._partitions.find(key)
             stats = partition.stats
@@ -182,6 +184,9 @@ class Appends:
             old_high_watermark = log.high_watermark
             info = partition.append_as_leader(records, acks, api_version, origin, allowance)
         except ProtocolError as error:
+            if allowance is not None:
+                assert isinstance(records, bytes)  # of a client
+                allowance.refused(len(records))
             return self.failed(key, error)
         except TooMuchForOneTurn:
             stats.produce_requests -= 1

@@ -2,13 +2,13 @@
 
 (A) A batch's checksum, what it inflates to and what it is compressed to anew are made in a thread, where Python's lock
     is free meanwhile. Its records are walked over on the loop, some in a turn.
-(B) One batch at a time, over all requests: what it inflates to is the most memory that all of them hold, and is given
-    back before the next one begins.
+(B) One batch at a time, over all requests: what it inflates to is the most memory that all of them hold. The next one
+    inflates into the same; it is given back when none has come for a while.
 (C) Checking changes nothing. When it is done the batch is appended within one turn, as any other: whether this broker
     leads the partition, whether the batch belongs to an open transaction and whether its sequence follows are asked
     then. If the topic was made anew or its settings have changed, the check begins again.
 (D) Batches of other requests may be appended to the partition meanwhile, but for the moment in which a batch of more
-    than 4 MB is written ahead (storage/write_ahead.py). Those of one request are in their order, and their connection
+    than 256 KB is written ahead (storage/write_ahead.py). Those of one request are in their order, and their connection
     waits for them.
 (E) A client that goes away changes nothing: with acks=0 it may have sent and left. A broker that stops leaves out what
     it has not appended.
@@ -25,7 +25,8 @@ from odradek.broker.replica.appends import AppendResults, Appends, UnfinishedApp
 from odradek.broker.replica.flusher import Threads
 from odradek.broker.replica.hosted_partitions import HostedPartitions
 from odradek.broker.steps import Steps, Turns
-from odradek.protocol.append_allowance import TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
+from odradek.protocol.append_allowance import EVERYTHING, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
+from odradek.protocol.compression import Scratch
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.write_ahead import give_up_ahead, write_ahead
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from odradek.storage.log import Log
     from odradek.storage.log_config import LogConfig
 
+SCRATCH_KEPT_S = 10
 R = TypeVar("R")
 Refusal = Callable[[TopicPartition, bytes], PartitionAppendResult | None]
 """Why a batch may not be appended now whatever is in its records; None where it may."""
@@ -55,6 +57,8 @@ class LargeAppends:
         self._background = background
         self._one_batch = asyncio.Lock()
         self._one_write = asyncio.Lock()
+        self._scratch = Scratch()
+        self._giving_back: asyncio.TimerHandle | None = None
 
     async def finish(self, request: UnfinishedAppends, refusal: Refusal, then: Callable[[AppendResults], R]) -> R:
         """Appends one batch after the other and gives their bytes back; what `then` makes of the results of all
@@ -122,10 +126,16 @@ class LargeAppends:
     async def _checked(self, validation: BatchValidation, allowance: AppendAllowance) -> ValidatedBatch:
         background = self._background
         validation.check_header()
-        await background.run_in_thread(validation.read, allowance)
+        await background.run_in_thread(validation.read, allowance, EVERYTHING, self._lent_scratch())
         await background.turns.take(_check_records(validation))
         batch: ValidatedBatch = await background.run_in_thread(validation.settle)
         return batch
+
+    def _lent_scratch(self) -> Scratch:
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+        self._giving_back = asyncio.get_running_loop().call_later(SCRATCH_KEPT_S, self._scratch.clear)
+        return self._scratch
 
     def _write_ahead(self, partition: Partition, batch: ValidatedBatch) -> Steps[None]:
         for _ in write_ahead(partition.log, batch):

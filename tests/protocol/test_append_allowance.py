@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.protocol import append_allowance
 from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import BatchValidation, Compression, Record, ValidatedBatch, build_batch
@@ -77,6 +78,20 @@ def test_a_batch_of_very_many_records_is_left_for_later() -> None:
     with pytest.raises(TooMuchForOneTurn):
         validation(batch(0, count=TURN_RECORDS + 1)).at_once(allowance)
     assert validation(batch(0, count=TURN_RECORDS)).at_once(allowance).header.record_count == TURN_RECORDS
+
+
+def test_a_stream_that_fails_uses_up_the_turn() -> None:
+    allowance = AppendAllowance(LIMIT)
+    with pytest.raises(ProtocolError):
+        allowance.inflate(memoryview(b"no stream"), Compression.GZIP, LIMIT, allowance.turn_bytes)
+    assert allowance.is_used_up
+
+
+def test_nothing_is_inflated_for_a_request_that_has_nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first piece of each of thousands of batches took most of a second."""
+    monkeypatch.delattr(append_allowance, "inflate")
+    with pytest.raises(ProtocolError, match="inflate to more than 0 bytes together"):
+        AppendAllowance(0).inflate(memoryview(b""), Compression.ZSTD, LIMIT, LIMIT)
 
 
 def test_a_batch_that_is_compressed_anew_takes_more_of_the_turn() -> None:

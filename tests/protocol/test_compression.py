@@ -1,7 +1,9 @@
 """Streams that cost more than they hold."""
 
 import gzip
+import random
 import struct
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -9,7 +11,7 @@ import cramjam
 import pytest
 
 from odradek.protocol import compression
-from odradek.protocol.compression import Compression, TooLarge, decompress
+from odradek.protocol.compression import CHUNK, Compression, Scratch, TooLarge, compress, decompress
 
 
 def test_many_small_gzip_members_are_handed_to_zlib_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +48,43 @@ def test_too_much_is_told_with_the_limit_also_when_the_last_piece_passes_it(code
     assert decompress(codec, stream, 4000) == bytes(4000)
     with pytest.raises(TooLarge, match="more than 3999 bytes"):
         decompress(codec, stream, 3999)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec != Compression.NONE])
+def test_one_stream_after_the_other_inflates_into_the_same_memory(codec: Compression) -> None:
+    scratch = Scratch()
+    for size in (3 * CHUNK, 2 * CHUNK + 1, 10, 0, 4 * CHUNK):
+        plain = random.Random(size).randbytes(size)
+        stream = memoryview(compress(codec, plain))
+        assert decompress(codec, stream, size, scratch)[: scratch.filled] == plain
+
+
+def test_what_somebody_holds_the_next_stream_leaves_alone() -> None:
+    scratch = Scratch()
+    streams = [memoryview(compress(Compression.ZSTD, bytes([byte]) * (2 * CHUNK))) for byte in (1, 2)]
+    held = decompress(Compression.ZSTD, streams[0], 2 * CHUNK, scratch)
+    other = decompress(Compression.ZSTD, streams[1], 2 * CHUNK, scratch)
+    assert (set(held), set(other)) == ({1}, {2})
+
+
+def test_a_stream_that_is_too_large_for_its_scratch_leaves_it_usable() -> None:
+    scratch = Scratch()
+    stream = memoryview(compress(Compression.ZSTD, bytes(3 * CHUNK)))
+    with pytest.raises(TooLarge):
+        decompress(Compression.ZSTD, stream, 2 * CHUNK, scratch)
+    assert decompress(Compression.ZSTD, stream, 3 * CHUNK, scratch)[: scratch.filled] == bytes(3 * CHUNK)
+
+
+def test_a_scratch_that_was_cleared_gives_its_memory_back() -> None:
+    scratch = Scratch()
+    stream = memoryview(compress(Compression.ZSTD, bytes(64 * CHUNK)))
+    tracemalloc.start()
+    try:
+        decompress(Compression.ZSTD, stream, 64 * CHUNK, scratch)
+        kept, _ = tracemalloc.get_traced_memory()
+        scratch.clear()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept >= 64 * CHUNK
+    assert left < CHUNK

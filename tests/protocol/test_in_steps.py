@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections.abc import Generator
 from typing import Any
@@ -14,8 +15,10 @@ from odradek.protocol.documents import UNKNOWN_TAGS, to_document
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.registry import message_class
 from odradek.protocol.primitives import LONGEST_REPLACED, MOST_TAGS, unsigned_varint
+from odradek.protocol.reader_source import COPIED_PER_STEP
 from odradek.protocol.schema import Message, array, int8, message, string, struct, uuid
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP
 from tests.protocol.vector_files import MESSAGE_FILES, cut_points, message_vectors
@@ -160,3 +163,16 @@ def test_a_step_is_counted_through_nested_arrays() -> None:
 def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_made() -> None:
     with pytest.raises(MalformedMessage, match="elements in the"):
         run(reader_in_steps(DescribeGroupsRequest, 0)(b"\x7f\xff\xff\xff\0\0", 0, MEMORY))
+
+
+def test_large_records_are_copied_in_steps() -> None:
+    records = random.Random(1).randbytes(5 * COPIED_PER_STEP + 10)
+    partitions = [ProduceRequest.PartitionProduceData(index=index, records=records) for index in range(2)]
+    topics = [ProduceRequest.TopicProduceData(name="t", partition_data=partitions)]
+    data = encode(ProduceRequest(topic_data=topics), 9)
+    (request, position), steps = run(reader_in_steps(ProduceRequest, 9)(data, 0, MEMORY))
+    assert position == len(data)
+    assert [partition.records for partition in request.topic_data[0].partition_data] == [records] * 2
+    assert steps >= 12
+    with pytest.raises(MalformedMessage):
+        run(reader_in_steps(ProduceRequest, 9)(data[:-COPIED_PER_STEP], 0, MEMORY))

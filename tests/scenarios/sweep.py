@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from odradek.broker.serve import GC_THRESHOLDS
 from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
 from tests.large_requests import INFLATED_BYTES, LargeRequest
 from tests.patience import until
+from tests.scenarios.turns_of_a_loop import collector_as_when_served
 
 GIVE_UP_S = 120
 RECEIVE_BYTES = 1 << 20
@@ -200,21 +200,14 @@ async def _settled(known: set[asyncio.Task[object]]) -> None:
 
 @contextmanager
 def collected_as_in_production() -> Iterator[None]:
-    """The garbage collector looks at what there is now never again, and at the rest as rarely as in `odradek serve`.
-
-    The client's thread need not wait long for the interpreter while the loop is watched.
-    """
-    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    """Nor does the client's thread wait long for the interpreter while the loop is watched."""
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     try:
-        yield
+        with collector_as_when_served():
+            yield
     finally:
         sys.setswitchinterval(interval)
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 COLUMNS: tuple[tuple[str, Callable[[Measured], float]], ...] = (

@@ -7,7 +7,6 @@ between two turns of the broker's loop, so that it does not depend on what else 
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 import tracemalloc
@@ -20,7 +19,6 @@ import pytest
 import structlog.testing
 
 from odradek.broker.controller.state import NewTopic
-from odradek.broker.serve import GC_THRESHOLDS
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
@@ -32,6 +30,7 @@ from odradek.protocol.primitives import unsigned_varint
 from odradek.protocol.records import Record, build_batch
 from tests.patience import until
 from tests.scenarios.raw_client import RawClient, request_payload
+from tests.scenarios.turns_of_a_loop import collector_as_when_served
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
 LONGEST_TURN_S = 0.1
@@ -80,13 +79,8 @@ async def broker() -> AsyncIterator[Broker]:
 
 @pytest.fixture(autouse=True)
 def _collector_as_when_served() -> Iterator[None]:
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    yield
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
+    with collector_as_when_served():
+        yield
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from odradek.broker.serve import GC_THRESHOLDS
 from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
@@ -23,6 +22,7 @@ from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
 from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
+from tests.scenarios.turns_of_a_loop import collector_as_when_served
 
 TIMEOUT_S = 60
 KEPT_BYTES = 8 << 20
@@ -97,17 +97,8 @@ def decoded(request: Message, version: int, answer: Answer) -> Any:
 
 @contextmanager
 def watched_broker(settings: Mapping[str, object]) -> Iterator[WatchedBroker]:
-    """With the garbage collector as `odradek serve` has it: what was there before is not looked at again."""
-    thresholds = gc.get_threshold()
-    with BrokerThread(settings) as thread:
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        try:
-            yield WatchedBroker(thread)
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.unfreeze()
+    with BrokerThread(settings) as thread, collector_as_when_served():
+        yield WatchedBroker(thread)
 
 
 class _Watch:

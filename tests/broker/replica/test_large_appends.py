@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.replica import large_appends
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import UnfinishedAppends
 from odradek.broker.replica.large_appends import LargeAppends
 from odradek.broker.steps import Turns
-from odradek.protocol.append_allowance import TURN_BYTES
+from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.records import Compression, iter_batches
+from odradek.protocol.records import Compression, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
-from odradek.storage.write_ahead import PIECE_BYTES
 from tests.broker.replica.conftest import T0, Room
+from tests.patience import until
 
 T1 = TopicPartition("t", 1)
 LARGE = 2 * TURN_BYTES
@@ -150,7 +151,7 @@ async def test_a_small_batch_goes_before_a_large_one_that_is_being_checked(place
 
 async def test_a_small_batch_goes_behind_a_large_one_that_is_being_written(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, 3 * PIECE_BYTES)})
+    produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_written_ahead()
     small = place.produce({T0: place.room.batch()})
     assert (await place.result(small)).base_offset == 1
@@ -159,7 +160,7 @@ async def test_a_small_batch_goes_behind_a_large_one_that_is_being_written(place
 
 async def test_a_coordinator_goes_before_a_large_batch_that_is_being_written(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, 3 * PIECE_BYTES)})
+    produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_written_ahead()
     assert place.room.manager.appends.append_as_coordinator(T0, place.room.batch()).base_offset == 0
     assert (await place.result(produced)).base_offset == 1
@@ -170,7 +171,7 @@ async def test_a_coordinator_goes_before_a_large_batch_that_is_being_written(pla
 @pytest.mark.parametrize("written_ahead", [False, True])
 async def test_a_leader_that_resigns_refuses_what_it_has_checked(place: Workplace, written_ahead: bool) -> None:
     partition = place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, 3 * PIECE_BYTES)})
+    produced = place.produce({T0: place.room.batch(1, LARGE)})
     await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
     partition.make_follower(1, 2, (0, 1))
     assert (await place.result(produced)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -182,7 +183,7 @@ async def test_a_leader_that_resigns_refuses_what_it_has_checked(place: Workplac
 @pytest.mark.parametrize("written_ahead", [False, True])
 async def test_of_a_topic_that_is_deleted_nothing_is_appended(place: Workplace, written_ahead: bool) -> None:
     place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, 3 * PIECE_BYTES)})
+    produced = place.produce({T0: place.room.batch(1, LARGE)})
     await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
     place.room.manager.stop_replica(T0, delete=True)
     place.room.known.clear()
@@ -228,7 +229,7 @@ async def test_a_sequence_that_another_batch_has_taken_meanwhile_is_refused(plac
 
 async def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, 3 * PIECE_BYTES)})
+    produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_written_ahead()
     place.refusals[T0] = PartitionAppendResult(ErrorCode.INVALID_TXN_STATE)
     assert (await place.result(produced)).error is ErrorCode.INVALID_TXN_STATE
@@ -242,7 +243,7 @@ async def test_a_broker_that_stops_leaves_the_log_as_it_was(place: Workplace, wr
     partition = place.room.lead(max_message_bytes=1 << 30)
     place.room.produce()
     size = partition.log.active_segment.size
-    produced = place.produce({T0: place.room.batch(1, 3 * PIECE_BYTES)})
+    produced = place.produce({T0: place.room.batch(1, LARGE)})
     await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
     produced.cancel()
     await asyncio.wait([produced])
@@ -258,3 +259,49 @@ async def test_a_damaged_batch_is_refused_and_the_next_one_is_taken(place: Workp
     produced = place.produce({T0: damaged, T1: place.room.batch(1, LARGE)})
     assert (await place.result(produced)).error is ErrorCode.CORRUPT_MESSAGE
     assert produced.result()[T1].error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("stored", ["producer", "gzip"])
+async def test_batches_that_inflate_into_the_same_memory_are_told_apart(place: Workplace, stored: str) -> None:
+    partition = place.room.lead()
+    settings = {"max.message.bytes": str(1 << 30), "compression.type": stored}
+    place.room.manager.update_log_config("t", LogConfig(settings))
+    sizes = (2 * LARGE, LARGE + 7, LARGE)
+    for size in sizes:
+        produced = place.produce({T0: place.room.batch(1, size, compression=Compression.ZSTD)})
+        assert (await place.result(produced)).error is ErrorCode.NONE
+    data = partition.log.read(0, 1 << 30).records
+    values = [read_records(data, position, header)[0].value for position, header in iter_batches(data)]
+    assert values == [b"v" * size for size in sizes]
+
+
+async def test_the_memory_of_large_batches_is_given_back_when_no_more_come(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_appends, "SCRATCH_KEPT_S", 0.1)
+    place.room.lead(max_message_bytes=1 << 30)
+    await place.result(place.produce({T0: place.room.batch(1, LARGE, compression=Compression.ZSTD)}))
+    scratch = place.large_appends._scratch
+    assert scratch.size_in_bytes >= LARGE
+    await until(lambda: not scratch.size_in_bytes)
+
+
+async def test_batches_that_are_refused_share_their_turns_as_others_do(place: Workplace) -> None:
+    """Each fails at its checksum; unknown topics take time, too."""
+    place.room.lead(max_message_bytes=1 << 30)
+    damaged = bytearray(place.room.batch(1, TURN_BYTES // 4))
+    damaged[-1] ^= 1
+    entries = {T0: bytes(damaged)} | dict.fromkeys(
+        [TopicPartition("unknown", number) for number in range(3 * TURN_BYTES // APPEND_BYTES)], place.room.batch()
+    )
+    finished = place.produce(entries)
+    turns = 0
+    while not finished.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 3
+    assert len(finished.result()) == len(entries)
+    assert {result.error for key, result in finished.result().items() if key != T0} == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    assert finished.result()[T0].error is ErrorCode.CORRUPT_MESSAGE

@@ -1,0 +1,50 @@
+"""A large frame is put together as its pieces come."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+
+from odradek.broker.network.large_frame import PIECE_BYTES, RESERVED_FROM_BYTES, LargeFrame
+
+
+def put_together(frame: bytes, begun: int, chance: random.Random) -> bytes:
+    """In reads of any size."""
+    large = LargeFrame(frame[:begun], len(frame))
+    position = begun
+    while True:
+        room = large.room()
+        count = chance.randint(1, len(room))
+        room[:count] = frame[position : position + count]
+        position += count
+        whole = large.filled(count)
+        if whole is not None:
+            assert position == len(frame)
+            return whole
+
+
+@pytest.mark.parametrize("length", [2 * PIECE_BYTES, RESERVED_FROM_BYTES - 1, RESERVED_FROM_BYTES])
+@pytest.mark.parametrize("begun", [0, 10, PIECE_BYTES])
+def test_it_is_what_came(length: int, begun: int) -> None:
+    chance = random.Random(length + begun)
+    frame = chance.randbytes(length)
+    assert put_together(frame, begun, chance) == frame
+
+
+def test_memory_for_all_of_it_is_reserved_when_an_eighth_has_come() -> None:
+    length = RESERVED_FROM_BYTES
+    tracemalloc.start()
+    try:
+        large = LargeFrame(b"", length)
+        while (received := large.size - len(large.room())) < length // 8:
+            assert tracemalloc.get_traced_memory()[0] < 2 * received + 2 * PIECE_BYTES
+            large.filled(len(large.room()))
+        held, _ = tracemalloc.get_traced_memory()
+        for _ in range(10):
+            large.filled(len(large.room()))
+        assert length <= held
+        assert tracemalloc.get_traced_memory()[0] < held + 1000
+    finally:
+        tracemalloc.stop()
