@@ -68,7 +68,7 @@ def crew(
     for member in crew.all:
         print(member.kind, len(member.records), member.events)
     if crew.all:
-        print(crew.log.read_text()[-5000:])
+        print(crew.log.read_text()[-30_000:])
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ PYTHON_KINDS = {
     "aiokafka": "tests.clients.members.aiokafka_member",
     "confluent": "tests.clients.members.confluent_member",
 }
+SHOWS_STACKS_S = 0.2
 
 
 @dataclass(slots=True)
@@ -86,6 +88,12 @@ class Member:
         self.killed = True
         os.killpg(self.process.pid, signal.SIGKILL)
         self.ended()
+
+    def show_stacks(self) -> None:
+        """A member in Python writes to the crew's log where each of its threads is."""
+        if self.kind in PYTHON_KINDS:
+            os.kill(self.process.pid, signal.SIGUSR1)
+            time.sleep(SHOWS_STACKS_S)
 
     def ended(self) -> None:
         """Waits for its end, and for all that it said."""
@@ -160,6 +168,7 @@ class Crew:
     def end(self) -> None:
         for member in self.all:
             if member.process.poll() is None:
+                member.show_stacks()
                 os.killpg(member.process.pid, signal.SIGKILL)
             member.ended()
 

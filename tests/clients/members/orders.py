@@ -2,11 +2,14 @@
 
 A member prints lines: `record PARTITION OFFSET` once a record has been processed, and other words with details.
 SIGTERM ends it in good order; a line `stall SECONDS` on its standard input keeps it from polling for so long.
+Its client's log and the stacks of its threads (after SIGUSR1) go to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import logging
 import os
 import queue
 import signal
@@ -55,6 +58,7 @@ def membership() -> Membership:
     for name in ("bootstrap", "group", "topic", "strategy"):
         parser.add_argument(name)
     parser.add_argument("--instance")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s: %(message)s")
     return Membership(**vars(parser.parse_args()))
 
 
@@ -74,9 +78,10 @@ def _write(text: str) -> None:
 
 
 class Orders:
-    """Listens to SIGTERM and standard input."""
+    """Listens to SIGTERM and standard input; SIGUSR1 shows on standard error where each thread is."""
 
     def __init__(self) -> None:
+        faulthandler.register(signal.SIGUSR1)
         self.stop = threading.Event()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         signal.signal(signal.SIGTERM, lambda *_: self.stop.set())
