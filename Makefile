@@ -62,7 +62,7 @@ test-pipeline: setup-spark
 test-pythons: setup
 	$(BIN)/python -m tests.pythons $(TESTS)
 
-# A broker, lively data, ingest, tables and report in ./pipeline-demo; under three minutes.
+# A broker, lively data, ingest, tables and report in ./pipeline-demo; under a minute.
 pipeline-demo: setup-spark
 	$(BIN)/python -m odradek.pipeline.demo
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.pipeline.jobs import compact, ingest
-from odradek.pipeline.places import Places
-from odradek.pipeline.session import open_session
+from odradek.pipeline.kafka.connector import connector_options
 from odradek.pipeline.settings import Settings, make_settings
-from odradek.pipeline.sources import connector_options
+from odradek.pipeline.spark.session import open_session
+from odradek.pipeline.state.places import Places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +29,9 @@ Job = Callable[["SparkSession", Settings, Mapping[str, Any]], dict[str, Any]]
 
 def read_topic(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
     """Every record of the topics by the connector, into nothing."""
-    return _read_all(spark.read.format("kafka").options(**connector_options(spark, settings)).load())
+    return _read_all(
+        spark.read.format("kafka").options(**connector_options(settings), subscribe=",".join(settings.topics)).load()
+    )
 
 
 def read_segments(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def _read_all(records: DataFrame) -> dict[str, Any]:
 def ingest_all(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The ingest of the topics into a new lake, all that is there."""
     ingest.run(settings)
-    return {"rows": int(asked["records"]), "files": len(list(Places.of(settings).rows.rglob("*.parquet")))}
+    return {"rows": int(asked["records"]), "files": len(list(Places.of(settings).rows.path.rglob("*.parquet")))}
 
 
 def compact_all(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:

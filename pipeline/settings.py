@@ -1,6 +1,6 @@
 """What a pipeline is told: one table, from which come the settings file, the flags and the page in docs/.
 
-A settings file is TOML with the names below (dashes and underscores are alike), and two tables of free options:
+A settings file is TOML with the names below (dashes and underscores are alike), and three tables of free options:
 
     name = "orders"
     topics = ["orders"]
@@ -9,6 +9,7 @@ A settings file is TOML with the names below (dashes and underscores are alike),
     dedup-keys = ["id"]
 
     [kafka]    # to the connector's consumers, as `kafka.NAME`
+    [store]    # to the object store, as delta-rs names them: aws_endpoint, allow_http ...
     [spark]    # to the session, as they stand
 
 A flag goes over the file, the file over the defaults. An unknown name and a value that cannot be are errors.
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
 
 
@@ -39,10 +41,17 @@ class Settings:
     """One pipeline. Raises PipelineError when two settings do not go together."""
 
     # Who and where.
-    name: str = setting("pipeline", "names the tables, the checkpoint, the shadow group; letters, digits, . _ -")
-    lake: str = setting("lake", "the directory of the tables", metavar="DIR")
-    state: str = setting("", "checkpoints and records of progress (default LAKE/_NAME)", metavar="DIR")
-    master: str = setting("local[*]", "Spark's master", metavar="URL")
+    name: str = setting("pipeline", "names the tables, the state, the shadow group; letters, digits, . _ -")
+    lake: str = setting(
+        "lake", "where the tables are: a directory, or s3://BUCKET/PREFIX and its like", metavar="PLACE"
+    )
+    state: str = setting("", "where the ledger and the plans are (default LAKE/_NAME)", metavar="PLACE")
+    master: str = setting(
+        "", "Spark's master (default: spark-submit's, that of spark-defaults.conf, or local[*])", metavar="URL"
+    )
+    driver_memory: str = setting(
+        "", "the heap of Spark's driver: 2g (default: a quarter of the machine's memory, from 1g to 8g)", metavar="SIZE"
+    )
     bootstrap_server: str = setting("127.0.0.1:9092", "the brokers, with commas between", metavar="HOST:PORT")
 
     # What is read.
@@ -54,9 +63,7 @@ class Settings:
         "whether open and aborted transactions are seen",
         choices=("read_committed", "read_uncommitted"),
     )
-    max_offsets_per_trigger: int = setting(
-        0, "at most so many offsets a batch; 0: no limit, in a backfill a million", metavar="N"
-    )
+    max_offsets_per_trigger: int = setting(1_000_000, "at most so many offsets a batch; 0: no limit", metavar="N")
     backfill_from: str = setting("topics", "where a backfill reads history", choices=("topics", "segments"))
     log_dirs: tuple[str, ...] = setting((), "the log.dirs of a broker, to backfill from segments", metavar="DIR")
     trigger: str = setting("available-now", "available-now, or the time between batches: '10 seconds'")
@@ -80,7 +87,17 @@ class Settings:
     dedup_keys: tuple[str, ...] = setting(
         (), "columns that name an event, and so are required; empty: no de-duplication", metavar="COLUMN"
     )
-    watermark_delay: str = setting("10 minutes", "how late an event may come and how long its keys are remembered")
+    watermark_delay: str = setting(
+        "10 minutes", "how late an event may come; two events of one key are one if no more time is between them"
+    )
+    late_rows: str = setting(
+        "drop",
+        "rows that come too late: counted and dropped, or kept in a table of their own",
+        choices=("drop", "keep"),
+    )
+    max_future: str = setting(
+        "1 hour", "an event dated later than now by more than this is a dead letter (in_future); empty: none is"
+    )
     window: str = setting("", "the length of event-time windows: '1 minute'; empty: no windows")
     window_slide: str = setting("", "the step of sliding windows (default: tumbling)")
     window_by: tuple[str, ...] = setting((), "columns that windows are counted by", metavar="COLUMN")
@@ -89,7 +106,11 @@ class Settings:
     # Where it goes.
     sink: str = setting("delta", "the tables' format", choices=("delta", "parquet"))
     partition_by: tuple[str, ...] = setting((), "columns that the table is partitioned by", metavar="COLUMN")
-    files_per_batch: int = setting(1, "files a batch writes into each partition of the table", least=1, metavar="N")
+    files_per_batch: int = setting(
+        0,
+        "tasks that write a batch, each a file, or those of its partitions; 0: one for 250,000 rows, up to all cores",
+        metavar="N",
+    )
     results_topic: str = setting("", "a topic that gets the good rows as JSON, exactly once", metavar="TOPIC")
     shadow_group: str = setting("", "the consumer group that shows the progress (default odradek-NAME)")
     job_version: str = setting("1", "written beside each dead letter")
@@ -99,6 +120,7 @@ class Settings:
     compact_retention: str = setting("7 days", "how long files of old versions stay for their readers")
 
     kafka: Mapping[str, str] = field(default_factory=dict)
+    store: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,6 +130,9 @@ class Settings:
             raise PipelineError("backfill-from is segments, and no log-dirs are given", "name the broker's log.dirs")
         if self.topics and self.topics_pattern:
             raise PipelineError("topics and topics-pattern exclude each other", "give one of them")
+        for text, name in ((self.watermark_delay, "watermark-delay"), (self.max_future, "max-future")):
+            if text or name == "watermark-delay":
+                duration(text, name)
         for one in dataclasses.fields(self):
             choices = one.metadata.get("choices")
             if choices and getattr(self, one.name) not in choices:
@@ -127,7 +152,7 @@ class Settings:
             return None
 
 
-OPTION_TABLES = ("kafka", "spark")
+OPTION_TABLES = ("kafka", "store", "spark")
 """Names of free options: tables in the file, `--kafka NAME=VALUE` among the flags."""
 
 

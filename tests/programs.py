@@ -15,13 +15,15 @@ import fcntl
 import os
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.clients import program_clients
+from tests.pipeline.cluster import nodes
+from tests.pipeline.cluster.object_store import ObjectStore, install_versitygw, s3_server
 
 FIXTURES: set[str] = set()
 """The names of all fixtures that stand for another program."""
@@ -82,6 +84,33 @@ def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     _on_path("java", "mvn")
     directory = _built_once(tmp_path_factory, "java", program_clients.build_java_programs)
     return program_clients.java_command(directory)
+
+
+@program
+def namespaces() -> None:
+    """Linux's namespaces, and the right to make them (tests/pipeline/cluster/nodes.py)."""
+    if reason := nodes.lacking():
+        pytest.skip(reason)
+
+
+@program
+def versitygw() -> Path:
+    """An S3 server, built once for this machine (tests/pipeline/cluster/object_store.py)."""
+    _on_path("go")
+    return install_versitygw()
+
+
+@program
+def object_store(versitygw: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An S3 server of this worker on loopback."""
+    with s3_server(versitygw, tmp_path_factory.mktemp("object-store"), "127.0.0.1") as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore) -> ObjectStore:
+    """The server with an empty bucket of this test."""
+    return object_store.with_new_bucket()
 
 
 def _built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:

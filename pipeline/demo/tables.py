@@ -11,16 +11,19 @@ LINES = 8
 
 def show_tables(lake: Path, out: TextIO) -> None:
     """Some lines of each table."""
-    from deltalake import DeltaTable
     from pyarrow import compute
 
-    rows = DeltaTable(lake / "orders").to_pyarrow_table()
+    from odradek.pipeline.state.delta_tables import open_table, read_table
+    from odradek.pipeline.state.location import Location
+
+    place = Location(str(lake.absolute()))
+    rows = read_table(open_table(place / "orders"))
     named = rows.select(["id", "customer", "country", "item", "quantity", "amount", "at"])
     _table(out, f"orders: {rows.num_rows:,} good rows", named.sort_by("id").slice(0, LINES).to_pylist())
-    windows = DeltaTable(lake / "orders_windows").to_pyarrow_table()
+    windows = read_table(open_table(place / "orders_windows"))
     last = windows.sort_by([("window_start", "descending"), ("country", "ascending")]).slice(0, LINES)
     _table(out, f"orders_windows: {windows.num_rows:,} windows of five minutes and countries", last.to_pylist())
-    dead = DeltaTable(lake / "orders_dead_letters").to_pyarrow_table()
+    dead = read_table(open_table(place / "orders_dead_letters"))
     by_reason = dead.group_by("reason").aggregate([("reason", "count"), ("detail", "min")])
     by_reason = by_reason.rename_columns(["reason", "letters", "for example"]).sort_by("reason")
     _table(out, f"orders_dead_letters: {dead.num_rows:,} records by reason", by_reason.to_pylist())

@@ -9,68 +9,58 @@ whatever way files are exchanged, some reader would miss rows, see them twice, o
 
 from __future__ import annotations
 
-import fcntl
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import TextIO
 
+from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.places import Places
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.lock import alone
+from odradek.pipeline.state.places import COMPACT_LOCK, Places
 
 
 def run(settings: Settings, out: TextIO | None = None) -> int:
     """Compacts every table that there is, the ledger last. Raises PipelineError."""
-    from deltalake import DeltaTable
+    from odradek.pipeline.jobs.one_line import one_line
 
-    from odradek.pipeline.compaction import compact_table, duration, told
+    with one_line("the compact failed"):
+        _compact(settings, out or sys.stdout)
+    return 0
+
+
+def _compact(settings: Settings, out: TextIO) -> None:
+    from odradek.pipeline.sinks.compaction import compact_table, told
+    from odradek.pipeline.state.delta_tables import table_at
 
     places = Places.of(settings)
     retention = duration(settings.compact_retention, "compact-retention")
-    tables = {"rows": places.rows, "dead_letters": places.dead_letters, "windows": places.windows}
-    tables = {name: path for name, path in {**tables, "batches": places.ledger}.items() if path.is_dir()}
-    plain = [str(path) for path in tables.values() if not DeltaTable.is_deltatable(str(path))]
+    named = {"rows": places.rows, "dead_letters": places.dead_letters, "late": places.late, "windows": places.windows}
+    tables = {name: place for name, place in {**named, "batches": places.ledger}.items() if place.is_there()}
     if not tables:
         raise PipelineError(
-            f"the pipeline {settings.name!r} has no tables in {places.rows.parent}",
+            f"the pipeline {settings.name!r} has no tables in {settings.lake}",
             "run `odradek pipeline ingest` first, or give the lake, state and name that it has",
         )
-    places.state.mkdir(parents=True, exist_ok=True)
-    with _alone(places.state / "compact.lock"):
+    plain = [place.url for place in tables.values() if table_at(place) is None]
+    with alone(places.state, COMPACT_LOCK, "another compact is at work"):
         closed_before = _closed_before(settings, places)
-        for name, path in tables.items():
-            if str(path) not in plain:
-                done = compact_table(name, path, settings.compact_target_size, retention, closed_before)
-                print(*told([done]), sep="\n", file=out or sys.stdout)
+        for name, place in tables.items():
+            if place.url not in plain:
+                done = compact_table(name, place, settings.compact_target_size, retention, closed_before)
+                print(*told([done]), sep="\n", file=out)
     if plain:
         raise PipelineError(
             f"{' and '.join(plain)}: plain Parquet files cannot be put together while somebody may read them",
             "use sink = delta, or write larger batches: a longer trigger, a greater max-offsets-per-trigger",
         )
-    return 0
 
 
 def _closed_before(settings: Settings, places: Places) -> datetime | None:
     """The watermark of the newest batch; where there is none, the time of that batch less the delay."""
-    from odradek.pipeline.compaction import duration
-    from odradek.pipeline.ledger import Ledger
+    from odradek.pipeline.state.ledger import Ledger
 
-    rows = Ledger(places.ledger).rows()
-    if not rows:
+    newest = Ledger(places.ledger).newest()
+    if newest is None:
         return None
-    newest = max(rows, key=lambda row: row.finished_at)
     return newest.watermark or newest.finished_at - duration(settings.watermark_delay, "watermark-delay")
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Holds a lock that ends with the process, however that ends. Raises PipelineError if another has it."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PipelineError(f"another compact is at work ({path} is locked)", "wait for it") from None
-        yield

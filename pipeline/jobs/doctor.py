@@ -1,25 +1,33 @@
 """Looks at everything that a job needs, and says of each what is there or what to do.
 
 A finding is ok, a warning (the job runs) or a problem (it does not). The exit status is 1 with a problem, else 0.
-Nothing is changed, and no Spark is started. What a missing package is needed for is left out, and the rest told.
+Nothing is changed. Spark is started on a cluster only, to ask each executor for the lake. What a missing package is
+needed for is left out, and the rest told.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.findings import OK, PROBLEM, WARNING, Finding, problem
-from odradek.pipeline.jars import find_jars, jar_names
-from odradek.pipeline.java import find_java
-from odradek.pipeline.places import Places
+from odradek.pipeline.report.findings import OK, PROBLEM, WARNING, Finding, problem
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.spark.home import pyspark_version, spark_home
+from odradek.pipeline.spark.jars import find_jars, jar_names
+from odradek.pipeline.spark.java import find_java
+from odradek.pipeline.spark.master import is_local
+from odradek.pipeline.spark.memory import available_memory, planned_memory, size_of
+from odradek.pipeline.spark.options import default_options, default_options_file
+from odradek.pipeline.state.places import Places
 
-PACKAGES = ("pyspark", "deltalake", "pyarrow", "kafka-python", "matplotlib")
+PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
 PATIENCE_MS = 5000
 """How long the broker may take to answer."""
@@ -39,15 +47,18 @@ def run(settings: Settings) -> int:
 def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     """All findings, in the order in which a job would meet them."""
     yield _packages()
-    yield _spark_home(environ)
+    yield from _with_packages("SPARK_HOME", lambda: iter([_attempt("SPARK_HOME", lambda: _spark_home(environ))]))
     yield _attempt("Java", lambda: _java(environ))
+    yield _attempt("memory", lambda: _memory(settings, environ))
     yield _attempt("jars", lambda: _jars(environ))
-    yield _lake(Places.of(settings))
+    yield _lake(settings, Places.of(settings))
     answers = False
     for finding in _with_packages("broker", lambda: _broker_and_topics(settings)):
         yield finding
         answers = answers or (finding.subject, finding.state) == ("broker", OK)
-    yield from _with_packages("checkpoint", lambda: _state(settings, answers))
+    yield from _with_packages("state", lambda: _state(settings, answers))
+    if settings.master and not is_local(settings.master):
+        yield from _with_packages("executors", lambda: _executors(settings))
 
 
 def _attempt(subject: str, look: Callable[[], Finding]) -> Finding:
@@ -70,7 +81,7 @@ def _packages() -> Finding:
     found, missing = [], []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            found.append(f"{name} {pyspark_version() if name == 'pyspark' else version(name)}")
         except PackageNotFoundError:
             missing.append(name)
     python = f"Python {sys.version.split()[0]} at {sys.executable}"
@@ -80,11 +91,30 @@ def _packages() -> Finding:
 
 
 def _spark_home(environ: Mapping[str, str]) -> Finding:
-    if home := environ.get("SPARK_HOME"):
-        return Finding(
-            "SPARK_HOME", PROBLEM, f"is {home}, whose engine would run instead of PySpark's", "unset SPARK_HOME"
-        )
+    """Raises PipelineError."""
+    if (home := spark_home(pyspark_version(), environ)) is not None:
+        return Finding("SPARK_HOME", OK, f"is {home}, whose engine is of PySpark's version")
     return Finding("SPARK_HOME", OK, "is not set, so that PySpark's own engine runs")
+
+
+def _memory(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """The heap of a Spark that the job starts; under spark-submit it is that one's."""
+    if "PYSPARK_GATEWAY_PORT" in environ:
+        return Finding("memory", OK, "is what spark-submit has given its Java process (--driver-memory)")
+    heap, source = planned_memory(settings, _default_options(environ), environ)
+    says = f"a heap of {heap} for Spark's driver: {source}"
+    available = available_memory()
+    if (size_of(heap) or 0) > available:
+        remedy = "give a smaller driver-memory, or more memory"
+        return Finding("memory", WARNING, f"{says}; there is {available / (1 << 30):.1f} GiB", remedy)
+    return Finding("memory", OK, says)
+
+
+def _default_options(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those of spark-defaults.conf; none where Spark is not installed, which another finding says."""
+    pyspark = importlib.util.find_spec("pyspark")
+    home = environ.get("SPARK_HOME") or (os.path.dirname(pyspark.origin) if pyspark and pyspark.origin else None)
+    return default_options(default_options_file(Path(home), environ)) if home else {}
 
 
 def _java(environ: Mapping[str, str]) -> Finding:
@@ -93,15 +123,17 @@ def _java(environ: Mapping[str, str]) -> Finding:
 
 
 def _jars(environ: Mapping[str, str]) -> Finding:
-    jars = find_jars(version("pyspark"), environ)
+    jars = find_jars(pyspark_version(), environ)
     if jars is None:
         says = f"{', '.join(jar_names())} are not there yet and there is no Maven; Spark will ask Ivy for them"
         return Finding("jars", WARNING, says, "install Maven, or set ODRADEK_SPARK_JARS to a directory that has them")
     return Finding("jars", OK, f"{len(jars)} in {jars[0].parent}, of the same version as PySpark")
 
 
-def _lake(places: Places) -> Finding:
-    directory = places.rows.parent
+def _lake(settings: Settings, places: Places) -> Finding:
+    if not places.rows.is_local:
+        return _store(settings, places)
+    directory = places.rows.path.parent
     existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         return Finding("lake", PROBLEM, f"{existing} cannot be written", "choose another directory: --lake DIR")
@@ -110,10 +142,28 @@ def _lake(places: Places) -> Finding:
     return Finding("lake", WARNING, says, "make room") if free < LITTLE_SPACE else Finding("lake", OK, says)
 
 
+def _store(settings: Settings, places: Places) -> Finding:
+    """Writes a file that is not there yet, and sees that it is not written twice: the state needs that."""
+    name = f"doctor-{uuid.uuid4().hex}"
+    try:
+        try:
+            right = places.state.create(name, b"1") and not places.state.create(name, b"2")
+            right = right and places.state.read(name) == b"1"
+        finally:
+            places.state.remove(name)
+    except Exception as error:  # Each store has errors of its own.
+        said = f"{error}".strip().splitlines()[0]
+        return Finding("lake", PROBLEM, f"{settings.lake} cannot be written: {said}", "look at lake and [store]")
+    if not right:
+        says = f"{settings.lake} writes a file over one that is there, though it is asked not to"
+        return Finding("lake", PROBLEM, says, "use a store with conditional puts")
+    return Finding("lake", OK, f"{settings.lake} can be written, and takes conditional puts")
+
+
 def _broker_and_topics(settings: Settings) -> Iterator[Finding]:
     from kafka.errors import KafkaError
 
-    from odradek.pipeline.kafka_admin import admin_client
+    from odradek.pipeline.kafka.admin import admin_client
 
     servers = settings.bootstrap_server
     try:
@@ -149,7 +199,25 @@ def _topics(settings: Settings, there: Mapping[str, int]) -> Iterator[Finding]:
         yield Finding("topics", WARNING, says, "see that it is a regular expression of Java's")
 
 
+def _executors(settings: Settings) -> Iterator[Finding]:
+    """Of a cluster: starts Spark there, and has each executor write into the lake and read from it."""
+    from odradek.pipeline.jobs.executors import shared_by_executors
+    from odradek.pipeline.spark.errors import as_pipeline_error
+    from odradek.pipeline.spark.session import open_session
+
+    try:
+        found = shared_by_executors(open_session(settings), Places.of(settings).state)
+    except Exception as error:  # What Spark raises is of many kinds.
+        yield problem("executors", as_pipeline_error(error, f"the cluster {settings.master} does not work"))
+        return
+    for host, said in sorted(found.problems.items()):
+        remedy = "put the lake where the driver and all executors see it: a shared directory, or an object store"
+        yield Finding(f"executors on {host}", PROBLEM, said, remedy)
+    if not found.problems:
+        yield Finding("executors", OK, f"{found.met} of {settings.master} read and write {settings.lake}")
+
+
 def _state(settings: Settings, broker_answers: bool) -> Iterator[Finding]:
-    from odradek.pipeline.state_findings import state_findings
+    from odradek.pipeline.jobs.state_findings import state_findings
 
     yield from state_findings(settings, broker_answers)

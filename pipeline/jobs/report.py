@@ -6,17 +6,14 @@ Reads the ledger, the tables and the broker; starts no Spark, and may be run at 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TextIO
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.ledger import Ledger
-from odradek.pipeline.places import Places
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.places import Places
 
 PATIENCE_MS = 5_000
 """For a broker that does not answer; the rest of the report does without it."""
@@ -29,36 +26,34 @@ def run(
     patience_ms: int = PATIENCE_MS,
 ) -> int:
     """Writes STATE/report.json and STATE/report.html. Raises PipelineError where there is nothing to report."""
-    from odradek.pipeline.report_facts import facts_of
-    from odradek.pipeline.report_page import alarms, page_of
+    from odradek.pipeline.jobs.one_line import one_line
+
+    with one_line("the report failed"):
+        _report(settings, sys.stdout if out is None else out, now(), patience_ms)
+    return 0
+
+
+def _report(settings: Settings, out: TextIO, now: datetime, patience_ms: int) -> None:
+    from odradek.pipeline.report.facts import facts_of
+    from odradek.pipeline.report.page import alarms, page_of
 
     places = Places.of(settings)
-    rows = Ledger(places.ledger).rows()
-    if not rows:
+    facts = facts_of(settings, now, patience_ms)
+    if facts is None:
         raise PipelineError(
             f"{places.ledger} holds no batch of the pipeline {settings.name!r}",
             "run `odradek pipeline ingest` first, or give the lake, state and name that it has",
         )
-    facts = facts_of(settings, rows, now(), patience_ms)
-    data, page = places.state / "report.json", places.state / "report.html"
-    replace(data, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    replace(page, page_of(facts))
-    out = sys.stdout if out is None else out
-    for line in (*_summary(facts), *(f"! {text}" for text in alarms(facts)), *_places(page, data)):
+    data = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    places.state.replace("report.json", data.encode())
+    places.state.replace("report.html", page_of(facts).encode())
+    for line in (*_summary(facts), *(f"! {text}" for text in alarms(facts)), *_files(places)):
         print(line, file=out)
-    return 0
 
 
-def replace(path: Path, text: str) -> None:
-    """Readers see the old file or the new one, whole."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
-
-
-def _places(page: Path, data: Path) -> Iterator[str]:
-    yield f"page       {page}"
-    yield f"json       {data}"
+def _files(places: Places) -> Iterator[str]:
+    yield f"page       {places.state / 'report.html'}"
+    yield f"json       {places.state / 'report.json'}"
 
 
 def _summary(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -68,7 +63,7 @@ def _summary(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"rows in    {totals['rows_in']:,} = {counts.replace(', ', ' + ', 3)}"
     for reason, count in facts["reasons"].items():
         yield f"rejected   {count:,} {reason}"
-    yield f"state      {facts['state_rows']:,} rows, watermark {facts['watermark'] or 'none'}"
+    yield f"watermark  {facts['watermark'] or 'none'}, newest event {facts['newest_event_time'] or 'none'}"
     for name, table in facts["tables"].items():
         version = "" if table["version"] is None else f", version {table['version']}"
         yield f"table      {name}: {table['files']:,} files, {table['bytes']:,} bytes{version}"

@@ -6,7 +6,7 @@ It reads the files that Apache Kafka and Odradek write (message format 2, KIP-98
 or on a copy. The rows and the schema are those of Spark's Kafka connector; `options.py` has the options.
 
 What it reads of a log directory
-    TOPIC-PARTITION/BASE.log        batches: a 61 byte header (`batches.py`), then records, compressed or not
+    TOPIC-PARTITION/BASE.log        batches: a 61 byte header, then records, compressed or not (`batches.py`)
     TOPIC-PARTITION/BASE.index      offset -> position, sparse: where a range begins, where a segment is split
     TOPIC-PARTITION/BASE.txnindex   the aborted transactions whose markers are in that segment
     TOPIC-PARTITION/BASE.snapshot   the producers known at an offset: which transactions were open there
@@ -15,7 +15,8 @@ What it reads of a log directory
 How: `planning.py` looks at the files once, in one process, and decides on offsets; this is what makes a read
 consistent. A task (`ranges.py`) is a range of one segment. `reading.py` opens it wherever it has gone to meanwhile and
 cuts it into blocks; `records.py` decodes a block with numpy, some tens of thousands of records at once; `columns.py`
-makes it an Arrow batch.
+makes it an Arrow batch. Headers, checksums, codecs and transaction markers are read by `odradek.protocol`, as the
+broker reads them; nothing else of the broker is imported.
 
 Promises
 (A) Each record of [start, end) comes once, with the offset, timestamp and bytes that a consumer would get.
@@ -30,7 +31,8 @@ Promises
 (F) A segment that was planned and has been renamed (`.deleted`, a deleted topic's directory) is read as long as it is
     there, which is file.delete.delay.ms. One that the cleaner replaced is read in its new form, as a consumer would.
 (G) A segment that is gone for good: an error with the offsets, or with failOnDataLoss=false a warning and the rest.
-(H) Formats 0 and 1, unknown codecs, streams that do not inflate: errors that name file, position and offset.
+(H) Formats 0 and 1, unknown codecs, streams that do not inflate as Kafka inflates them (cut, damaged, linked blocks of
+    lz4) or inflate to more than 1 GiB: errors that name file, position and offset, and how to read what is around.
 (I) No file is written, locked or removed.
 
 What the checksum does not cover is the base offset of a batch: one that does not ascend is damage too, but a higher

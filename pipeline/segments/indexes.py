@@ -21,9 +21,10 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from odradek.pipeline.segments.batches import HEADER, HEADER_SIZE, Header, SegmentFile, is_intact, is_plausible
+from odradek.pipeline.segments.batches import SegmentFile, is_intact, read_plausible_header
 from odradek.pipeline.segments.log_directory import Segment
 from odradek.pipeline.segments.ranges import Aborted
+from odradek.protocol.batch_header import BATCH_OVERHEAD, BatchHeader
 
 _ABORTED = struct.Struct(">hqqqq")
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -44,15 +45,13 @@ def read_offset_index(segment: Segment) -> NDArray[np.int64]:
     return entries[(entries[:, 1] > 0) & (entries[:, 1] < segment.size)]
 
 
-def batch_at(file: SegmentFile, entry: NDArray[np.int64]) -> Header | None:
+def batch_at(file: SegmentFile, entry: NDArray[np.int64]) -> BatchHeader | None:
     """The batch that an entry of the index points to; None if there is none."""
     offset, position = int(entry[0]), int(entry[1])
-    data = file.read(position, HEADER_SIZE)
-    if len(data) < HEADER_SIZE:
-        return None
-    header = Header._make(HEADER.unpack(data))
-    good = is_plausible(header, file.size - position, file.base_offset, file.base_offset)
-    return header if good and header.base_offset <= offset and is_intact(file, position, header) else None
+    data = file.read(position, BATCH_OVERHEAD)
+    header = read_plausible_header(data, 0, file.size - position, file.base_offset, file.base_offset)
+    is_it = header is not None and header.base_offset <= offset and is_intact(file, position, header)
+    return header if is_it else None
 
 
 def position_before(segment: Segment, file: SegmentFile, offset: int) -> int:

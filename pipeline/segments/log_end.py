@@ -8,16 +8,7 @@ from __future__ import annotations
 import bisect
 from typing import NamedTuple
 
-from odradek.pipeline.segments.batches import (
-    CONTROL,
-    HEADER_SIZE,
-    TRANSACTIONAL,
-    Header,
-    SegmentFile,
-    damaged,
-    is_intact,
-    walk,
-)
+from odradek.pipeline.segments.batches import SegmentFile, damaged, is_intact, walk
 from odradek.pipeline.segments.indexes import (
     batch_at,
     find_snapshots,
@@ -28,8 +19,11 @@ from odradek.pipeline.segments.indexes import (
 )
 from odradek.pipeline.segments.log_directory import Segment
 from odradek.pipeline.segments.ranges import Aborted
+from odradek.protocol.batch_contents import read_records
+from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.control_records import ControlType, read_control_type
+from odradek.protocol.errors import ProtocolError
 
-_ABORT, _COMMIT = 0, 1
 _INDEX_ENTRIES = 3  # tried from the last on; in a torn tail the last may be too new
 
 
@@ -59,7 +53,7 @@ def _end_from(file: SegmentFile, start: int) -> LogEnd | None:
     batches = list(walk(file, start, file.size))
     for position, header in reversed(batches):
         if is_intact(file, position, header):
-            return LogEnd(header.last_offset + 1, position + header.size)
+            return LogEnd(header.last_offset + 1, position + header.size_in_bytes)
     return None
 
 
@@ -114,31 +108,28 @@ class _Follower:
             after = position_before(segment, file, offset) if offset > segment.base_offset else 0
             limit = segment.size if end is None else end
             for position, header in walk(file, after, limit):
-                if header.attributes & TRANSACTIONAL and header.last_offset >= offset:
+                if header.is_transactional and header.last_offset >= offset:
                     self._take(file, position, header)
-                after = position + header.size
+                after = position + header.size_in_bytes
             if after != limit:
                 raise damaged(file, after, "no whole batch begins there")
 
-    def _take(self, file: SegmentFile, position: int, header: Header) -> None:
-        if not header.attributes & CONTROL:
+    def _take(self, file: SegmentFile, position: int, header: BatchHeader) -> None:
+        if not header.is_control:
             self.still_open.setdefault(header.producer_id, header.base_offset)
             return
-        kind = _marker(file.read(position + HEADER_SIZE, header.size - HEADER_SIZE))
-        if kind not in (_ABORT, _COMMIT):
+        kind = _control_type(file.read(position, header.size_in_bytes), header)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
             return
         first = self.still_open.pop(header.producer_id, None)
-        if kind == _ABORT and first is not None:
+        if kind == ControlType.ABORT and first is not None:
             self.aborted.append(Aborted(header.producer_id, first, header.last_offset))
 
 
-def _marker(record: bytes) -> int:
-    """The type of a control record, from its key: int16 version, int16 type. -1 if it has no such key.
-
-    Its length, attributes, deltas and key length are one byte each: a marker's deltas are small, its key 4 bytes;
-    the timestamp delta alone may be longer."""
-    at = 2
-    while at < len(record) and record[at] > 127:
-        at += 1
-    key = record[at + 3 : at + 7]
-    return int.from_bytes(key[2:], "big") if len(key) == 4 else -1
+def _control_type(batch: bytes, header: BatchHeader) -> ControlType:
+    """What a control batch says; UNKNOWN if it is empty, or its record or the key is damaged."""
+    try:
+        records = read_records(batch, 0, header)
+        return read_control_type(records[0].key) if records else ControlType.UNKNOWN
+    except ProtocolError:
+        return ControlType.UNKNOWN

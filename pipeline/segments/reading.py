@@ -10,28 +10,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from crc32c import crc32c
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.segments.batches import (
-    CHECKED_FROM,
-    CODEC_BITS,
-    CONTROL,
-    HEADER,
-    HEADER_SIZE,
-    TRANSACTIONAL,
-    Header,
-    SegmentFile,
-    damaged,
-    is_plausible,
-    refuse_old_format,
-)
-from odradek.pipeline.segments.codecs import CannotInflate, inflate
+from odradek.pipeline.segments.batches import SegmentFile, damaged, read_plausible_header, refuse_old_format
 from odradek.pipeline.segments.columns import Columns
 from odradek.pipeline.segments.log_directory import DELETED, LOG, SWAP, list_segments
 from odradek.pipeline.segments.options import Options
 from odradek.pipeline.segments.ranges import Planned, SegmentRange
 from odradek.pipeline.segments.records import BadRecords, Batch, decode, portions
+from odradek.protocol.batch_header import BATCH_OVERHEAD, BatchHeader, Compression, check_crc
+from odradek.protocol.compression import CompressionFailed, TooLarge, decompress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +27,8 @@ if TYPE_CHECKING:
 CHUNK = 4 << 20
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 1 << 14
+INFLATED_LIMIT = 1 << 30
+"""Bytes that one batch may inflate to, so that a small one cannot take all memory. Apache Kafka has no such limit."""
 _TRIES = 10
 _log = logging.getLogger(__name__)
 
@@ -129,9 +119,9 @@ class _AbortedBatches:
         for one in sorted(wanted.aborted, key=lambda aborted: aborted.first_offset):
             self._of_producer.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
 
-    def has(self, header: Header) -> bool:
+    def has(self, header: BatchHeader) -> bool:
         spans = self._of_producer.get(header.producer_id)
-        if spans is None or not header.attributes & TRANSACTIONAL:
+        if spans is None or not header.is_transactional:
             return False
         at = bisect.bisect_right(spans, (header.base_offset, 2**63)) - 1
         return at >= 0 and header.base_offset <= spans[at][1]
@@ -148,13 +138,13 @@ def _blocks(
             break
         if header.last_offset < wanted.start_offset:
             continue
-        if options.verify_crc and crc32c(data[CHECKED_FROM:]) != header.crc:
+        if options.verify_crc and not check_crc(data, 0, header):
             raise damaged(file, position, f"the checksum of the batch at offset {header.base_offset} is wrong")
-        if header.attributes & CONTROL or header.record_count == 0 or aborted.has(header):
+        if header.is_control or header.record_count == 0 or aborted.has(header):
             continue
         for part in _parts(file, position, header, data):
             block.append(part)
-            rows += part.header.record_count
+            rows += part.record_count
             size += len(part.records)
             if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield block
@@ -163,35 +153,30 @@ def _blocks(
         yield block
 
 
-def _parts(file: SegmentFile, position: int, header: Header, data: memoryview) -> Iterator[Batch]:
+def _parts(file: SegmentFile, position: int, header: BatchHeader, data: memoryview) -> Iterator[Batch]:
     """The batch, inflated; in parts if it has very many records."""
     try:
-        yield from portions(Batch(header, _records(file, position, header, data), position), BLOCK_ROWS)
-    except BadRecords as error:
-        raise _bad_batch(file, position, header, error) from error
+        records = _inflated(data[BATCH_OVERHEAD:], header)
+        yield from portions(Batch(header, records, header.record_count, position), BLOCK_ROWS)
+    except (BadRecords, CompressionFailed, TooLarge) as error:
+        raise _unreadable(file, position, header, error) from error
 
 
-def _bad_batch(file: SegmentFile, position: int, header: Header, error: BadRecords) -> PipelineError:
+def _inflated(records: memoryview, header: BatchHeader) -> bytes | memoryview:
+    if header.compression == Compression.NONE:
+        return records
+    return decompress(header.compression, records, INFLATED_LIMIT)
+
+
+def _unreadable(file: SegmentFile, position: int, header: BatchHeader, error: Exception) -> PipelineError:
     return PipelineError(
-        f"{file.path} has a batch at position {position}, offset {header.base_offset}, that cannot be read: "
-        f"{error.reason}"
+        f"{file.path} has a batch at position {position}, offset {header.base_offset}, that cannot be read: {error}",
+        f"leave it out: read up to {header.base_offset} (endingOffsets), then from {header.last_offset + 1} "
+        "(startingOffsets)",
     )
 
 
-def _records(file: SegmentFile, position: int, header: Header, data: memoryview) -> bytes | memoryview:
-    records = data[HEADER_SIZE:]
-    codec = header.attributes & CODEC_BITS
-    if not codec:
-        return records
-    try:
-        return inflate(codec, bytes(records))
-    except CannotInflate as error:
-        raise PipelineError(
-            f"{file.path} has a batch at position {position}, offset {header.base_offset}, that cannot be read: {error}"
-        ) from error
-
-
-def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, Header, memoryview]]:
+def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """All batches of [position, end) with their bytes. Raises PipelineError where none is whole."""
     after = file.base_offset
     need = CHUNK
@@ -199,25 +184,21 @@ def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, H
         wanted = min(need, end - position)
         chunk = memoryview(file.read(position, wanted))
         at, need = 0, CHUNK
-        while len(chunk) - at >= HEADER_SIZE:
-            header = Header._make(HEADER.unpack_from(chunk, at))
-            if not is_plausible(header, end - position, file.base_offset, after):
-                _refuse(file, position, header)
-            if header.size > len(chunk) - at:
-                need = max(CHUNK, header.size)
+        while len(chunk) - at >= BATCH_OVERHEAD:
+            header = read_plausible_header(chunk, at, end - position, file.base_offset, after)
+            if header is None:
+                refuse_old_format(file, position)
+                raise damaged(file, position, "no whole batch begins there")
+            size = header.size_in_bytes
+            if size > len(chunk) - at:
+                need = max(CHUNK, size)
                 break
-            yield position, header, chunk[at : at + header.size]
-            at += header.size
-            position += header.size
+            yield position, header, chunk[at : at + size]
+            at += size
+            position += size
             after = header.last_offset + 1
-        if at == 0 and (len(chunk) < wanted or wanted < HEADER_SIZE):
+        if at == 0 and (len(chunk) < wanted or wanted < BATCH_OVERHEAD):
             raise damaged(file, position, "the file ends within a batch")
-
-
-def _refuse(file: SegmentFile, position: int, header: Header) -> None:
-    if header.magic in (0, 1):
-        refuse_old_format(file, position, header)
-    raise damaged(file, position, "no whole batch begins there")
 
 
 def _arrow_batches(
@@ -232,6 +213,6 @@ def _arrow_batches(
         batch = columns.batch(rows, chosen)
     except BadRecords as error:
         bad = block[error.batch]
-        raise _bad_batch(file, bad.position, bad.header, error) from error
+        raise _unreadable(file, bad.position, bad.header, error) from error
     for at in range(0, batch.num_rows, BLOCK_ROWS):
         yield batch.slice(at, BLOCK_ROWS)

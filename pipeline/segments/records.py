@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from odradek.pipeline.segments.batches import LOG_APPEND_TIME, Header
 from odradek.pipeline.segments.record_starts import follow
+from odradek.protocol.batch_header import TIMESTAMP_TYPE_MASK, BatchHeader
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -33,14 +33,15 @@ class BadRecords(Exception):
     def __init__(self, batch: int, reason: str) -> None:
         super().__init__(reason)
         self.batch = batch
-        self.reason = reason
 
 
 class Batch(NamedTuple):
-    """A batch of a block: its header, its records (not compressed any more), its position in the file."""
+    """A batch of a block, or a part of one: its header, its records (not compressed any more), how many, its position
+    in the file."""
 
-    header: Header
+    header: BatchHeader
     records: bytes | memoryview
+    record_count: int
     position: int
 
 
@@ -80,7 +81,7 @@ class Rows:
 def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
     """All records of the batches. Raises BadRecords."""
     data = b"".join([batch.records for batch in batches])
-    counts = np.array([batch.header.record_count for batch in batches], np.int64)
+    counts = np.array([batch.record_count for batch in batches], np.int64)
     starts = np.array(_starts(data, batches), np.int64)
     decoder = _Decoder(np.frombuffer(data, np.uint8), np.cumsum(counts))
     lengths, body = decoder.varints(starts, _INT_BYTES)
@@ -97,7 +98,7 @@ def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
     decoder.require((header_counts > 0) | (at == ends), "a record is longer than its fields")
     timestamps = _timestamps(batches, counts, timestamp_deltas)
     decoder.require(np.abs(timestamps // 2) <= _GREATEST_MS // 2, "a timestamp is beyond what Spark can hold")
-    append_time = any(batch.header.attributes & LOG_APPEND_TIME for batch in batches)
+    append_time = any(batch.header.attributes & TIMESTAMP_TYPE_MASK for batch in batches)
     return Rows(
         data,
         np.repeat(np.array([batch.header.base_offset for batch in batches], np.int64), counts) + offset_deltas,
@@ -119,7 +120,7 @@ def _starts(data: bytes, batches: list[Batch]) -> list[int]:
     position = end = 0
     for number, batch in enumerate(batches):
         position, end = end, end + len(batch.records)
-        count = batch.header.record_count
+        count = batch.record_count
         if count > (end - position) // _SMALLEST_RECORD:
             raise BadRecords(number, f"{end - position} bytes cannot hold {count} records")
         try:
@@ -135,7 +136,7 @@ def portions(batch: Batch, most: int) -> Iterator[Batch]:
     """The batch in parts of at most so many records, so that a batch of millions does not take all memory.
 
     Raises BadRecords."""
-    count, position = batch.header.record_count, 0
+    count, position = batch.record_count, 0
     records = bytes(batch.records) if count > most else b""
     while count > most:
         try:
@@ -143,21 +144,21 @@ def portions(batch: Batch, most: int) -> Iterator[Batch]:
         except IndexError:
             end = len(records) + 1
         if end > len(records):
-            raise BadRecords(0, f"its {batch.header.record_count} records do not fit into it")
-        yield batch._replace(header=batch.header._replace(record_count=most), records=records[position:end])
+            raise BadRecords(0, f"its {batch.record_count} records do not fit into it")
+        yield batch._replace(records=records[position:end], record_count=most)
         count, position = count - most, end
     if position:
-        batch = batch._replace(header=batch.header._replace(record_count=count), records=records[position:])
+        batch = batch._replace(records=records[position:], record_count=count)
     yield batch
 
 
 def _timestamps(batches: list[Batch], counts: Ints, deltas: Ints) -> Ints:
     """Milliseconds: base and delta, or the batch's one time (LogAppendTime)."""
-    appended = np.array([bool(batch.header.attributes & LOG_APPEND_TIME) for batch in batches])
+    appended = np.array([bool(batch.header.attributes & TIMESTAMP_TYPE_MASK) for batch in batches])
     base = np.array(
         [
             header.max_timestamp if one else header.base_timestamp
-            for (header, _, _), one in zip(batches, appended, strict=True)
+            for (header, *_), one in zip(batches, appended, strict=True)
         ],
         np.int64,
     )
@@ -167,7 +168,7 @@ def _timestamps(batches: list[Batch], counts: Ints, deltas: Ints) -> Ints:
 
 
 def _timestamp_types(batches: list[Batch]) -> NDArray[np.int32]:
-    return np.array([1 if batch.header.attributes & LOG_APPEND_TIME else 0 for batch in batches], np.int32)
+    return np.array([1 if batch.header.attributes & TIMESTAMP_TYPE_MASK else 0 for batch in batches], np.int32)
 
 
 class _Spans(NamedTuple):

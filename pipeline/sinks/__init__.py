@@ -1,1 +1,1 @@
-"""Where rows go. A sink writes each batch whole or not at all, and knows which batches it has."""
+"""Where rows go, exactly once for each batch."""

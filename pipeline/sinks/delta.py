@@ -1,31 +1,35 @@
 """A Delta table that grows by batches, exactly once each.
 
 Spark's executors write the files, deltalake registers them: one commit holds a batch's files and its number under the
-application id of the job (`txn`), so that a batch that is in the table is known to be there, by whoever asks. Nothing
-is collected on the driver. A file that was moved into the table and not registered is seen by no reader; vacuum
+application id of the pipeline (`txn`), so that a batch that is in the table is known to be there, by whoever asks. Two
+jobs that write the same batch cannot both commit it. A file that is not registered is seen by no reader; vacuum
 removes it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable
-from pathlib import Path
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, types
 from pyspark.sql.types import StructType
 
-from odradek.pipeline.batch_id import BatchId
-from odradek.pipeline.delta_tables import open_table, table_at
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.file_statistics import statistics_of
-from odradek.pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, partition_values, staged
+from odradek.pipeline.sinks.known_events import DataFiles, Spans, files_around
+from odradek.pipeline.sinks.table_files import Layout, TableFile, Written, partition_values, write_files
+from odradek.pipeline.state.batch_id import BatchId
+from odradek.pipeline.state.delta_tables import has_batch, open_table, table_at
+from odradek.pipeline.state.location import Location
 
-NO_FILES = Written()
 DELTA_TYPES = {
     types.BooleanType,
     types.ByteType,
@@ -49,106 +53,107 @@ def nothing(_point: str) -> None:
 
 
 class DeltaSink:
-    """The table at `path`; `name` is its part of application ids, `reached` is told what is about to be done."""
+    """The table at `place`; `name` is its part of application ids, `reached` is told what is about to be done."""
 
     def __init__(
-        self, path: Path, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
+        self, place: Location, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
     ) -> None:
-        self.path = path
+        self.place = place
         self.name = name
         self._layout = layout or Layout()
         self._reached = reached
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """The number of the last batch of this job and generation that is in the table."""
-        table = table_at(self.path)
-        return None if table is None else table.transaction_version(batch.app(self.name))
-
-    def has(self, batch: BatchId) -> bool:
-        """Whether this batch is in the table."""
-        last = self.last_batch(batch)
-        return last is not None and last >= batch.number
-
-    def files(self) -> list[str]:
-        """The data files of the newest version, as paths."""
-        table = table_at(self.path)
+        """The number of the last batch of this pipeline that is in the table. Raises PipelineError if it is none."""
+        table = table_at(self.place)
         if table is None:
-            return []
-        # deltalake writes the table's own path with %20 for a space, and what is below it as it is.
-        below = len(table.metadata().partition_columns) + 1
-        return [str(self.path.joinpath(*uri.split("/")[-below:])) for uri in table.file_uris()]
+            self._refuse_other_files()
+            return None
+        return table.transaction_version(batch.app(self.name))
 
-    def prepare(self, schema: StructType, job: str) -> None:
+    def prepare(self, schema: StructType) -> None:
         """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
-        clear_staging(self.path, job)
-        wanted = delta_schema(schema, self.path)
-        if table_at(self.path) is None:
-            if self.path.is_dir() and any(not one.name.startswith("_") for one in self.path.iterdir()):
-                raise PipelineError(
-                    f"{self.path} holds files that are no Delta table", "move them, or set lake or name"
+        wanted = delta_schema(schema, self.place)
+        if table_at(self.place) is None:
+            self._refuse_other_files()
+            with suppress(
+                CommitFailedError
+            ):  # A store that has lost its answer is asked again, and then has the table.
+                DeltaTable.create(
+                    self.place.url,
+                    wanted,
+                    mode="ignore",
+                    partition_by=list(self._layout.partition_by),
+                    storage_options=dict(self.place.options),
                 )
-            DeltaTable.create(str(self.path), wanted, mode="ignore", partition_by=list(self._layout.partition_by))
-        table = open_table(self.path)
+        table = open_table(self.place)
         found = table.metadata().partition_columns
         if tuple(found) != self._layout.partition_by:
             raise PipelineError(
-                f"the table {self.path} is partitioned by {', '.join(found) or 'nothing'}, not by "
+                f"the table {self.place} is partitioned by {', '.join(found) or 'nothing'}, not by "
                 f"{', '.join(self._layout.partition_by) or 'nothing'}",
                 "set partition-by as it was, or another name",
             )
-        grow(table, wanted, self.path)
-
-    def write(self, rows: DataFrame, batch: BatchId) -> Written:
-        """Adds the rows, unless this batch is there. Raises what Spark and deltalake raise, the table unchanged."""
-        if self.has(batch):
-            return NO_FILES
-        with staged(rows, self.path, self._layout, batch) as directory:
-            actions = [self._add(file) for file in self._moved(directory)]
-        self._reached(f"{self.name}: files written")
         try:
-            table = open_table(self.path)
+            grow(table, wanted, self.place)
+        except CommitFailedError:  # As above; or another writer was faster.
+            grow(open_table(self.place), wanted, self.place)
+
+    def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written:
+        """Adds the rows, of which there are `expected`, unless this batch is there.
+
+        Raises what Spark and deltalake raise, and PipelineError, the table unchanged."""
+        app = batch.app(self.name)
+        if has_batch(open_table(self.place), app, batch.number):
+            return Written()
+        files = write_files(rows, self.place, "", self._layout, expected)
+        self._reached(f"{self.name}: files written")
+        table = open_table(self.place)  # The commit fails if a later version has this batch.
+        if has_batch(table, app, batch.number):
+            return Written()
+        try:
             table.create_write_transaction(
-                actions,  # type: ignore[arg-type]  # A list of one kind is a list of that kind or another.
+                [self._add(file) for file in files],
                 "append",
                 table.schema(),
                 list(self._layout.partition_by),
-                commit_properties=commit_of(batch.app(self.name), batch.number),
+                commit_properties=commit_of(app, batch.number),
             )
         except Exception:
             # What fails may have been committed before, so files go only where the log surely lacks them.
-            if not self.has(batch):
-                self._remove(Path(action.path) for action in actions)
-            raise
+            table = open_table(self.place)
+            if not has_batch(table, app, batch.number):
+                self.place.remove(*(file.path for file in files))
+                raise
+            if not _has_files(table, files):
+                raise
         self._reached(f"{self.name}: committed")
-        return Written(len(actions), sum(action.size for action in actions))
+        return Written(len(files), sum(file.bytes for file in files), expected)
 
-    def _moved(self, staging: Path) -> list[Path]:
-        """The staged files, now in the table's directory and relative to it; all of them or none."""
-        done: list[Path] = []
-        try:
-            for file in parquet_files(staging):
-                (self.path / file).parent.mkdir(parents=True, exist_ok=True)
-                os.rename(staging / file, self.path / file)
-                done.append(file)
-        except OSError:
-            self._remove(done)
-            raise
-        return done
+    def files(self, column: str, spans: Spans) -> DataFiles:
+        """The data files of the newest version that may have rows whose time in `column` is in one of the spans."""
+        table = table_at(self.place)
+        return DataFiles(self.place) if table is None else files_around(table, self.place, column, spans)
 
-    def _remove(self, files: Iterable[Path]) -> None:
-        for file in files:
-            (self.path / file).unlink(missing_ok=True)
+    def _refuse_other_files(self) -> None:
+        if any(not one.startswith("_") for one in self.place.sizes()):
+            raise PipelineError(f"{self.place} holds files that are no Delta table", "move them, or set lake or name")
 
-    def _add(self, file: Path) -> AddAction:
-        place = self.path / file
+    def _add(self, file: TableFile) -> AddAction:
         return AddAction(
-            str(file),
-            place.stat().st_size,
-            partition_values(file, self._layout.partition_by),
-            int(place.stat().st_mtime * 1000),
+            file.path,
+            file.bytes,
+            dict(partition_values(file.path, self._layout.partition_by)),
+            int(time.time() * 1000),
             True,
-            statistics_of(place),
+            statistics_of(file.footer),
         )
+
+
+def _has_files(table: DeltaTable, files: Sequence[TableFile]) -> bool:
+    """Whether they are the table's: the store has lost its answer to a commit, and what it has taken is ours."""
+    there = {unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
+    return there.issuperset(file.path for file in files)
 
 
 def commit_of(app: str, number: int) -> CommitProperties:
@@ -156,11 +161,11 @@ def commit_of(app: str, number: int) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(app, number)])
 
 
-def delta_schema(schema: StructType, path: Path) -> Schema:
+def delta_schema(schema: StructType, place: Location) -> Schema:
     """Spark's columns as Delta's, all of them nullable. Raises PipelineError for types that Delta has not."""
     strange = [field.name for field in schema.fields if not _known(field.dataType)]
     if strange:
-        raise PipelineError(f"the table {path} cannot have {', '.join(strange)}: Delta has no such type", "change it")
+        raise PipelineError(f"the table {place} cannot have {', '.join(strange)}: Delta has no such type", "change it")
     return Schema.from_json(json.dumps(_nullable(json.loads(schema.json()))))
 
 
@@ -181,7 +186,7 @@ def _nullable(kind: Any) -> Any:
     return {name: always.get(name, _nullable(value)) for name, value in kind.items()}
 
 
-def grow(table: DeltaTable, wanted: Schema, path: Path) -> None:
+def grow(table: DeltaTable, wanted: Schema, place: Location) -> None:
     """Adds the columns that the table lacks: null in the rows that it has. Raises PipelineError where types differ."""
     there = {field.name.lower(): field for field in table.schema().fields}
     new = []
@@ -191,13 +196,13 @@ def grow(table: DeltaTable, wanted: Schema, path: Path) -> None:
             new.append(field)
         elif found.name != field.name or found.type != field.type:
             raise PipelineError(
-                f"the table {path} has {found.name} {type_name(found.type)}, the settings say "
+                f"the table {place} has {found.name} {type_name(found.type)}, the settings say "
                 f"{field.name} {type_name(field.type)}",
                 "keep the column as it was, or set another name",
             )
     for left in there.values():
         if not left.nullable:
-            raise PipelineError(f"the table {path} needs {left.name}, which the settings lack", "add it to the schema")
+            raise PipelineError(f"the table {place} needs {left.name}, which the settings lack", "add it to the schema")
     if new:
         table.alter.add_columns(new)
 

@@ -2,45 +2,65 @@
 
 A window is in the table from its first event on, and right after every batch: none waits for a watermark. The merge's
 commit names the batch, so a repeated batch is not added twice.
+
+The table is partitioned by `window_day`. A merge reads and rewrites files of the days of its batch alone, so it takes
+as long in a large table as in a small one.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from datetime import date
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from odradek.pipeline.batch_id import BatchId
-from odradek.pipeline.delta_tables import open_table
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.parse.schemas import WINDOW_DAY
 from odradek.pipeline.sinks.delta import DeltaSink, commit_of, nothing
-from odradek.pipeline.sinks.staged_files import Written
+from odradek.pipeline.sinks.table_files import Layout, Written
+from odradek.pipeline.state.batch_id import BatchId
+from odradek.pipeline.state.delta_tables import has_batch, open_table, table_at
+from odradek.pipeline.state.location import Location
 
 ATTEMPTS = 5
 PAUSE_S = 0.2
+MOST_DAYS = 1000
+"""Days that a merge names one by one; of more it names the first and the last."""
 
 
 class DeltaWindows(DeltaSink):
-    """The table at `path`, of the columns of `transforms.windowed`; `by` are those that windows are counted by."""
+    """The table at `place`, of the columns of `transforms.windowed`; `by` are those that windows are counted by."""
 
     def __init__(
         self,
-        path: Path,
+        place: Location,
         by: Sequence[str],
         reached: Callable[[str], None] = nothing,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(path, "windows", reached=reached)
+        super().__init__(place, "windows", Layout((WINDOW_DAY,)), reached)
         self._by = ("window_start", "window_end", *by)
         self._sleep = sleep
 
-    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+    def prepare(self, schema: StructType) -> None:
+        """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
+        table = table_at(self.place)
+        if table is not None and table.metadata().partition_columns != [WINDOW_DAY]:
+            raise PipelineError(
+                f"the table {self.place} is not partitioned by {WINDOW_DAY}: it is of an earlier version of the "
+                "pipeline, or not of windows",
+                ANEW,
+            )
+        super().prepare(schema)
+
+    def add(self, rows: DataFrame, batch: BatchId) -> Written:
         """Adds the counts and sums, unless this batch is there."""
         for pause in range(1, ATTEMPTS + 1):
-            if self.has(batch):
-                return Written()
             try:
                 return self._merge(rows, batch)
             except CommitFailedError:  # Another writer was faster, such as `compact`.
@@ -50,15 +70,35 @@ class DeltaWindows(DeltaSink):
         raise AssertionError("the last attempt returns or raises")
 
     def _merge(self, rows: DataFrame, batch: BatchId) -> Written:
-        content = rows.toArrow()
-        if content.num_rows == 0:
+        app = batch.app(self.name)
+        table = open_table(self.place)
+        if has_batch(table, app, batch.number):
             return Written()
+        content = rows.toArrow()
         self._reached("windows: files written")
-        same = " AND ".join(f"(t.`{name}` IS NOT DISTINCT FROM s.`{name}`)" for name in self._by)
-        measures = [name for name in content.column_names if name not in self._by]
+        same = [f"(t.`{name}` IS NOT DISTINCT FROM s.`{name}`)" for name in self._by]
+        matching = " AND ".join([of_days(content[WINDOW_DAY]), *same])
+        measures = [name for name in content.column_names if name not in (*self._by, WINDOW_DAY)]
         sums = {f"`{name}`": f"coalesce(t.`{name}` + s.`{name}`, t.`{name}`, s.`{name}`)" for name in measures}
-        commit = commit_of(batch.app(self.name), batch.number)
-        merge = open_table(self.path).merge(content, same, "s", "t", commit_properties=commit)
+        merge = table.merge(content, matching, "s", "t", commit_properties=commit_of(app, batch.number))
         done = merge.when_matched_update(sums).when_not_matched_insert_all().execute()
+        merged = int(done["num_target_rows_inserted"]) + int(done["num_target_rows_updated"])
+        if merged != content.num_rows:
+            raise PipelineError(
+                f"{self.place}: of {content.num_rows} windows of batch {batch} {merged} were merged",
+                "look at the table: it has a window twice",
+            )
         self._reached("windows: committed")
-        return Written(int(done["num_target_files_added"]), 0)
+        return Written(int(done["num_target_files_added"]), 0, content.num_rows)
+
+
+def of_days(days: pa.ChunkedArray) -> str:
+    """What is true of the target's windows of these days, in literals: by a comparison with the source's column, which
+    is as true, deltalake would not know which files to leave out."""
+    distinct: list[date] = pc.unique(days).sort().to_pylist()
+    if not distinct:
+        return "false"
+    literals = [f"DATE '{day.isoformat()}'" for day in distinct]
+    if len(literals) > MOST_DAYS:
+        return f"(t.`{WINDOW_DAY}` BETWEEN {literals[0]} AND {literals[-1]})"
+    return f"(t.`{WINDOW_DAY}` IN ({', '.join(literals)}))"

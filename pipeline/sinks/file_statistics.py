@@ -7,22 +7,17 @@ Readers skip files by them, so they may be wide but never too narrow: what canno
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
-
-from pyarrow import parquet
 
 LONGEST_TEXT = 64
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def statistics_of(file: Path) -> str:
-    """The `stats` of a file, as JSON."""
-    footer = parquet.read_metadata(file)
+def statistics_of(footer: Any) -> str:
+    """The `stats` of a file, as JSON. `footer`: pyarrow's FileMetaData."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -54,7 +49,7 @@ def _bounds(chunks: Iterable[Any]) -> tuple[Any, Any] | None:
 
 
 def _json_value(value: Any) -> Any:
-    if isinstance(value, bool | bytes):
+    if isinstance(value, bool | bytes | float):  # A NaN is greater than all numbers, and in no statistics.
         return None
     if isinstance(value, datetime):
         return _text(value)
@@ -62,8 +57,6 @@ def _json_value(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, str):
         return value if len(value) <= LONGEST_TEXT else None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
         return float(value) if Decimal(float(value)) == value else None
     return value if isinstance(value, int) else None

@@ -1,72 +1,93 @@
 """A directory of Parquet files that grows by batches, exactly once each, for readers that know nothing but Parquet.
 
-A batch is staged, and becomes visible by one rename: `TABLE/batch=ingest-1-00000012/`. That directory is also the
-memory of what was written: a batch that has one is not written again. `batch` is a column to readers.
+A batch is written aside, and becomes visible by one rename: `TABLE/batch=00000012/`. That directory is also the memory
+of what was written: a batch that has one is not written again. `batch` is a column to readers. An object store has no
+such rename, so there the sink is refused.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from odradek.pipeline.batch_id import BatchId
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.delta import nothing
-from odradek.pipeline.sinks.staged_files import Layout, Written, clear_staging, parquet_files, staged
+from odradek.pipeline.sinks.known_events import DataFiles, Spans
+from odradek.pipeline.sinks.table_files import Layout, Written, partition_values, write_files
+from odradek.pipeline.state.batch_id import BatchId
+from odradek.pipeline.state.location import Location
+
+STAGING = "_staging"
 
 
 class ParquetSink:
-    """The directory `path`; `name` is what the points are called that `reached` is told of."""
+    """The directory `place`; `name` is what the points are called that `reached` is told of.
+
+    Raises PipelineError for a place in an object store."""
 
     def __init__(
-        self, path: Path, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
+        self, place: Location, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
     ) -> None:
-        self.path = path
+        if not place.is_local:
+            raise PipelineError(
+                f"{place}: in an object store the files of a batch cannot appear at once, which plain Parquet needs",
+                "set sink to delta",
+            )
+        self.place = place
         self.name = name
         self._layout = layout or Layout()
         self._reached = reached
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """The number of the last batch of this job and generation that is there."""
-        numbers = [number for job, generation, number in self._batches() if (job, generation) == batch_line(batch)]
-        return max(numbers, default=None)
+        """The number of the last batch that is there. Raises PipelineError if it is a Delta table."""
+        self._refuse_delta()
+        return max(self._batches(), default=None)
 
-    def files(self) -> list[str]:
-        """The data files of all batches."""
-        return [str(place / file) for place in sorted(self.path.glob("batch=*")) for file in parquet_files(place)]
+    def files(self, column: str, spans: Spans) -> DataFiles:
+        """The data files of all batches; which of them have rows of these times only their footers say."""
+        files = [path for path in self.place.sizes() if path.startswith("batch=") and path.endswith(".parquet")]
+        names = self._layout.partition_by
+        return DataFiles(self.place, files, [dict(partition_values(file, names)) for file in files] if names else [])
 
-    def prepare(self, schema: StructType, job: str) -> None:
+    def prepare(self, schema: StructType) -> None:
         """Makes the directory. Raises PipelineError if it is a Delta table, or its columns are of other types."""
-        if (self.path / "_delta_log").is_dir():
-            raise PipelineError(f"{self.path} is a Delta table", "set sink to delta, or another name")
-        clear_staging(self.path, job)
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._refuse_delta()
+        path = self.place.path
+        shutil.rmtree(path / STAGING, ignore_errors=True)  # What a killed attempt has left.
+        path.mkdir(parents=True, exist_ok=True)
         if self._batches():
             self._compare(schema)
 
-    def write(self, rows: DataFrame, batch: BatchId) -> Written:
-        """Adds the rows, unless this batch is there."""
-        place = self.path / f"batch={batch}"
+    def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written:
+        """Adds the rows, of which there are `expected`, unless this batch is there."""
+        place = self.place.path / f"batch={batch}"
         if place.exists():
             return Written()
-        with staged(rows, self.path, self._layout, batch) as directory:
-            files = parquet_files(directory)
-            size = sum((directory / file).stat().st_size for file in files)
+        aside = f"{STAGING}/{batch}"
+        try:
+            files = write_files(rows, self.place, aside, self._layout, expected)
             self._reached(f"{self.name}: files written")
-            os.rename(directory, place)
+            os.rename(self.place.path / aside, place)
+        finally:
+            shutil.rmtree(self.place.path / STAGING, ignore_errors=True)
         self._reached(f"{self.name}: committed")
-        return Written(len(files), size)
+        return Written(len(files), sum(file.bytes for file in files), expected)
 
-    def _batches(self) -> list[tuple[str, int, int]]:
-        if not self.path.is_dir():
+    def _refuse_delta(self) -> None:
+        if (self.place.path / "_delta_log").is_dir():
+            raise PipelineError(f"{self.place} is a Delta table", "set sink to delta, or another name")
+
+    def _batches(self) -> list[int]:
+        path = self.place.path
+        if not path.is_dir():
             return []
-        found = (re.fullmatch(r"batch=(.+)-(\d+)-(\d+)", one.name) for one in self.path.iterdir())
-        return [(match[1], int(match[2]), int(match[3])) for match in found if match]
+        found = (re.fullmatch(r"batch=(\d+)", one.name) for one in path.iterdir())
+        return [int(match[1]) for match in found if match]
 
     def _compare(self, schema: StructType) -> None:
         """The newest file's types against the settings': readers cannot join a column of two types."""
@@ -74,17 +95,17 @@ class ParquetSink:
         from pyarrow import parquet
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        newest = max(self.path.glob("batch=*"), key=lambda place: place.stat().st_mtime)
-        files = parquet_files(newest)
+        newest = self.place.path / f"batch={max(self._batches()):08d}"
+        files = sorted(newest.rglob("*.parquet"))
         if not files:
             return
-        there = parquet.read_schema(newest / files[0])
+        there = parquet.read_schema(files[0])
         wanted: pa.Schema = to_arrow_schema(schema, timestamp_utc=True)
         for field in wanted:
             index = there.get_field_index(field.name)
             if index >= 0 and not _alike(there.field(index).type, field.type):
                 raise PipelineError(
-                    f"{self.path} has {field.name} {there.field(index).type}, the settings say {field.type}",
+                    f"{self.place} has {field.name} {there.field(index).type}, the settings say {field.type}",
                     "keep the column as it was, or set another name",
                 )
 
@@ -94,8 +115,3 @@ def _alike(one: object, other: object) -> bool:
     return re.sub(r" not null|element: |item: |\('\w+'\)", "", str(one)) == re.sub(
         r" not null|element: |item: |\('\w+'\)", "", str(other)
     )
-
-
-def batch_line(batch: BatchId) -> tuple[str, int]:
-    """What all batches of one checkpoint have in common."""
-    return batch.job, batch.generation

@@ -15,11 +15,11 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from pyspark.sql import DataFrame
 
-from odradek.pipeline.batch_id import BatchId
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.kafka_admin import admin_client, committed_offsets, connection_options
+from odradek.pipeline.kafka.admin import admin_client, committed_offsets, connection_options
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.state.batch_id import BatchId
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """transaction.max.timeout.ms of brokers, unless they are told otherwise."""
@@ -84,7 +84,7 @@ class ResultsTopic:
         return KafkaProducer(
             bootstrap_servers=servers,
             client_id=f"odradek-{self._settings.name}",
-            transactional_id=f"{batch.pipeline}/{batch.job}/results",
+            transactional_id=batch.app("results"),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             linger_ms=20,
             **connection_options(self._settings.kafka),

@@ -144,7 +144,7 @@ def test_a_wheel_installs_the_package_and_spark_s_data_source_and_nothing_else(p
         names = archive.namelist()
     folders = {name.split("/")[0] for name in names}
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"odradek", "pyspark_odradek"}
-    assert {"odradek/py.typed", "odradek/broker/server.properties", "odradek/pipeline/pom.xml"} <= set(names)
+    assert {"odradek/py.typed", "odradek/broker/server.properties", "odradek/pipeline/spark/pom.xml"} <= set(names)
     assert any(name.endswith(".so") for name in names) == (pattern == COMPILED)
 
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.broker.testing import BrokerThread
-from odradek.pipeline.jars import find_jars
-from odradek.pipeline.session import open_session
 from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.spark.jars import find_jars
+from odradek.pipeline.spark.session import open_session
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 QUICK_SESSION = {
@@ -27,6 +27,7 @@ QUICK_SESSION = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """PySpark, and kafka-python where no broker answers, leave their sockets to the garbage collector."""
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # pyspark.testing loads pandas on Spark, which asks for it
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
     config.addinivalue_line("markers", "protobuf_jar(there): runs where Spark's Protobuf jar is, or is not, there")
 

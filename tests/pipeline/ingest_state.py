@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,23 +12,21 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from odradek.broker.testing import BrokerThread
-from odradek.pipeline.batch_id import BatchId
-from odradek.pipeline.batch_tables import BatchTables
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.findings import PROBLEM
-from odradek.pipeline.generations import Generation, Generations, fingerprint_of
-from odradek.pipeline.ledger import Ledger
-from odradek.pipeline.places import Places
+from odradek.pipeline.jobs.history import refuse_unfinished
+from odradek.pipeline.jobs.position import Position, position_of
+from odradek.pipeline.jobs.state_findings import state_findings
+from odradek.pipeline.kafka.topics import KnownTopic, look
+from odradek.pipeline.report.findings import PROBLEM
 from odradek.pipeline.settings import Settings
-from odradek.pipeline.state_findings import state_findings
-from odradek.pipeline.topic_ids import look
-from tests.pipeline.checkpoint_files import checkpoint, cut
+from odradek.pipeline.state.batch_id import BatchId
+from odradek.pipeline.state.places import Places
+from odradek.pipeline.state.plan import Plan, Plans, judging_settings
 from tests.pipeline.lake import order, send
 from tests.pipeline.ledger_rows import batch, enter
 
 Told = dict[str, tuple[str, str, str]]
 Mishap = Callable[[Places], object]
-KEYS = {"id": "bigint"}
 
 
 def read_topic(broker: BrokerThread, settings: Settings) -> str:
@@ -37,24 +36,31 @@ def read_topic(broker: BrokerThread, settings: Settings) -> str:
     return settings.topics[0]
 
 
-def ingested(settings: Settings, topic_id: str = "", plans: int = 2, commits: int = 2, entered: int = 2) -> None:
-    """The state of an ingest: `entered` batches of the ledger and the tables, each with five offsets a partition."""
-    places, topic = Places.of(settings), settings.topics[0]
-    checkpoint(places.checkpoint(1), plans, commits).save_query(
-        fingerprint_of(settings, KEYS if settings.dedup_keys else {})
-    )
-    Generation(1, "earliest", 0, {topic: topic_id}, {topic: {0: 20, 1: 20}}, None).save(places)
-    for number in range(entered):
+def ingested(settings: Settings, topic_id: str = "", batches: int = 2, job: str = "ingest") -> None:
+    """The state of an ingest: the ledger and the tables, of each batch five offsets a partition."""
+    topic = settings.topics[0]
+    known = {topic: KnownTopic(topic_id, {0: 20, 1: 20})}
+    for number in range(batches):
         write(settings, number)
-        enter(settings, batch(number, {topic: {0: 5 * number + 5, 1: 5 * number + 5}}))
+        ends = {topic: {0: 5 * number + 5, 1: 5 * number + 5}}
+        enter(settings, batch(number, ends, topics=known, job=job))
 
 
-def write(settings: Settings, number: int, job: str = "ingest") -> None:
+def write(settings: Settings, number: int) -> None:
     """A batch into the table of rows and that of dead letters."""
-    places, name = Places.of(settings), BatchId(settings.name, job, 1, number)
-    for path, table in ((places.rows, "rows"), (places.dead_letters, "dead_letters")):
+    places, name = Places.of(settings), BatchId(settings.name, number)
+    for place, table in ((places.rows, "rows"), (places.dead_letters, "dead_letters")):
         properties = CommitProperties(app_transactions=[Transaction(name.app(table), number)])
-        write_deltalake(str(path), pa.table({"id": [number]}), mode="append", commit_properties=properties)
+        write_deltalake(place.url, pa.table({"id": [number]}), mode="append", commit_properties=properties)
+
+
+def planned(settings: Settings, number: int, job: str = "ingest") -> Plan:
+    """The plan of a batch, written down."""
+    topic = settings.topics[0]
+    start, end = ({topic: {0: 5 * one, 1: 5 * one}} for one in (number, number + 1))
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    plan = Plan(number, job, now, start, end, {}, 0, None, None, judging_settings(settings))
+    return Plans(Places.of(settings).state).create(plan)
 
 
 def contents(directory: Path) -> dict[str, bytes | None]:
@@ -74,14 +80,11 @@ def told(settings: Settings, answers: bool = True) -> Told:
     return {one.subject: (one.state, one.says, one.remedy) for one in found}
 
 
-def start(settings: Settings) -> list[str]:
-    """The decisions of an ingest that starts, with Spark left out; its notes."""
-    places = Places.of(settings)
-    tables = BatchTables(settings, places)
-    fingerprint = fingerprint_of(settings, dict.fromkeys(settings.dedup_keys, "bigint"))
-    generations = Generations(settings, places, tables, Ledger(places.ledger), fingerprint)
-    generations.begin(generations.current())
-    return generations.notes
+def start(settings: Settings) -> Position:
+    """The decisions of an ingest that starts, with Spark left out."""
+    position = position_of(settings, Places.of(settings))
+    refuse_unfinished(Places.of(settings), position)
+    return position
 
 
 def refused(settings: Settings) -> tuple[str, str, str]:
@@ -93,15 +96,16 @@ def refused(settings: Settings) -> tuple[str, str, str]:
 
 def removed(name: str) -> Mishap:
     def remove(places: Places) -> None:
-        path = places.state / name
+        path = places.state.path / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     return remove
 
 
 def torn(name: str, part: float = 0.5) -> Mishap:
-    return lambda places: cut(places.state / name, part)
+    def tear(places: Places) -> None:
+        file = places.state.path / name
+        whole = file.read_bytes()
+        file.write_bytes(whole[: int(len(whole) * part)])
 
-
-def written_over(name: str, text: str) -> Mishap:
-    return lambda places: (places.state / name).write_text(text)
+    return tear

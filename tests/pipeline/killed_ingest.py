@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from odradek.pipeline.jobs import backfill, ingest
-from odradek.pipeline.session import open_session
 from odradek.pipeline.settings import make_settings
+from odradek.pipeline.spark.session import open_session
 
 
 def main() -> int:

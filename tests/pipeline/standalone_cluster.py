@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyspark
 
-from odradek.pipeline.java import find_java
+from odradek.pipeline.spark.java import find_java
 from tests.pipeline.conftest import QUICK_JAVA
 from tests.spawned_broker import free_port
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 @contextmanager

@@ -55,6 +55,9 @@ def marker(base: int, kind: int, producer_id: int) -> bytes:
     return wrapped(base, payload, 1, 0x30, producer_id)
 
 
-def wrapped(base: int, payload: bytes, count: int, attributes: int, producer_id: int = -1) -> bytes:
-    checked = struct.pack(">hiqqqhii", attributes, count - 1, 1000, 1000 + count, producer_id, 0, 0, count) + payload
+def wrapped(
+    base: int, payload: bytes, count: int, attributes: int, producer_id: int = -1, last_delta: int | None = None
+) -> bytes:
+    delta = count - 1 if last_delta is None else last_delta
+    checked = struct.pack(">hiqqqhii", attributes, delta, 1000, 1000 + count, producer_id, 0, 0, count) + payload
     return struct.pack(">qiibI", base, len(checked) + 9, 0, 2, crc32c(checked)) + checked

@@ -1,16 +1,17 @@
-"""What is asked for, what is there, and how it is divided; batches that cannot be read; open transactions."""
+"""What is asked for, what is there, and how it is divided; records of many shapes; open transactions."""
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
-from batch_builder import ABORT, COMMIT, batch, marker, record
+from batch_builder import ABORT, COMMIT, batch, marker, record, wrapped
 from log_files import LOGS, Row, planned, rows_of, write_log
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.segments.options import parse_options
 
-TRANSACTIONAL = 0x10
+TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 
 @pytest.fixture
@@ -135,17 +136,23 @@ def test_open_transactions_end_the_read_and_aborted_ones_are_left_out(tmp_path: 
     assert offsets(rows_of(log, "t")) == [1, 2, 4, 7, 9]
 
 
-def test_an_unknown_codec_is_named_with_file_position_and_offset(tmp_path: Path) -> None:
-    log = write_log(tmp_path, batch(0, [b"a"]) + batch(1, [b"b"], attributes=5))
-    with pytest.raises(PipelineError, match=r"0.log has a batch at position 70, offset 1, .*: its codec is unknown"):
-        rows_of(log, "t")
-
-
-@pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_a_stream_that_does_not_inflate(tmp_path: Path, codec: int) -> None:
-    log = write_log(tmp_path, batch(0, [b"a"], attributes=codec, payload=b"\x01no stream at all", count=1))
-    with pytest.raises(PipelineError, match=r"batch at position 0, offset 0, that cannot be read: its \w+ stream"):
-        rows_of(log, "t")
+@pytest.mark.parametrize(
+    ("payload", "count"),
+    [
+        (b"", 0),
+        (record(0, struct.pack(">hh", 0, 2), b""), 1),
+        (record(0, b"\0\0\0", b""), 1),
+        (record(0, None, b""), 1),
+        (record(0, struct.pack(">hh", 0, ABORT), b"")[:-1], 1),
+    ],
+    ids=["empty", "of another type", "short key", "no key", "cut"],
+)
+def test_a_control_batch_without_a_marker_ends_no_transaction(tmp_path: Path, payload: bytes, count: int) -> None:
+    begun = batch(0, [b"open"], attributes=TRANSACTIONAL, producer_id=1)
+    log = write_log(tmp_path, begun + wrapped(1, payload, count, TRANSACTIONAL | CONTROL, 1, last_delta=0))
+    assert offsets(rows_of(log, "t")) == []
+    write_log(tmp_path, begun + marker(1, COMMIT, 1))
+    assert offsets(rows_of(log, "t")) == [0]
 
 
 @pytest.mark.parametrize("attributes", [0, 1])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from log_files import VECTORS, json_lines, stored, told, write_log
+from log_files import VECTORS, json_lines, rows_of, stored, told, write_log
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.segments.options import parse_options
@@ -18,10 +18,6 @@ OLD = [one for one in json_lines(RECORDS / "batches.jsonl") if one["name"].start
 OTHERS = json_lines(RECORDS / "other_writers.jsonl")
 BROKEN = json_lines(RECORDS / "broken.jsonl")
 WITH_HEADERS = {"includeHeaders": "true"}
-MORE_LENIENT = {"lz4_linked_blocks_large", "lz4_skippable_frame_first", "lz4_two_frames"}
-"""Streams that a broker refuses, so that they are in no log."""
-
-
 LEFT_OUT = {"gzip_bomb_20_million_records", "zstd_bomb_20_million_records", "base_offset_max"}
 """20 million rows take too long here; the highest offset of all is in no log."""
 BEYOND_SPARK = {"timestamps_far_apart"}
@@ -63,7 +59,13 @@ def test_old_formats_are_refused_by_name(vector: Any, tmp_path: Path) -> None:
         read(tmp_path, whole(vector))
 
 
-@pytest.mark.parametrize("vector", [one for one in OTHERS if one["name"] not in MORE_LENIENT], ids=name_of)
+@pytest.mark.parametrize("vector", OLD, ids=name_of)
+def test_old_formats_are_refused_by_name_where_the_log_ends(vector: Any, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"message of format [01] at position 0, offset \d+: only format 2"):
+        rows_of(write_log(tmp_path, whole(vector)), "t")
+
+
+@pytest.mark.parametrize("vector", OTHERS, ids=name_of)
 def test_what_other_clients_write(vector: Any, tmp_path: Path) -> None:
     java = vector["java"]
     if "result" not in java["records"]:

@@ -143,7 +143,7 @@ def test_deleted_records(spark: SparkSession, quick: BrokerThread, topic: str) -
 def test_errors_reach_the_user(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     log = write_log(tmp_path_factory.mktemp("log"), batch(0, [b"a"], attributes=5), (1, batch(1, [b"b"])))
     source = spark.read.format("odradek").option("topic", "t")
-    with pytest.raises(PySparkException, match=r"0.log has a batch at position 0, offset 0, .* its codec is unknown"):
+    with pytest.raises(PySparkException, match=r"0.log has a batch at position 0, offset 0, .*: codec 5 is unknown"):
         source.load(str(log)).collect()
     with pytest.raises(PySparkException, match="needs topics or a pattern"):
         spark.read.format("odradek").load(str(log))

@@ -1,8 +1,9 @@
-"""Spark's archives are read once in a worker, and what they hold can still be imported."""
+"""What a worker of Spark imports, and that Spark's archives are read once there and can still be imported from."""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import zipfile
 import zipimport
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from odradek.pipeline.segments.worker_imports import spare_archives
+
+ROOT = Path(__file__).parent.parent.parent.parent
 
 
 def archive(path: Path, module: str) -> str:
@@ -45,3 +48,26 @@ def test_they_are_not_read_again_and_still_importable(tmp_path: Path, monkeypatc
     importlib.invalidate_caches()
     assert path not in read
     assert importlib.import_module("kept_in_an_archive").answer == 42
+
+
+@pytest.mark.parametrize(
+    ("module", "of_the_protocol"),
+    [
+        ("source", set()),
+        ("reading", {"batch_header", "compression", "errors"}),
+        ("planning", {"batch_contents", "batch_header", "compression", "control_records", "errors", "record"}),
+    ],
+)
+def test_of_the_broker_a_worker_imports_a_few_files_of_the_protocol(module: str, of_the_protocol: set[str]) -> None:
+    loaded = modules_after(f"import odradek.pipeline.segments.{module}")
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("odradek.")}
+    assert rooms == ({"pipeline", "protocol"} if of_the_protocol else {"pipeline"})
+    assert {name.split(".")[2] for name in loaded if name.startswith("odradek.protocol.")} == of_the_protocol
+    assert "asyncio" not in loaded
+
+
+def modules_after(statement: str) -> set[str]:
+    """What a fresh Python has loaded behind the statement, without the second halves of compiled modules."""
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    return {name for name in done.stdout.split() if not name.endswith("__mypyc")}

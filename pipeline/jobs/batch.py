@@ -1,0 +1,285 @@
+"""One batch: read, judged, counted, checked, written, entered in the ledger.
+
+Its plan says what is read and how it is judged; it is executed whole, however often. Every count is of what the
+executors returned, once for each task that succeeded: Spark may run stages again. Before a table is committed its
+files' footers are read and must hold as many rows; before anything is written the sum must be right, and the topics
+must be those that were planned. An exception leaves the ledger without the batch, which is then repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+from deltalake.exceptions import DeltaError
+from pyspark.sql import functions as sf
+
+from odradek.pipeline.durations import duration
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.kafka.chunks import Chunk
+from odradek.pipeline.kafka.history import records_of
+from odradek.pipeline.kafka.topics import Topics, compare_ids, compare_offsets
+from odradek.pipeline.parse.records import parsed
+from odradek.pipeline.parse.repetitions import repeated_places
+from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows
+from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sinks.known_events import Spans, known_events, time_column
+from odradek.pipeline.sinks.table_files import Written
+from odradek.pipeline.spark.errors import as_pipeline_error
+from odradek.pipeline.state.accounting import Counts
+from odradek.pipeline.state.batch_id import BatchId
+from odradek.pipeline.state.ledger import COMPACTED_EACH, Ledger, LedgerRow
+from odradek.pipeline.state.lock import alone, is_held
+from odradek.pipeline.state.places import COMPACT_LOCK, Places
+from odradek.pipeline.state.plan import Plan, Plans
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_SPANS = 100
+LEAST_BUCKET = timedelta(hours=1)
+FEW = 2_000_000
+"""Rows whose keys every task may have."""
+
+log = structlog.get_logger("pipeline.batch")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the records of a batch are, before any is written. `first`: the first offset that was read of each
+    partition. `newest_us`: the latest event time of good and late rows, in microseconds since 1970; None without any.
+    `buckets`: the times of the good rows, in steps of `bucket_us`."""
+
+    rows_in: int = 0
+    by_outcome: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    first: dict[tuple[str, int], int] = field(default_factory=dict)
+    newest_us: int | None = None
+    buckets: set[int] = field(default_factory=set)
+
+
+class Batches:
+    """Runs the batches of one job. `settings`: of now. `look`: the topics of now; raises PipelineError. `reached`: told
+    of each point of a batch that is passed. `now`: the wall clock."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        places: Places,
+        look: Callable[[], Topics],
+        reached: Callable[[str], None] = nothing,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._places = places
+        self._look = look
+        self._reached = reached
+        self._now = now
+        self._ledger = Ledger(places.ledger)
+        self._plans = Plans(places.state)
+
+    def prepare(self, settings: Settings) -> BatchTables:
+        """Makes and grows the tables, as batches of these settings need them. Raises PipelineError."""
+        tables = BatchTables(settings, self._places, self._reached)
+        tables.prepare(parsed(self._no_records(), settings))
+        return tables
+
+    def run(self, plan: Plan, tables: BatchTables, topics: Topics) -> LedgerRow:
+        """Brings the batch into all tables and the ledger. `topics`: as they are now. Raises PipelineError; a batch
+        that is repeated goes on where it was.
+        """
+        settings, started_at = plan.settings(self._settings), self._now()
+        batch = BatchId(settings.name, plan.number)
+        try:
+            with ExitStack() as until:
+                counts, newest_us, written = self._write(plan, settings, tables, topics, until)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise self._cause(error, plan, settings, tables) from error
+        row = LedgerRow(
+            job=plan.job,
+            batch_id=plan.number,
+            started_at=started_at,
+            finished_at=self._now(),
+            rows_in=counts.rows_in,
+            good=counts.good,
+            dead=counts.dead,
+            duplicates=counts.duplicates,
+            late=counts.late,
+            lost=counts.lost,
+            watermark=plan.watermark,
+            newest_event_time=_newest(plan.newest_event_time, newest_us),
+            files_written=written.files,
+            bytes_written=written.bytes,
+            reasons=counts.reasons,
+            start_offsets=plan.start,
+            end_offsets=plan.end,
+            topics=plan.topics,
+            job_version=settings.job_version,
+        )
+        self._ledger.append(batch, row)
+        self._reached("ledger: committed")
+        self._plans.remove(plan.number)
+        if plan.number % COMPACTED_EACH == COMPACTED_EACH - 1:
+            self._compact_ledger()
+        return row
+
+    def _write(
+        self, plan: Plan, settings: Settings, tables: BatchTables, topics: Topics, until: ExitStack
+    ) -> tuple[Counts, int | None, Written]:
+        batch = BatchId(settings.name, plan.number)
+        chunk = Chunk(plan.start, {name: {n: plan.end[name][n] for n in parts} for name, parts in plan.start.items()})
+        _check(plan, settings, tables, topics)
+        rows = self._rows(plan, settings, chunk.readable(topics), until)
+        tally = tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
+        good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
+        topics = self._look()
+        _check_ids(plan, batch, tables, topics)
+        # With `fail` nothing is lost: what is gone after a read without an error was read before.
+        lost = plan.lost + (0 if settings.on_data_loss == "fail" else chunk.lost(topics, tally.first))
+        counts = Counts(
+            rows_in=tally.rows_in,
+            good=tally.by_outcome.get(GOOD, 0) - duplicates,
+            dead=tally.by_outcome.get(DEAD, 0),
+            duplicates=duplicates,
+            late=tally.by_outcome.get(LATE, 0),
+            lost=lost,
+            reasons=tally.reasons,
+        )
+        counts.check(batch)
+        self._reached("read")
+        by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE))
+        return counts, tally.newest_us, tables.write(by_outcome, counts, batch)
+
+    def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> DataFrame:
+        """The records, parsed and judged; each is decoded once until `until` ends."""
+        ids = {name: one.id for name, one in plan.topics.items()}
+        records = (
+            records_of(self._spark, settings, plan.job, readable.start, readable.end, ids)
+            if readable.start
+            else self._no_records()
+        )
+        rows = judged(parsed(records, settings, plan.planned_at), plan.watermark).persist()
+        until.callback(rows.unpersist)
+        return rows
+
+    def _without_repetitions(
+        self, good: DataFrame, tally: Tally, plan: Plan, settings: Settings, tables: BatchTables, until: ExitStack
+    ) -> tuple[DataFrame, int]:
+        """The good rows but for those that repeat an event, and how many these are."""
+        if not settings.dedup_keys or not tally.by_outcome.get(GOOD):
+            return good, 0
+        delay = duration(settings.watermark_delay, "watermark-delay")
+        spans = spans_of(tally.buckets, delay)
+        files = tables.rows.files(time_column(settings), spans)
+        # Only a batch that is repeated may find itself. Else all counts, also rows of a topic's earlier self.
+        is_there = tables.rows.last_batch(BatchId(settings.name, plan.number)) == plan.number
+        known = known_events(self._spark, settings, files, spans, plan.start if is_there else {})
+        few = tally.by_outcome[GOOD] <= FEW
+        places = repeated_places(good, known, settings.dedup_keys, delay, few).persist()
+        until.callback(places.unpersist)
+        duplicates = places.count()
+        return (without_places(good, places, duplicates <= FEW) if duplicates else good), duplicates
+
+    def _compact_ledger(self) -> None:
+        """Makes few files of the ledger's many, unless `compact` is at work: two at a time would double its rows."""
+        if is_held(self._places.state, COMPACT_LOCK):
+            return
+        try:
+            with alone(self._places.state, COMPACT_LOCK, "another compact is at work"):
+                self._ledger.compact()
+        except (PipelineError, DeltaError, OSError) as error:  # The batch is entered; the next time will do.
+            log.warning("the ledger was not compacted", error=str(error).splitlines()[0])
+
+    def _cause(self, error: Exception, plan: Plan, settings: Settings, tables: BatchTables) -> PipelineError:
+        """Why it failed. What Spark calls lost data, or an unknown topic, a look at the topics explains better."""
+        try:
+            _check(plan, settings, tables, self._look())
+        except PipelineError as better:
+            return better
+        return as_pipeline_error(error, f"the {plan.job} failed")
+
+    def _no_records(self) -> DataFrame:
+        return self._spark.createDataFrame(
+            [],
+            "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, "
+            "partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT",
+        )
+
+
+def _check(plan: Plan, settings: Settings, tables: BatchTables, topics: Topics) -> None:
+    """Raises PipelineError where the topics are not those that were planned, or lack offsets that must be there."""
+    _check_ids(plan, BatchId(settings.name, plan.number), tables, topics)
+    if settings.on_data_loss == "fail":
+        compare_offsets(plan.start, topics)
+
+
+def _check_ids(plan: Plan, batch: BatchId, tables: BatchTables, topics: Topics) -> None:
+    """Raises PipelineError where a topic is another by now; a batch that some tables have can then not be finished."""
+    try:
+        compare_ids({name: one for name, one in plan.topics.items() if name in plan.start}, topics)
+    except PipelineError as error:
+        if tables.last_batch(batch) != plan.number:
+            raise
+        problem = f"{error.problem}, and batch {plan.number} is only in a part of the tables"
+        raise PipelineError(problem, ANEW) from error
+
+
+def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
+    """Counts judged rows; executes the batch."""
+    time = sf.unix_micros("event_time")
+    bucket = sf.when(sf.col(OUTCOME) == GOOD, sf.floor(time / bucket_us(delay)))
+    counted = rows.groupBy("topic", "partition", OUTCOME, "reason").agg(
+        sf.count(sf.lit(1)).alias("rows"),
+        sf.min("offset").alias("first"),
+        sf.max(time).alias("newest"),
+        sf.collect_set(bucket).alias("buckets"),
+    )
+    tally = Tally()
+    for row in counted.collect():
+        tally.rows_in += row["rows"]
+        tally.by_outcome[row[OUTCOME]] = tally.by_outcome.get(row[OUTCOME], 0) + row["rows"]
+        if row["reason"] is not None:
+            tally.reasons[row["reason"]] = tally.reasons.get(row["reason"], 0) + row["rows"]
+        elif tally.newest_us is None or row["newest"] > tally.newest_us:
+            tally.newest_us = row["newest"]
+        place = (row["topic"], row["partition"])
+        tally.first[place] = min(tally.first.get(place, row["first"]), row["first"])
+        tally.buckets |= set(row["buckets"])
+    return tally
+
+
+def bucket_us(delay: timedelta) -> int:
+    """How long a bucket of event times is, in microseconds."""
+    return max(delay, LEAST_BUCKET) // timedelta(microseconds=1)
+
+
+def spans_of(buckets: Iterable[int], delay: timedelta) -> Spans:
+    """The times around events, to the delay before and after: what may hold the same events.
+
+    Times at which nothing happened are left out, unless there are more than MOST_SPANS such gaps."""
+    step, margin = bucket_us(delay), delay // timedelta(microseconds=1)
+    spans: list[tuple[int, int]] = []
+    for bucket in sorted(buckets):
+        start, end = bucket * step - margin, (bucket + 1) * step + margin
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((start, end))
+    return spans if len(spans) <= MOST_SPANS else [(spans[0][0], spans[-1][1])]
+
+
+def _newest(before: datetime | None, found_us: int | None) -> datetime | None:
+    if found_us is None:
+        return before
+    found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found_us)
+    return found if before is None else max(before, found)

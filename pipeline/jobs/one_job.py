@@ -1,0 +1,64 @@
+"""A job has its pipeline for itself, and ends between two batches when it is asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from odradek.pipeline.errors import Stopped
+from odradek.pipeline.jobs.one_line import one_line
+from odradek.pipeline.report.progress import Progress, open_progress
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.spark.errors import as_pipeline_error
+from odradek.pipeline.spark.session import open_session
+from odradek.pipeline.state.lock import alone
+from odradek.pipeline.state.places import JOB_LOCK, Places
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextlib.contextmanager
+def one_job(name: str, settings: Settings) -> Iterator[tuple[SparkSession, Progress]]:
+    """Spark and what shows the progress, for the only job that works here. Raises PipelineError."""
+    try:
+        with (
+            one_line(f"the {name} failed"),
+            open_progress() as shown,
+            alone(Places.of(settings).state, JOB_LOCK, "another ingest or backfill is at work here"),
+        ):
+            shown.waiting("starting Spark")
+            yield open_session(settings), shown
+    except PySparkException as error:
+        raise as_pipeline_error(error, f"the {name} failed") from error
+
+
+def pause(stopping: threading.Event) -> Callable[[float], None]:
+    """A sleep of so many seconds that raises Stopped when the job is told to stop."""
+
+    def sleep(seconds: float) -> None:
+        if stopping.wait(seconds):
+            raise Stopped
+
+    return sleep
+
+
+@contextlib.contextmanager
+def signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop`; not in threads, which get no signals.
+
+    Spark's start is to be within: broken off, it would leave its Java process running."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,94 @@
+"""What the ingest and the backfill have in common: batches one after the other, each planned where the last one ended.
+
+A job begins at the position that the ledger, the plans and the tables agree on, finishes a batch that was stopped
+between two commits, and then plans, runs and shows one batch after the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+from pyspark.sql import SparkSession
+
+from odradek.pipeline.jobs.batch import Batches
+from odradek.pipeline.jobs.one_job import pause
+from odradek.pipeline.jobs.planning import next_plan
+from odradek.pipeline.jobs.position import Position, after, position_of
+from odradek.pipeline.jobs.show import show
+from odradek.pipeline.kafka.inputs import TopicMatcher
+from odradek.pipeline.kafka.offsets import Offsets
+from odradek.pipeline.kafka.topics import Topics, look
+from odradek.pipeline.report.progress import Progress
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.batch_tables import BatchTables
+from odradek.pipeline.state.places import Places
+from odradek.pipeline.state.plan import Plan, Plans, changed
+
+
+class Runner:
+    """The batches of one run of a job. `pause` sleeps, and raises Stopped once the job has to stop. `reached` gets the
+    name of each point of a batch as it is passed, for tests that kill there.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        settings: Settings,
+        spark: SparkSession,
+        shown: Progress,
+        reached: Callable[[str], None],
+        stopping: threading.Event,
+    ) -> None:
+        self.settings = settings
+        self.places = Places.of(settings)
+        self.pause = pause(stopping)
+        self._job = job
+        self._shown = shown
+        self._matches = TopicMatcher(spark, settings)
+        self._plans = Plans(self.places.state)
+        self._batches = Batches(spark, settings, self.places, self.look, reached)
+        self._log = structlog.get_logger(f"pipeline.{job}")
+
+    def position(self) -> Position:
+        """Where the job goes on. Raises PipelineError."""
+        return position_of(self.settings, self.places)
+
+    def look(self) -> Topics:
+        """The topics of now. Raises PipelineError, and Stopped."""
+        return look(self.settings, self._matches, sleep=self.pause)
+
+    def prepare(self) -> BatchTables:
+        """Makes and grows the tables for the batches of this run. Raises PipelineError."""
+        return self._batches.prepare(self.settings)
+
+    def finished(self, position: Position) -> Position:
+        """Finishes a batch that was stopped between two commits, under the settings that it began with."""
+        plan = position.unfinished
+        if plan is None:
+            return position
+        if others := changed(plan, self.settings):
+            self._log.warning("a batch is finished under the settings it began with", batch=plan.number, changed=others)
+        return self._run(plan, self._batches.prepare(plan.settings(self.settings)), self.look())
+
+    def forget_plans(self, position: Position) -> None:
+        """Removes the plan that is to be made anew, and plans of batches that the ledger has."""
+        if position.note:
+            self._log.warning(position.note)
+        for number in self._plans.numbers():
+            self._plans.remove(number)
+
+    def next(self, position: Position, topics: Topics, until: Offsets, tables: BatchTables) -> Position | None:
+        """Plans and runs the next batch, up to `until` at most; None where nothing waits. Raises PipelineError, and
+        Stopped before the batch.
+        """
+        self.pause(0)
+        plan = next_plan(position, topics, self.settings, self._job, datetime.now(UTC), until)
+        return None if plan is None else self._run(self._plans.create(plan), tables, topics)
+
+    def _run(self, plan: Plan, tables: BatchTables, topics: Topics) -> Position:
+        row = self._batches.run(plan, tables, topics)
+        show(self._shown, self.settings, row)
+        return after(row)

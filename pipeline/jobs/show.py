@@ -1,0 +1,33 @@
+"""What people see of a batch that is committed: the progress, and the consumer group."""
+
+from __future__ import annotations
+
+from odradek.pipeline.kafka import shadow_group
+from odradek.pipeline.report.progress import BatchDone, Progress
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.ledger import LedgerRow
+
+
+def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
+    """The lag is up to where the topics ended when the batch was planned."""
+    shadow_group.commit(settings, row.end_offsets)
+    waiting = sum(
+        max(0, end - row.end_offsets.get(name, {}).get(number, 0))
+        for name, topic in row.topics.items()
+        for number, end in topic.ends.items()
+    )
+    shown.batch(
+        BatchDone(
+            row.job,
+            row.batch_id,
+            row.rows_in,
+            row.good,
+            row.dead,
+            row.duplicates,
+            row.late,
+            (row.finished_at - row.started_at).total_seconds(),
+            row.lost,
+            waiting,
+            row.watermark,
+        )
+    )

@@ -1,0 +1,152 @@
+"""What the next ingest will make of the state and of the topics, told before it starts.
+
+The judging is the job's own (position.py, planning.py, history.py): here it is only put into words. Nothing is changed.
+What Spark alone can tell is left out: whether the columns still fit the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError
+
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.jobs.history import read_history, refuse_unfinished
+from odradek.pipeline.jobs.planning import BACKFILL, beginning
+from odradek.pipeline.jobs.position import Position, after, position_of
+from odradek.pipeline.kafka.chunks import Chunk
+from odradek.pipeline.kafka.inputs import refuse_missing
+from odradek.pipeline.kafka.offsets import Offsets
+from odradek.pipeline.kafka.topics import Topics, compare_offsets, look
+from odradek.pipeline.report.findings import OK, PROBLEM, WARNING, Finding, problem
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.spark.errors import as_pipeline_error
+from odradek.pipeline.state.delta_tables import BrokenTable
+from odradek.pipeline.state.ledger import Ledger
+from odradek.pipeline.state.lock import is_held
+from odradek.pipeline.state.places import JOB_LOCK, Places
+from odradek.pipeline.state.plan import changed
+
+PARTITIONS_TOLD = 4
+PATIENCE_S = 5.0
+"""How long a broker that has just answered may take to tell of the topics."""
+ITSELF = "nothing to do: the next job does so by itself"
+COUNTED = "nothing to do: the job goes on with what is there, and counts what is lost"
+
+
+def state_findings(settings: Settings, broker_answers: bool) -> Iterator[Finding]:
+    """Of a job at work, a backfill, the ledger and the tables, and the offsets that are to be read next."""
+    try:
+        yield from _State(settings, broker_answers).findings()
+    except BrokenTable as error:
+        yield problem("tables", error)
+    except PipelineError as error:
+        yield problem("state", error)
+    except (DeltaError, BaseError) as error:
+        yield problem("state", as_pipeline_error(error, "it cannot be read"))
+    except (OSError, ValueError) as error:
+        if (told := as_pipeline_error(error, "it cannot be read")).remedy:
+            yield problem("state", told)
+            return
+        said = f"the state of {settings.name} cannot be read: {' '.join(str(error).split())}"
+        yield Finding("state", PROBLEM, said, f"put it back; or {ANEW}")
+
+
+class _State:
+    """The state of one pipeline. Raises PipelineError, and what reading the tables raises."""
+
+    def __init__(self, settings: Settings, broker_answers: bool) -> None:
+        self._settings = settings
+        self._broker_answers = broker_answers
+        self._places = Places.of(settings)
+
+    def findings(self) -> Iterator[Finding]:
+        """All that there are."""
+        if is_held(self._places.state, JOB_LOCK):
+            yield from self._at_work()
+            return
+        position = position_of(self._settings, self._places)
+        yield self._next(position)
+        backfill = self._backfill(position)
+        if backfill is not None:
+            yield backfill
+        if backfill is None or backfill.state == OK:
+            yield from self._offsets(position, self._waiting)
+
+    def _at_work(self) -> Iterator[Finding]:
+        """The job judged the state when it began, and changes it meanwhile: only the newest whole batch counts."""
+        held = self._places.state / JOB_LOCK
+        yield Finding(
+            "job", WARNING, f"an ingest or backfill is at work: it holds {held}", "another is refused until it ends"
+        )
+        newest = Ledger(self._places.ledger).newest()
+        if newest is None:
+            yield Finding("state", OK, "in use: no batch is entered yet")
+            return
+        yield Finding("state", OK, f"in use: batch {newest.batch_id} is entered")
+        yield from self._offsets(after(newest), self._waiting)
+
+    def _next(self, position: Position) -> Finding:
+        """What the next job begins with."""
+        if (plan := position.unfinished) is not None:
+            others = changed(plan, self._settings)
+            under = f", under the settings that it began with ({', '.join(others)} are others now)" if others else ""
+            return Finding("state", WARNING, f"batch {plan.number} is in a part of the tables{under}", ITSELF)
+        if position.note:
+            return Finding("state", WARNING, position.note, ITSELF)
+        at = _told(position.done) if position.done else self._settings.starting_offsets
+        if position.number == 0:
+            return Finding("state", OK, f"none yet in {self._places.state}; the first batch begins at {at}")
+        return Finding("state", OK, f"batch {position.number - 1} is done; goes on at {at}")
+
+    def _backfill(self, position: Position) -> Finding | None:
+        """Whether the ingest can begin where a backfill has ended; None where it has begun, or there was none."""
+        try:
+            refuse_unfinished(self._places, position)
+        except PipelineError as error:
+            return problem("backfill", error)
+        history = read_history(self._places.state) if position.job == BACKFILL else None
+        return None if history is None else Finding("backfill", OK, f"is at its end, of {history.offsets} offsets")
+
+    def _offsets(self, position: Position, compare: Callable[[Position, Topics], Finding]) -> Iterator[Finding]:
+        """What the topics say; nothing where another finding names the broker or a missing topic."""
+        if not self._broker_answers:
+            return
+        pattern, known = self._settings.pattern, position.topics
+        try:
+            topics = look(
+                self._settings,
+                lambda names: [name for name in names if (pattern.fullmatch(name) if pattern else name in known)],
+                patience_s=PATIENCE_S,
+            )
+            if not topics or any(name not in topics and name not in known for name in self._settings.topics):
+                return  # The findings of the broker name a missing topic.
+            yield compare(position, topics)
+        except PipelineError as error:
+            yield problem("offsets", error)
+
+    def _waiting(self, position: Position, topics: Topics) -> Finding:
+        """Raises PipelineError where the ingest would."""
+        start = beginning(position, topics, self._settings)
+        refuse_missing(self._settings, topics, position.topics)
+        notes = [*start.notes, *self._loss(start.offsets, topics)]
+        if notes:
+            return Finding("offsets", WARNING, "; ".join(notes), COUNTED)
+        ends = {name: topic.ends for name, topic in topics.items()}
+        return Finding("offsets", OK, f"{Chunk(start.offsets, ends).offsets()} wait to be read")
+
+    def _loss(self, offsets: Offsets, topics: Topics) -> list[str]:
+        """What is not there any more, and is no error."""
+        try:
+            compare_offsets(offsets, topics)
+        except PipelineError as error:
+            return [error.problem]
+        return []
+
+
+def _told(offsets: Offsets) -> str:
+    """Offsets in short."""
+    places = sorted((name, *place) for name, parts in offsets.items() for place in parts.items())
+    told = ", ".join(f"{name}-{number} {offset}" for name, number, offset in places[:PARTITIONS_TOLD])
+    return told + (f" and so on in {len(places)} partitions" if len(places) > PARTITIONS_TOLD else "")

@@ -1,0 +1,115 @@
+"""How far the pipeline is behind its topics: the end of each partition, less what the ledger says is processed.
+
+The end is what a consumer of the pipeline's isolation level can reach: the high watermark, or, with read_committed, the
+last stable offset. Kafka's tools know only the high watermark, so that while a transaction is open they show its
+records as lag too: their LAG is `lag + in_open_transactions`. Where nothing is open, the numbers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+
+from odradek.pipeline.kafka.admin import admin_client, committed_offsets
+from odradek.pipeline.kafka.offsets import Offsets
+from odradek.pipeline.settings import Settings
+
+PAUSES_S = (0.1, 0.3, 0.6)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition; offsets are of the next record. None: not processed yet, or not known to the broker."""
+
+    topic: str
+    partition: int
+    processed: int | None
+    log_start_offset: int | None = None
+    end_offset: int | None = None
+    log_end_offset: int | None = None
+    committed: int | None = None
+    """What the shadow group shows."""
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that wait; before the first batch all that there are. None where the broker tells no end."""
+        if self.end_offset is None:
+            return None
+        begin = self.log_start_offset if self.processed is None else self.processed
+        return max(self.end_offset - (begin or 0), 0)
+
+    @property
+    def in_open_transactions(self) -> int:
+        """Offsets that wait for the end of a transaction, which read_committed does not reach."""
+        return max((self.log_end_offset or 0) - (self.end_offset or 0), 0)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; empty if nothing."""
+        if self.end_offset is None:
+            return "the topic or the partition is gone"
+        if self.processed is not None and self.processed > (self.log_end_offset or 0):
+            return "more is processed than there is: the topic was deleted and made again"
+        if self.processed is not None and self.processed < (self.log_start_offset or 0):
+            return f"{(self.log_start_offset or 0) - self.processed} offsets were deleted before they were read"
+        return ""
+
+
+def partition_lags(settings: Settings, processed: Offsets, patience_ms: int = 10_000) -> list[PartitionLag]:
+    """The lag of each partition of the pipeline's topics, sorted. Raises KafkaError and PipelineError."""
+    with admin_client(settings, patience_ms) as admin:
+        there = _partitions_there(admin, settings, processed)
+        start = _offsets(admin, there, OffsetSpec.EARLIEST)
+        high = _offsets(admin, there, OffsetSpec.LATEST)
+        # Asked for last: what comes meanwhile is lag, and in no open transaction.
+        end = _offsets(admin, there, OffsetSpec.LATEST, settings.isolation_level)
+        committed = _committed(admin, settings.group)
+    known = {TopicPartition(topic, number) for topic, numbers in processed.items() for number in numbers}
+    return [
+        PartitionLag(
+            each.topic,
+            each.partition,
+            processed.get(each.topic, {}).get(each.partition),
+            start.get(each),
+            end.get(each),
+            high.get(each),
+            committed.get(each),
+        )
+        for each in sorted(known | set(there))
+    ]
+
+
+def _committed(admin: KafkaAdminClient, group: str) -> Mapping[TopicPartition, int]:
+    """What the group shows; nothing if its coordinator does not say so in a second."""
+    try:
+        return committed_offsets(admin, group, pauses_s=PAUSES_S)
+    except KafkaError:
+        return {}
+
+
+def _partitions_there(admin: KafkaAdminClient, settings: Settings, processed: Offsets) -> list[TopicPartition]:
+    """What exists of the topics that the settings or the ledger name. Asking makes no topic."""
+    pattern = settings.pattern
+    wanted = {*settings.topics, *processed}
+    return [
+        TopicPartition(topic["name"], partition["partition_index"])
+        for topic in admin.describe_topics()
+        if topic["name"] in wanted or (pattern is not None and pattern.fullmatch(topic["name"]))
+        for partition in topic["partitions"]
+    ]
+
+
+def _offsets(
+    admin: KafkaAdminClient,
+    there: Sequence[TopicPartition],
+    spec: OffsetSpec,
+    isolation: str = "read_uncommitted",
+) -> Mapping[TopicPartition, int]:
+    if not there:
+        return {}
+    found = admin.list_partition_offsets(dict.fromkeys(there, spec), isolation)
+    return {partition: each.offset for partition, each in found.items()}

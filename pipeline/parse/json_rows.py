@@ -1,0 +1,194 @@
+"""JSON to rows, strictly, with one `from_json`.
+
+What Spark's `from_json` takes for good though it is not, and what is done about it:
+ (a) text after the object (`{"id":1} xyz`): it stops reading. So the text is read as a field of a frame, and the
+     frame's last field must have been seen.
+ (b) bytes that are no UTF-8: replaced silently. So they are checked for.
+ (c) 1e400 becomes Infinity. So numbers must be finite. NaN and 'single quotes' are no JSON.
+ (d) TIMESTAMP: "12:00" becomes today's, a number is taken for seconds and overflows silently. So a timestamp is a text
+     that begins with a date (2024-01-31, 2024-01-31T10:00:00.123456+02:00, a space for the T); without a zone it is
+     UTC. Numbers belong in a LONG.
+As Spark has it: a STRING takes every JSON value as its text, of two fields of one name the last counts, names differ by
+case, a null and a field that is not there are alike, a DECIMAL is rounded to its scale, a BINARY is Base64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from odradek.pipeline.parse.flaws import any_of, flaws
+from odradek.pipeline.parse.schemas import kind_name
+
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "_corrupt",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+FRAME = ('{"row":', ',"_end":true}')
+SHOWN, SHOWN_NAMES = 60, 5
+"""Characters of a value, and fields, that a detail shows."""
+
+
+def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFrame:
+    """The records with `data`, `reason` and `detail`, and with `_raw` where unknown fields are kept.
+
+    Unknown fields are those of the outermost object. `keep` and `reject` read the names of the good rows' fields, which
+    costs half a parse more; `ignore` costs nothing."""
+    first = records.withColumn("_first", _framed(_as_read(schema)))
+    verdict = _verdict(schema, rejects_unknown=unknown_fields == "reject")
+    judged = first.withColumns({"data": _converted(sf.col("_first.row"), schema), "_verdict": verdict})
+    columns = {"reason": sf.col("_verdict.reason"), "detail": sf.col("_verdict.detail")}
+    if unknown_fields == "keep":
+        columns["_raw"] = sf.when(sf.col("_verdict").isNull() & (sf.size(_unknown(schema)) > 0), _text())
+    return judged.withColumns(columns).drop("_first", "_verdict")
+
+
+def _text() -> Column:
+    return sf.col("value").cast("string")
+
+
+def _framed(row: DataType) -> Column:
+    """The value, read as the first field of a frame: `row`, and `_end` where nothing but the row was before it."""
+    frame = StructType(
+        [StructField("row", row), StructField("_end", BooleanType()), StructField("_corrupt", StringType())]
+    )
+    return sf.from_json(sf.concat(sf.lit(FRAME[0]), _text(), sf.lit(FRAME[1])), frame, OPTIONS)
+
+
+def _as_read(kind: DataType) -> DataType:
+    """The type that the parser is told: texts for timestamps."""
+    if isinstance(kind, TimestampType):
+        return StringType()
+    if isinstance(kind, StructType):
+        return StructType([StructField(one.name, _as_read(one.dataType)) for one in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_as_read(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _as_read(kind.valueType))
+    return kind
+
+
+def _converted(read: Column, kind: DataType) -> Column:
+    """What was read, as the schema's type."""
+    if _as_read(kind) == kind:
+        return read
+    if isinstance(kind, StructType):
+        fields = sf.struct(*(_converted(read[one.name], one.dataType).alias(one.name) for one in kind))
+        return sf.when(read.isNotNull(), fields)
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return sf.transform(read, lambda one: _converted(one, element))
+    if isinstance(kind, MapType):
+        value = kind.valueType
+        return sf.transform_values(read, lambda _, one: _converted(one, value))
+    return sf.when(read.like("____-__-__%"), read.try_cast("timestamp"))
+
+
+def _flaw(read: Column, kind: DataType) -> Column | None:
+    """What the parser let pass: no date in a timestamp, a number that is not finite."""
+    if isinstance(kind, TimestampType):
+        return read.isNotNull() & _converted(read, kind).isNull()
+    if isinstance(kind, DoubleType | FloatType):
+        return read.isin(float("inf"), float("-inf"))
+    return None
+
+
+def _verdict(schema: StructType, rejects_unknown: bool) -> Column:
+    """Null for a good row, else a struct of reason and detail."""
+    first = sf.col("_first")
+    fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull()
+    verdict = (
+        sf.when(sf.col("value").isNull(), _said("tombstone", sf.lit("the value is null")))
+        .when(~sf.is_valid_utf8(_text()), _said("not_utf8", sf.lit("the value is no UTF-8 text")))
+        .when(~fits | any_of(flaws(first["row"], schema, _flaw)), _why(schema))
+    )
+    if not rejects_unknown:
+        return verdict
+    names = sf.concat_ws(", ", sf.slice(_unknown(schema), 1, SHOWN_NAMES))
+    told = _said("unknown_field", sf.concat(sf.lit("not in the schema: "), names))
+    return verdict.when(sf.size(_unknown(schema)) > 0, told)
+
+
+def _said(reason: str, detail: Column) -> Column:
+    return sf.struct(sf.lit(reason).alias("reason"), detail.alias("detail"))
+
+
+def _unknown(schema: StructType) -> Column:
+    """The names of fields that the schema lacks."""
+    return sf.array_except(sf.json_object_keys(_text()), sf.lit(schema.names))
+
+
+def _why(schema: StructType) -> Column:
+    """The verdict on a value that does not fit: read again as a text, then as an object of texts."""
+
+    def judged(again: Column) -> Column:
+        fields = sf.when(again["row"].startswith("{"), sf.from_json(again["row"], "MAP<STRING,STRING>"))
+        broken = again["_end"].isNull() | again["_corrupt"].isNotNull()
+        wrong = _let(fields, lambda fields: _why_wrong(schema, again["row"], fields))
+        return sf.when(broken, _said("not_json", _why_no_json())).otherwise(_said("wrong_type", wrong))
+
+    return _let(_framed(StringType()), judged)
+
+
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """`body` of a value that is computed once, and only where the whole is asked for."""
+    return sf.element_at(sf.transform(sf.array(value), body), 1)
+
+
+def _why_no_json() -> Column:
+    return (
+        sf.when(sf.length("value") == 0, "the value is empty")
+        .when(
+            sf.hex(sf.substring("value", 1, 1)) == "00", "the value begins with byte 0, like a schema registry's frame"
+        )
+        .otherwise(sf.concat(sf.lit("the value is no JSON"), _shown(_text())))
+    )
+
+
+def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
+    """Says which fields have a text and are not as the schema wants them; if none is as a whole, where others are."""
+    row = sf.col("_first.row")
+    kinds = sf.create_map(*(sf.lit(part) for one in schema for part in (one.name, kind_name(one.dataType))))
+    flawed = sf.array_compact(sf.array(*(sf.when(_unlike(row[one.name], one.dataType), one.name) for one in schema)))
+    nested = ", ".join(one.name for one in schema if isinstance(one.dataType, StructType | ArrayType | MapType))
+
+    def sentence(one: Column) -> Column:
+        quoted = text.contains(sf.concat(sf.lit('"'), one["key"], sf.lit('":"')))
+        value = sf.when(quoted, sf.concat(sf.lit('"'), one["value"], sf.lit('"'))).otherwise(one["value"])
+        return sf.concat(one["key"], sf.lit(" is no "), sf.try_element_at(kinds, one["key"]), _shown(value))
+
+    def told(flawed: Column) -> Column:
+        entries = sf.filter(
+            sf.map_entries(fields), lambda one: one["value"].isNotNull() & sf.array_contains(flawed, one["key"])
+        )
+        sentences = sf.transform(sf.slice(entries, 1, SHOWN_NAMES), sentence)
+        return sf.when(sf.size(entries) > 0, sf.concat_ws("; ", sentences))
+
+    no_object = sf.when(fields.isNull(), sf.concat(sf.lit("the value is no object"), _shown(text)))
+    return sf.coalesce(no_object, _let(flawed, told), sf.lit(f"a value inside {nested} is not of its type"))
+
+
+def _unlike(read: Column, kind: DataType) -> Column:
+    return read.isNull() | any_of(flaws(read, kind, _flaw))
+
+
+def _shown(text: Column) -> Column:
+    """The beginning of a text, behind a colon."""
+    dots = sf.when(sf.length(text) > SHOWN, "...").otherwise("")
+    return sf.concat(sf.lit(": "), sf.coalesce(sf.substring(text, 1, SHOWN), sf.lit("null")), dots)

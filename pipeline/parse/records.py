@@ -1,0 +1,139 @@
+"""Records to rows: `data`, or the `reason` why not, a `detail` for people, and `event_time`.
+
+Pure functions from DataFrame to DataFrame. Each record is decoded once, whatever is asked of the result later, as long
+as what is asked is not a filter pushed below the decoding: persist before the rows are split by reason.
+Only records that are rejected are looked at again, to say why.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructType, TimestampNTZType
+
+from odradek.pipeline.durations import duration
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.binary_rows import avro_rows, protobuf_rows
+from odradek.pipeline.parse.json_rows import json_rows
+from odradek.pipeline.parse.schemas import required_columns, schema_of
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.spark.errors import first_line
+
+REASONS = {
+    "tombstone": "the value is null",
+    "not_utf8": "the value (JSON) or a text in it (Avro, Protobuf) is no UTF-8",
+    "not_json": "the value is no JSON, or has more than one JSON value, or goes past the parser's limits",
+    "wrong_type": "the value is JSON but no object, or a field of it is not of its column's type",
+    "unknown_field": "a field is not in the schema, and unknown-fields is reject",
+    "not_avro": "the value's bytes are not exactly one row of the Avro schema",
+    "not_protobuf": "the value's bytes are no message of the Protobuf descriptor",
+    "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or not there",
+    "no_event_time": "the event time is null, or not in the years 1 to 9999",
+    "in_future": "the event time is later than when the batch was planned by more than max-future",
+}
+"""Why a record becomes a dead letter; the first that holds, from the top. Coming too late is none of them."""
+
+EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, in milliseconds since 1970: what readers of tables can say."""
+
+ADDED = ("data", "reason", "detail", "event_time")
+
+
+def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) -> DataFrame:
+    """The records with ADDED (and `_raw` where unknown_fields is keep). `now`: by which an event is in the future.
+
+    `data`: a struct of the schema's columns, null where there is a reason. `reason`: a key of REASONS, null for a good
+    row. `event_time`: timestamp, null where there is a reason. Raises PipelineError."""
+    schema = schema_of(settings)
+    try:
+        rows = _decoded(records, schema, settings)
+        checked = _without_future(_with_reason(rows, schema, settings), settings, now)
+        good = sf.col("reason").isNull()
+        columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time")}
+        if settings.unknown_fields == "keep":
+            columns["_raw"] = sf.when(good, sf.col("_raw"))
+        raw = ["_raw"] if settings.unknown_fields == "keep" else []
+        return checked.withColumns(columns).select(*records.columns, *ADDED, *raw)
+    except AnalysisException as error:
+        raise PipelineError(f"Spark cannot read {settings.format} by this schema: {first_line(error)}") from error
+
+
+def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
+    """The records with `data`, `reason`, `detail` (and `_raw`), as far as the format goes."""
+    if settings.format == "json":
+        return json_rows(records, schema, settings.unknown_fields)
+    if settings.format == "avro":
+        return avro_rows(records, schema, settings)
+    if settings.format == "protobuf":
+        return protobuf_rows(records, schema, settings)
+    nothing = sf.lit(None).cast("string")
+    whole = sf.struct("key", "value", "headers")
+    return records.withColumns({"data": whole, "reason": nothing, "detail": nothing})
+
+
+def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
+    """Adds what every format is asked: the required columns, and the event time."""
+    data = sf.col("data")
+    timed = rows.withColumn("event_time", event_time(schema, settings))
+    reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
+    detail = sf.when(sf.col("reason").isNotNull(), sf.col("detail"))
+    for name in required_columns(schema, settings):
+        reason = reason.when(data[name].isNull(), "missing_required")
+        detail = detail.when(data[name].isNull(), f"{name} is null or not there")
+    missing = sf.col("event_time").isNull()
+    return timed.withColumns(
+        {
+            "reason": reason.when(missing, "no_event_time"),
+            "detail": detail.when(missing, _why_no_time(settings)),
+        }
+    )
+
+
+def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -> DataFrame:
+    """Rows that are dated later than `max_future` after now get a reason: they would make all that follows late."""
+    if now is None or not settings.max_future:
+        return rows
+    latest = now + duration(settings.max_future, "max-future")
+    is_later = sf.col("reason").isNull() & (sf.unix_micros("event_time") > int(latest.timestamp() * 1_000_000))
+    told = sf.concat(
+        sf.lit(f"{settings.event_time or 'the timestamp'} is "),
+        sf.col("event_time").cast("string"),
+        sf.lit(f", more than {settings.max_future} after {now.isoformat(timespec='seconds')}"),
+    )
+    return rows.withColumns(
+        {
+            "reason": sf.when(is_later, sf.lit("in_future")).otherwise(sf.col("reason")),
+            "detail": sf.when(is_later, told).otherwise(sf.col("detail")),
+        }
+    )
+
+
+def event_time(schema: StructType, settings: Settings) -> Column:
+    """When it happened: a TIMESTAMP, a TIMESTAMP_NTZ in UTC, or a LONG of milliseconds since 1970; null outside the
+    years 1 to 9999. Without the setting the record's own timestamp, unless that is Kafka's -1 for none."""
+    if not settings.event_time:
+        return sf.when(sf.unix_millis("timestamp").between(0, LATEST_MS), sf.col("timestamp"))
+    column = sf.col("data")[settings.event_time]
+    kind = schema[settings.event_time].dataType
+    if isinstance(kind, LongType):
+        return sf.when(column.between(EARLIEST_MS, LATEST_MS), sf.timestamp_millis(column))
+    if isinstance(kind, TimestampNTZType):
+        column = column.cast("timestamp")
+    return sf.when(
+        column.between(sf.timestamp_millis(sf.lit(EARLIEST_MS)), sf.timestamp_millis(sf.lit(LATEST_MS))), column
+    )
+
+
+def _why_no_time(settings: Settings) -> Column:
+    if not settings.event_time:
+        return sf.when(
+            sf.unix_millis("timestamp") > LATEST_MS, "the record's timestamp is after the year 9999"
+        ).otherwise("the record has no timestamp")
+    column = sf.col("data")[settings.event_time]
+    told = sf.concat(
+        sf.lit(f"{settings.event_time} is "), column.cast("string"), sf.lit(", not in the years 1 to 9999")
+    )
+    return sf.coalesce(told, sf.lit(f"{settings.event_time} is null or not there"))

@@ -1,0 +1,277 @@
+"""The schema setting as Spark's types, checked against the settings that name its columns.
+
+JSON: DDL ('id LONG, at TIMESTAMP NOT NULL') or @FILE of it. Avro: a schema's JSON or @FILE of it (.avsc).
+Protobuf: @FILE of a descriptor set (protoc --include_imports --descriptor_set_out), and `message_name`.
+Raw: no schema; the columns are key, value and headers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.protobuf.functions import from_protobuf
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import Settings, flag
+from odradek.pipeline.spark.errors import first_line
+
+RAW = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+RESERVED = ("_topic", "_partition", "_offset", "_timestamp", "_raw")
+"""Columns that the table of good rows has besides."""
+
+PARTITIONING = ("_topic", "_partition")
+"""Those of them that the table may be partitioned by."""
+
+WINDOW_DAY = "window_day"
+"""The column by which the table of windows is partitioned: the UTC day of window_start."""
+
+AVRO_END = b"ODRADEK\n"
+"""What is put behind an Avro value to see that the reader stopped there."""
+
+PROTOBUF_OPTIONS = {
+    "emit.default.values": "true",  # proto3 does not write a 0: without this it would be a null
+    "upcast.unsigned.ints": "true",  # else a uint32 above 2^31 would come out negative
+}
+
+NUMBERS = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
+NAMING = (
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    DecimalType,
+    BooleanType,
+    StringType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+)
+"""Types whose values are equal or not beyond doubt: what keys, groups and partitions may be."""
+
+STORED = (*NUMBERS, *NAMING, BinaryType, StructType, ArrayType, MapType)
+"""Types that both kinds of tables can hold."""
+
+
+def schema_text(settings: Settings) -> str:
+    """The setting, or what the file holds that it names. Raises PipelineError."""
+    text = settings.schema
+    if text.startswith("@"):
+        try:
+            text = file_of(text).decode()
+        except UnicodeDecodeError as error:
+            raise PipelineError(f"the schema {text} is no text", "a descriptor set needs format = protobuf") from error
+    if not text.strip():
+        raise PipelineError("no schema is given", f"set schema: {_example(settings.format)}")
+    return text
+
+
+def descriptors(settings: Settings) -> bytes:
+    """The descriptor set that the setting names. Raises PipelineError."""
+    if not settings.schema.startswith("@") or not settings.message_name:
+        raise PipelineError("Protobuf needs message-name, and a schema of @FILE", _example("protobuf"))
+    return file_of(settings.schema)
+
+
+def schema_of(settings: Settings) -> StructType:
+    """The columns of the rows; a session must be active. Raises PipelineError, also where a setting names a column that
+    is not there or cannot be what it is to be."""
+    if settings.unknown_fields != "ignore" and settings.format != "json":
+        raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON alone")
+    if settings.message_name and settings.format != "protobuf":
+        raise PipelineError("message-name is for Protobuf alone", "set format = protobuf")
+    schema = _schema(settings)
+    _check_names(schema)
+    for name, kind in _all_types("", schema):
+        if not isinstance(kind, STORED):
+            raise PipelineError(f"column {name} is {kind.simpleString().upper()}, which the tables cannot hold")
+    _check_roles(schema, settings)
+    return schema
+
+
+def required_columns(schema: StructType, settings: Settings) -> list[str]:
+    """Columns that may not be null: what `required` names, what names an event, what is NOT NULL in DDL."""
+    declared = [one.name for one in schema if not one.nullable] if settings.format == "json" else []
+    return list(dict.fromkeys([*settings.required, *settings.dedup_keys, *declared]))
+
+
+def avro_frame(text: str) -> str:
+    """The schema of an Avro row with AVRO_END behind it. Raises PipelineError."""
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise PipelineError(f"the Avro schema is not JSON: {error}", f"set schema: {_example('avro')}") from error
+    if not isinstance(row, dict) or row.get("type") != "record":
+        raise PipelineError("the Avro schema is not of a record", f"set schema: {_example('avro')}")
+    end = {"type": "fixed", "name": "OdradekEnd", "size": len(AVRO_END)}
+    fields = [{"name": "row", "type": row}, {"name": "end", "type": end}]
+    return json.dumps({"type": "record", "name": "OdradekFrame", "fields": fields})
+
+
+def _schema(settings: Settings) -> StructType:
+    if settings.format == "raw":
+        if settings.schema:
+            raise PipelineError("format = raw takes no schema", "its columns are key, value and headers")
+        return _ddl(RAW)
+    if settings.format == "json":
+        return _ddl(schema_text(settings))
+    nothing = sf.lit(None).cast("binary")
+    if settings.format == "avro":
+        frame = avro_frame(schema_text(settings))
+        return _fields(_analysed("Avro", lambda: from_avro(nothing, frame))["row"].dataType)
+    name, content = settings.message_name, descriptors(settings)
+    return _analysed(
+        "Protobuf",
+        lambda: from_protobuf(nothing, name, options=dict(PROTOBUF_OPTIONS), binaryDescriptorSet=content),
+    )
+
+
+def _ddl(text: str) -> StructType:
+    try:
+        return _fields(StructType.fromDDL(text))
+    except PySparkException as error:
+        raise PipelineError(f"the schema is not DDL: {first_line(error)}", f"set schema: {_example('json')}") from error
+
+
+def _fields(kind: DataType) -> StructType:
+    if not isinstance(kind, StructType) or not kind.fields:
+        raise PipelineError("the schema has no columns", _example("json"))
+    return kind
+
+
+def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
+    """The type of a decoded value, as Spark makes it of its schema."""
+    try:
+        return _fields(SparkSession.active().range(0).select(decoding().alias("row")).schema["row"].dataType)
+    except (PySparkException, Py4JError) as error:
+        said = first_line(error)
+        if "NOT_LOADED" in said:
+            remedy = f"put it into ODRADEK_SPARK_JARS or start the session with format = {form.lower()}"
+            raise PipelineError(f"Spark's {form} jar is not loaded", remedy) from error
+        raise PipelineError(f"Spark cannot read the {form} schema: {said}") from error
+
+
+def _check_names(schema: StructType) -> None:
+    for name in schema.names:
+        if name.lower() in RESERVED:
+            raise PipelineError(f"column {name} has the name of one that the table has besides: {', '.join(RESERVED)}")
+    for where, struct in [("", schema), *_structs("", schema)]:
+        _unlike(f"the schema{where}", struct.names)
+        for name in struct.names:
+            if not name or any(one in " ,;{}()\n\t=" for one in name):
+                raise PipelineError(f"column {name!r} has a character that tables do not take: space ,;{{}}()= or none")
+
+
+def _unlike(where: str, names: Iterable[str]) -> None:
+    """Names of a table must differ by more than case."""
+    for name, count in Counter(name.lower() for name in names).items():
+        if count > 1:
+            raise PipelineError(f"{where} has column {name} twice", "names must differ by more than case")
+
+
+def _all_types(name: str, kind: DataType) -> Iterator[tuple[str, DataType]]:
+    """A type and all those inside it, by the path."""
+    if name:
+        yield name, kind
+    if isinstance(kind, StructType):
+        for one in kind:
+            yield from _all_types(f"{name}.{one.name}" if name else one.name, one.dataType)
+    elif isinstance(kind, ArrayType):
+        yield from _all_types(f"{name}[]", kind.elementType)
+    elif isinstance(kind, MapType):
+        yield from _all_types(f"{name}{{key}}", kind.keyType)
+        yield from _all_types(f"{name}{{}}", kind.valueType)
+
+
+def _structs(name: str, kind: DataType) -> Iterator[tuple[str, StructType]]:
+    for path, inner in _all_types(name, kind):
+        if isinstance(inner, StructType):
+            yield f" in {path}", inner
+
+
+def _check_roles(schema: StructType, settings: Settings) -> None:
+    """That each named column is there, once, and of a type that it can have there."""
+    roles: dict[str, tuple[tuple[str, ...], tuple[type[DataType], ...], str]] = {
+        "event_time": (
+            (settings.event_time,) if settings.event_time else (),
+            (TimestampType, TimestampNTZType, LongType),
+            "a TIMESTAMP, or a LONG of milliseconds since 1970",
+        ),
+        "required": (settings.required, (DataType,), ""),
+        "dedup_keys": (settings.dedup_keys, (*NAMING, BinaryType), "a text, a whole number, a date or a time"),
+        "window_by": (settings.window_by, NAMING, "a text, a whole number, a date or a time"),
+        "window_sums": (settings.window_sums, NUMBERS, "a number"),
+        "partition_by": (settings.partition_by, NAMING, "a text, a whole number, a date or a time"),
+    }
+    kinds = {one.name: one.dataType for one in schema}
+    for role, (names, allowed, what) in roles.items():
+        _unlike(flag(role), names)
+        for name in names:
+            if role == "partition_by" and name in PARTITIONING:
+                continue
+            if name not in kinds:
+                raise PipelineError(f"{flag(role)} names {name}, which the schema lacks: {', '.join(schema.names)}")
+            if not isinstance(kinds[name], allowed):
+                raise PipelineError(f"{flag(role)} names {name}, a {kind_name(kinds[name])}; it must be {what}")
+    _check_windows(settings)
+
+
+def _check_windows(settings: Settings) -> None:
+    if not settings.window:
+        for role in ("window_slide", "window_by", "window_sums"):
+            if getattr(settings, role):
+                raise PipelineError(f"{flag(role)} is given, but no window", "set window: '1 minute'")
+    _unlike("the table of windows", window_columns(settings))
+
+
+def window_columns(settings: Settings) -> list[str]:
+    """The columns of the table of windows."""
+    sums = [f"sum_{name}" for name in settings.window_sums]
+    return ["window_start", "window_end", *settings.window_by, "count", *sums, WINDOW_DAY]
+
+
+def kind_name(kind: DataType) -> str:
+    """A type as a schema writes it: LONG, STRUCT<a:LONG>."""
+    return kind.simpleString().upper().replace("BIGINT", "LONG")
+
+
+def file_of(setting: str) -> bytes:
+    """What @FILE holds. Raises PipelineError."""
+    try:
+        return Path(setting.removeprefix("@")).read_bytes()
+    except OSError as error:
+        raise PipelineError(f"the schema {setting} cannot be read: {error.strerror}") from error
+
+
+def _example(form: str) -> str:
+    return {
+        "json": "'id LONG, at TIMESTAMP', or @FILE",
+        "avro": '\'{"type": "record", "name": ..., "fields": ...}\', or @FILE',
+        "protobuf": "protoc --include_imports --descriptor_set_out FILE, and schema = @FILE",
+    }[form]

@@ -1,0 +1,129 @@
+"""The tables of a pipeline, and one batch written into all of them: whole, once, the ledger last.
+
+A kill between two commits leaves some tables with the batch and some without. The batch is then repeated, and each
+table that has it skips it; only when all have it does the ledger say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructField, StructType
+
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.parse import transforms
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.delta import DeltaSink, nothing
+from odradek.pipeline.sinks.delta_windows import DeltaWindows
+from odradek.pipeline.sinks.known_events import DataFiles, Spans
+from odradek.pipeline.sinks.parquet import ParquetSink
+from odradek.pipeline.sinks.results_topic import ResultsTopic
+from odradek.pipeline.sinks.table_files import Layout, Written
+from odradek.pipeline.state.accounting import Counts
+from odradek.pipeline.state.batch_id import BatchId
+from odradek.pipeline.state.ledger import Ledger
+from odradek.pipeline.state.location import Location
+from odradek.pipeline.state.places import Places
+
+BATCH_ID = StructField("batch_id", LongType())
+
+
+class Table(Protocol):
+    """What DeltaSink and ParquetSink have in common."""
+
+    @property
+    def place(self) -> Location: ...
+    def last_batch(self, batch: BatchId) -> int | None: ...
+    def files(self, column: str, spans: Spans) -> DataFiles: ...
+    def prepare(self, schema: StructType) -> None: ...
+    def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written: ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """The rows of a batch by what becomes of them, parsed and not committed. Each use executes them again."""
+
+    good: DataFrame
+    dead: DataFrame
+    late: DataFrame
+
+
+class BatchTables:
+    """All that batches are written to, as the settings want it. Raises PipelineError."""
+
+    def __init__(self, settings: Settings, places: Places, reached: Callable[[str], None] = nothing) -> None:
+        if settings.window and settings.sink != "delta":
+            raise PipelineError("windows need the delta sink", "set sink to delta, or leave window empty")
+        kind = DeltaSink if settings.sink == "delta" else ParquetSink
+        layout = Layout(settings.partition_by, settings.files_per_batch)
+        self._settings = settings
+        self._ledger = Ledger(places.ledger)
+        self.rows: Table = kind(places.rows, "rows", layout, reached)
+        self.dead_letters: Table = kind(places.dead_letters, "dead_letters", Layout(), reached)
+        self.late: Table | None = kind(places.late, "late", Layout(), reached) if settings.late_rows == "keep" else None
+        self.windows: DeltaWindows | None = (
+            DeltaWindows(places.windows, settings.window_by, reached) if settings.window else None
+        )
+        self._results = ResultsTopic(settings, reached) if settings.results_topic else None
+
+    def prepare(self, parsed: DataFrame) -> None:
+        """Makes and grows the tables for rows like `parsed`, which is not executed. Raises PipelineError."""
+        good = transforms.good_rows(parsed, self._settings)
+        unknown = [name for name in self._settings.partition_by if name not in good.columns]
+        if unknown:
+            raise PipelineError(f"partition-by: there is no column {', '.join(unknown)}", "name columns of the schema")
+        self.rows.prepare(good.schema)
+        dead = transforms.dead_letters(parsed, self._settings).schema
+        self.dead_letters.prepare(StructType([*dead.fields, BATCH_ID]))
+        if self.late is not None:
+            self.late.prepare(StructType([*good.schema.fields, BATCH_ID]))
+        if self.windows is not None:
+            self.windows.prepare(transforms.windowed(parsed, self._settings).schema)
+
+    def last_batch(self, batch: BatchId) -> int | None:
+        """The newest batch that any table has."""
+        numbers = [number for _, table in self._all() if (number := table.last_batch(batch)) is not None]
+        return max(numbers, default=None)
+
+    def compare(self, batch: BatchId) -> None:
+        """Raises PipelineError where a table lacks what the ledger says it has. `batch`: any of this pipeline."""
+        content = self._ledger.content(["batch_id", "good", "dead"])
+        for column, what, table in (("good", "rows", self.rows), ("dead", "dead letters", self.dead_letters)):
+            entered = pc.max(content.filter(pc.greater(content[column], 0))["batch_id"]).as_py()
+            last = None if entered is None else table.last_batch(batch)
+            if entered is not None and (last is None or last < entered):
+                raise PipelineError(
+                    f"the ledger has batch {entered} of the {what} in {table.place}, the table "
+                    f"{'has none' if last is None else f'ends at batch {last}'}: it is gone, or older",
+                    f"put the table back; or {ANEW}",
+                )
+
+    def write(self, rows: JudgedRows, counts: Counts, batch: BatchId) -> Written:
+        """Writes what `counts` says there is, to all tables that lack the batch. Raises PipelineError."""
+        written = Written()
+        number = sf.lit(batch.number).cast("long").alias(BATCH_ID.name)
+        if counts.dead:
+            dead = transforms.dead_letters(rows.dead, self._settings)
+            written += self.dead_letters.write(dead.select("*", number), counts.dead, batch)
+        if counts.late and self.late is not None:
+            late = transforms.good_rows(rows.late, self._settings)
+            written += self.late.write(late.select("*", number), counts.late, batch)
+        if counts.good == 0:
+            return written
+        if self.windows is not None:
+            written += self.windows.add(transforms.windowed(rows.good, self._settings), batch)
+        written += self.rows.write(transforms.good_rows(rows.good, self._settings), counts.good, batch)
+        if self._results is not None:
+            columns = [sf.col("data")[name].alias(name) for name in rows.good.schema["data"].dataType.names]  # type: ignore[attr-defined]
+            as_json = sf.to_json(sf.struct(*columns), {"ignoreNullFields": "false"})
+            self._results.write(rows.good.select("key", as_json.alias("value")), batch)
+        return written
+
+    def _all(self) -> list[tuple[str, Table | DeltaWindows]]:
+        tables = {"dead_letters": self.dead_letters, "rows": self.rows, "late": self.late, "windows": self.windows}
+        return [(name, table) for name, table in tables.items() if table is not None]

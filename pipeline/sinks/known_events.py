@@ -1,0 +1,199 @@
+"""The events that the table of good rows has around the times of a batch: the memory of de-duplication.
+
+The table is the memory: nothing else remembers keys, so nothing can disagree with it. Of each file that may have events
+of these times (by the statistics in the table's log, then by those of its row groups) executors read the keys, the
+event time and where the row came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from odradek.pipeline.kafka.offsets import Offsets
+from odradek.pipeline.parse.schemas import schema_of
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.location import Location
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Spans = Sequence[tuple[int, int]]
+"""Times from and to, both included, in microseconds since 1970; in order, and apart."""
+TIME = "_event_us"
+BATCH_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """Files of a table, relative to its place; `partitions`: each file's values of the partition columns, as texts."""
+
+    place: Location
+    paths: Sequence[str] = ()
+    partitions: Sequence[dict[str, str | None]] = field(default_factory=list)
+
+
+def time_column(settings: Settings) -> str:
+    """The column of the table that has the event time."""
+    return settings.event_time or "_timestamp"
+
+
+def files_around(table: DeltaTable, place: Location, column: str, spans: Spans) -> DataFiles:
+    """The files of a Delta table that may have rows whose time in `column` is in one of the spans."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = table.metadata().partition_columns
+    if f"min.{column}" in actions.column_names:
+        actions = actions.filter(_overlapping(actions[f"min.{column}"], actions[f"max.{column}"], spans))
+    columns = [actions[f"partition.{name}"].cast(pa.string()).to_pylist() for name in names]
+    values = [dict(zip(names, one, strict=True)) for one in zip(*columns, strict=True)] if names else []
+    paths = [unquote(path) for path in actions["path"].to_pylist()]  # A log has them encoded.
+    return DataFiles(place, paths, values)
+
+
+def known_events(
+    spark: SparkSession, settings: Settings, files: DataFiles, spans: Spans, below: Offsets
+) -> DataFrame | None:
+    """The dedup keys and TIME of the rows in `files` whose time is in one of the spans; None where there are no files.
+
+    `below`: of these partitions only what was before the offset counts; a batch that is repeated finds not itself."""
+    if not files.paths:
+        return None
+    schema = schema_of(settings)
+    keys = [schema[name] for name in settings.dedup_keys]
+    place = [StructField("_topic", StringType()), StructField("_partition", IntegerType())]
+    wanted = StructType([*keys, *place, StructField("_offset", LongType()), StructField(TIME, LongType())])
+    kinds = {one.name: one.dataType for one in [*schema, *place, StructField("_timestamp", TimestampType())]}
+    partitioned = [name for name in (files.partitions[0] if files.partitions else {}) if name in kinds]
+    rows = [
+        (path, *(files.partitions[number][name] for name in partitioned)) for number, path in enumerate(files.paths)
+    ]
+    texts = StructType([StructField(name, StringType()) for name in ("_path", *partitioned)])
+    typed = [_typed(name, kinds[name], name in settings.dedup_keys) for name in partitioned]
+    listed = spark.createDataFrame(rows, texts).select("_path", *typed)
+    reader = _reader(_Search(files.place, _arrow_schema(wanted), time_column(settings), spans, below))
+    told = StructType([*keys, StructField(TIME, LongType())])
+    return listed.mapInArrow(reader, told)
+
+
+def _typed(name: str, kind: DataType, is_key: bool) -> Column:
+    """A partition's value, of its text. A key is never null: the text that Delta takes for null is the empty one."""
+    value = sf.col(name).cast(kind)
+    return (sf.coalesce(value, sf.lit("")) if is_key and isinstance(kind, StringType) else value).alias(name)
+
+
+def _overlapping(least: Any, greatest: Any, spans: Spans) -> Any:
+    """Which files may have a time of a span; a file that says nothing of its times may."""
+    low, high = (_micros(column) for column in (least, greatest))
+    chosen = pc.or_(pc.is_null(low), pc.is_null(high))
+    for start, end in spans:
+        chosen = pc.or_(chosen, pc.fill_null(pc.and_(pc.less_equal(low, end), pc.greater_equal(high, start)), True))
+    return chosen
+
+
+def _micros(column: Any) -> Any:
+    """Times as microseconds since 1970; a number is milliseconds."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return pc.multiply(column.cast(pa.int64()), 1000)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timestamp_utc=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is looked for in a file: `wanted` columns of rows within the spans, but for those of `below` and later."""
+
+    place: Location
+    wanted: pa.Schema
+    time: str
+    spans: Spans
+    below: Offsets
+
+
+def _reader(search: _Search) -> Callable[[Iterable[pa.RecordBatch]], Any]:
+    """What a task does with a list of files."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one in range(batch.num_rows):
+                row = batch.slice(one, 1)
+                constants = {name: row.column(name) for name in row.schema.names if name != "_path"}
+                yield from _events(search, row.column("_path")[0].as_py(), constants)
+
+    return read
+
+
+def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """The keys and times of one file, without where they came from."""
+    from pyarrow import parquet
+
+    told = [field for field in search.wanted if field.name not in ("_topic", "_partition", "_offset")]
+    with parquet.ParquetFile(search.place.open(path)) as file:
+        there = [name for name in {*search.wanted.names, search.time} if name in file.schema_arrow.names]
+        if search.time not in {*there, *constants}:  # The file is older than the column: its events have no time.
+            return
+        groups = [n for n in range(file.num_row_groups) if _may_have(file, n, search.time, search.spans)]
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=there):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            columns |= {name: pa.repeat(value[0], batch.num_rows) for name, value in constants.items()}
+            columns[TIME] = _micros(columns[search.time])
+            chosen = pc.and_(_in_spans(columns[TIME], search.spans), _is_before(columns, search.below))
+            arrays = [_column(columns, one, batch.num_rows).filter(chosen) for one in told]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(told))
+
+
+def _is_before(columns: dict[str, Any], below: Offsets) -> Any:
+    """Which rows are of offsets before those of `below`, or of partitions that it does not name."""
+    ends = {f"{topic}-{number}": offset for topic, parts in below.items() for number, offset in parts.items()}
+    names = pc.binary_join_element_wise(
+        columns["_topic"].cast(pa.string()), columns["_partition"].cast(pa.string()), "-"
+    )
+    at = pc.index_in(names, value_set=pa.array(list(ends), pa.string()))
+    return pc.fill_null(pc.less(columns["_offset"], pa.array(list(ends.values()), pa.int64()).take(at)), True)
+
+
+def _may_have(file: Any, group: int, time: str, spans: Spans) -> bool:
+    """Whether a row group may have a time of a span, by its statistics."""
+    names = [file.metadata.schema.column(index).path for index in range(file.metadata.num_columns)]
+    if time not in names:
+        return True
+    told = file.metadata.row_group(group).column(names.index(time)).statistics
+    if told is None or not told.has_min_max:
+        return True
+    factor = 1 if pa.types.is_timestamp(file.schema_arrow.field(time).type) else 1000
+    low, high = told.min_raw * factor, told.max_raw * factor
+    return any(low <= end and high >= start for start, end in spans)
+
+
+def _in_spans(times: Any, spans: Spans) -> Any:
+    chosen = pa.array([False] * len(times)) if not spans else None
+    for start, end in spans:
+        one = pc.and_(pc.greater_equal(times, start), pc.less_equal(times, end))
+        chosen = one if chosen is None else pc.or_(chosen, one)
+    return chosen
+
+
+def _column(columns: dict[str, Any], wanted: pa.Field, count: int) -> Any:
+    """A column as the schema wants it; null where the file is older than the column."""
+    found = columns.get(wanted.name)
+    return pa.nulls(count, wanted.type) if found is None else found.cast(wanted.type)

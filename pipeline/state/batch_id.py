@@ -1,0 +1,20 @@
+"""What names a batch, for as long as its tables exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BatchId:
+    """One batch of a pipeline. Batches are numbered from 0 in the order in which they are read, by whatever job."""
+
+    pipeline: str
+    number: int
+
+    def app(self, table: str) -> str:
+        """The id under which a table's log holds the number of the last batch that was written (Delta's `txn`)."""
+        return f"{self.pipeline}/{table}"
+
+    def __str__(self) -> str:
+        return f"{self.number:08d}"

@@ -1,0 +1,179 @@
+"""What a batch reads and how its records are judged: written down before the first record is read, and never changed.
+
+A batch that is stopped between two commits is repeated by its plan: the same offsets, judged as before, whatever the
+settings say by now. So no record is in no table, and none in two. A plan of which no table has anything is made anew.
+The plan goes when the ledger has the batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.kafka.offsets import Offsets, offsets_of, offsets_text
+from odradek.pipeline.kafka.topics import KnownTopic, known_topics_of, known_topics_text
+from odradek.pipeline.parse.schemas import file_of, schema_text
+from odradek.pipeline.settings import Settings, flag, make_settings
+from odradek.pipeline.state.location import Location
+
+JUDGING = (
+    *("format", "schema", "message_name", "required", "unknown_fields", "event_time", "isolation_level"),
+    *("dedup_keys", "watermark_delay", "late_rows", "max_future"),
+    *("window", "window_slide", "window_by", "window_sums"),
+    *("sink", "partition_by", "results_topic", "job_version"),
+)
+"""The settings that decide about a record: what becomes of it, in which tables, in which form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Batch `number`. `end`: of all partitions that were ever read; those of `start` are read from there.
+
+    `planned_at`: the now by which an event is in the future. `watermark`: rows older than it are late; None where none
+    is. `newest_event_time`: of all batches before. `lost`: offsets that were gone before it was planned.
+    `judging`: the settings that decide about its records."""
+
+    number: int
+    job: str
+    planned_at: datetime
+    start: Offsets
+    end: Offsets
+    topics: Mapping[str, KnownTopic]
+    lost: int
+    watermark: datetime | None
+    newest_event_time: datetime | None
+    judging: Mapping[str, Any]
+
+    def settings(self, now: Settings) -> Settings:
+        """The settings of now, but for those that decide about records: these as they were. Raises PipelineError."""
+        if now.format == "protobuf" and self.judging["format"] == "protobuf":
+            wanted, there = (one["schema"] for one in (self.judging, judging_settings(now)))
+            if wanted != there:
+                raise PipelineError(
+                    f"batch {self.number} is in a part of the tables, and was read by other descriptors than those of "
+                    f"{now.schema}",
+                    "put the file back as it was for one run",
+                )
+            return replace(now, **{**_typed(self.judging), "schema": now.schema})
+        return replace(now, **_typed(self.judging))
+
+
+def judging_settings(settings: Settings) -> dict[str, Any]:
+    """What decides about records, with the schema's text in place of its file. Raises PipelineError."""
+    found = {name: getattr(settings, name) for name in JUDGING}
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    if settings.format == "protobuf":
+        found["schema"] = hashlib.sha256(file_of(settings.schema)).hexdigest()
+    elif settings.schema.startswith("@"):
+        found["schema"] = schema_text(settings)
+    return found
+
+
+def _typed(judging: Mapping[str, Any]) -> dict[str, Any]:
+    made = make_settings({name: judging[name] for name in JUDGING})
+    return {name: getattr(made, name) for name in JUDGING}
+
+
+def changed(plan: Plan, settings: Settings) -> list[str]:
+    """The settings that were other when the batch was planned, as people write them."""
+    now = judging_settings(settings)
+    return [flag(name) for name in JUDGING if plan.judging.get(name) != now[name]]
+
+
+class Plans:
+    """The plans in the state of a pipeline."""
+
+    def __init__(self, state: Location) -> None:
+        self._state = state
+
+    def read(self, number: int) -> Plan | None:
+        """The plan of a batch; None if there is none. Raises DamagedPlan."""
+        content = self._state.read(name_of(number))
+        if content is None:
+            return None
+        try:
+            return _checked(_plan(json.loads(content)), number)
+        except (KeyError, TypeError, ValueError, AttributeError, PipelineError) as error:
+            raise DamagedPlan(self._state, number, error) from error
+
+    def create(self, plan: Plan) -> Plan:
+        """Writes it down. Raises PipelineError where another job has planned this batch meanwhile."""
+        if not self._state.create(name_of(plan.number), _text(plan)):
+            raise PipelineError(
+                f"another ingest or backfill has planned batch {plan.number} in {self._state}", "let one of them run"
+            )
+        return plan
+
+    def remove(self, number: int) -> None:
+        """Forgets a batch that the ledger has, or that nothing was done of."""
+        self._state.remove(name_of(number))
+
+    def numbers(self) -> list[int]:
+        """The batches that have a plan."""
+        names = (one.removeprefix("plan-").removesuffix(".json") for one in self._state.names("plan-"))
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
+class DamagedPlan(PipelineError):
+    """A plan that is no plan."""
+
+    def __init__(self, state: Location, number: int, error: Exception) -> None:
+        said = f"{type(error).__name__}: {error}"
+        super().__init__(f"{state / name_of(number)} is damaged ({said})", f"put it back; or {ANEW}")
+
+
+def name_of(number: int) -> str:
+    """The file of a plan."""
+    return f"plan-{number}.json"
+
+
+def _text(plan: Plan) -> bytes:
+    content = {one.name: getattr(plan, one.name) for one in fields(Plan)} | {
+        "planned_at": plan.planned_at.isoformat(),
+        "watermark": plan.watermark and plan.watermark.isoformat(),
+        "newest_event_time": plan.newest_event_time and plan.newest_event_time.isoformat(),
+        "start": json.loads(offsets_text(plan.start)),
+        "end": json.loads(offsets_text(plan.end)),
+        "topics": json.loads(known_topics_text(plan.topics)),
+        "judging": dict(plan.judging),
+    }
+    return json.dumps(content, indent=1, sort_keys=True).encode()
+
+
+def _plan(content: Mapping[str, Any]) -> Plan:
+    judging = dict(content["judging"])
+    _typed(judging)
+    return Plan(
+        number=int(content["number"]),
+        job=str(content["job"]),
+        planned_at=datetime.fromisoformat(content["planned_at"]),
+        start=offsets_of(json.dumps(content["start"])),
+        end=offsets_of(json.dumps(content["end"])),
+        topics=known_topics_of(content["topics"]),
+        lost=int(content["lost"]),
+        watermark=_time(content["watermark"]),
+        newest_event_time=_time(content["newest_event_time"]),
+        judging=judging,
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _checked(plan: Plan, number: int) -> Plan:
+    """The plan, if it is of this batch and its values go together. Raises ValueError and KeyError."""
+    if plan.number != number:
+        raise ValueError(f"it is of batch {plan.number}")
+    if any(one is not None and one.tzinfo is None for one in (plan.planned_at, plan.watermark, plan.newest_event_time)):
+        raise ValueError("a time has no zone")
+    if any(
+        offset > plan.end[name][partition] for name, parts in plan.start.items() for partition, offset in parts.items()
+    ):
+        raise ValueError("its offsets do not follow on each other")
+    return plan

@@ -1,0 +1,119 @@
+"""Nodes keep what tests/pipeline/cluster/nodes.py promises."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.patience import until
+from tests.pipeline.cluster.namespaced_cluster import ROOT
+from tests.pipeline.cluster.nodes import Network, Node, kill, switched_network
+
+HOLDER = """
+import sys, time
+from tests.pipeline.cluster.nodes import switched_network
+with switched_network() as network:
+    node = network.add_node()
+    print(network.address, node.pid, flush=True)
+    if sys.argv[1] == "raise":
+        raise ValueError("as a test fails")
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def network(namespaces: None) -> Iterator[Network]:
+    with switched_network() as running:
+        yield running
+
+
+def has_address(address: str) -> bool:
+    return f" {address}/" in subprocess.run(["ip", "-oneline", "addr"], capture_output=True, text=True).stdout
+
+
+def started(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def greet(address: str) -> list[str]:
+    """A command that connects to a server and prints what it says, or fails within some seconds."""
+    host, _, port = address.partition(":")
+    line = f"import socket; print(socket.create_connection(({host!r}, {port}), 3).makefile().readline())"
+    return [sys.executable, "-c", line]
+
+
+def greeted(node: Node, server: socket.socket) -> str:
+    """The address that a node connects from, once it has heard a server of this process."""
+    host, port = server.getsockname()
+    with started(node.command(greet(f"{host}:{port}"))) as client:
+        accepted, (address, _) = server.accept()
+        with accepted:
+            accepted.sendall(b"hello\n")
+        assert client.communicate(timeout=10)[0].strip() == "hello"
+    return str(address)
+
+
+def test_nodes_reach_this_process_until_they_are_unplugged(network: Network) -> None:
+    node, other = network.add_node(), network.add_node()
+    with socket.create_server((network.address, 0)) as server:
+        server.settimeout(30)
+        host, port = server.getsockname()
+        assert greeted(node, server) == node.address
+        network.unplug(node)
+        with pytest.raises(RuntimeError, match=r"timed out|No route"):
+            node.run(greet(f"{host}:{port}"))
+        assert greeted(other, server) == other.address
+        network.plug_in(node)
+        assert greeted(node, server) == node.address
+
+
+def test_two_networks_know_nothing_of_each_other(network: Network) -> None:
+    with switched_network() as second, socket.create_server((second.address, 0)) as server:
+        server.settimeout(30)
+        assert greeted(second.add_node(), server) != network.address
+        with pytest.raises(RuntimeError, match="unreachable"):
+            network.add_node().run(greet(f"{second.address}:{server.getsockname()[1]}"))
+
+
+def test_servers_on_this_machines_loopback_are_out_of_reach(network: Network) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(RuntimeError, match="refused"):
+        network.add_node().run(greet(f"127.0.0.1:{server.getsockname()[1]}"))
+
+
+def test_a_mount_is_the_nodes_own(network: Network, tmp_path: Path) -> None:
+    node, other = network.add_node(), network.add_node()
+    node.mount(tmp_path)
+    node.run(["touch", tmp_path / "mine"])
+    assert os.listdir(node.sees(tmp_path)) == ["mine"]
+    assert os.listdir(other.sees(tmp_path)) == os.listdir(tmp_path) == []
+    node.unmount(tmp_path)
+    assert os.listdir(node.sees(tmp_path)) == []
+
+
+async def test_a_nodes_processes_are_found_and_killed(network: Network) -> None:
+    node, other = network.add_node(), network.add_node()
+    with started(node.command(["sleep", "1234"])) as sleeping:
+        await until(lambda: node.processes("sleep 1234"))
+        assert other.processes("sleep 1234") == []
+        kill(node.processes("sleep 1234")[0])
+        assert node.processes("sleep 1234") == []
+        assert sleeping.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("end", ["kill -9", "raise"])
+async def test_nothing_stays_behind_after(namespaces: None, end: str) -> None:
+    with started([sys.executable, "-c", HOLDER, end]) as process:
+        assert process.stdout is not None
+        address, pid = process.stdout.readline().split()
+        if end == "kill -9":
+            assert has_address(address)
+            kill(process.pid)
+        assert process.wait(20) != 0
+    await until(lambda: not Path(f"/proc/{pid}").exists() and not has_address(address))

@@ -1,0 +1,121 @@
+"""The doctor says of each thing what is there, or what is wrong and what to do."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pyspark
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from odradek.broker.testing import BrokerThread
+from odradek.cli.__main__ import main
+from odradek.pipeline.jobs.doctor import examine, run
+from odradek.pipeline.report.findings import OK, PROBLEM, WARNING
+from odradek.pipeline.settings import Settings
+
+
+def findings(settings: Settings, **environ: str) -> dict[str, tuple[str, str, str]]:
+    return {one.subject: (one.state, one.says, one.remedy) for one in examine(settings, environ or _environ())}
+
+
+def _environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+
+
+@pytest.fixture
+def existing_topic(broker: BrokerThread, topic: str) -> str:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 3, 1)])
+    admin.close()
+    return topic
+
+
+def test_all_is_well_where_everything_is_there(
+    orders: Settings, existing_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = findings(orders)
+    assert {state for state, _, _ in found.values()} == {OK}
+    assert found[f"topic {existing_topic}"][1] == "3 partition(s)"
+    assert "of the same version as PySpark" in found["jars"][1]
+    assert run(orders) == 0
+    assert capsys.readouterr().out.count("ok     ") == len(found)
+
+
+def test_each_thing_that_is_wrong_is_told_with_what_to_do(orders: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    broken = dataclasses.replace(orders, lake=str(file / "lake"))
+    found = findings(
+        broken, SPARK_HOME="/opt/spark", PATH="", ODRADEK_SPARK_JARS=str(tmp_path), XDG_CACHE_HOME=str(tmp_path)
+    )
+    assert found["SPARK_HOME"] == (
+        PROBLEM,
+        "SPARK_HOME is /opt/spark, where no Spark of Scala 2.13 is",
+        "unset SPARK_HOME, or set it to a Spark of PySpark's version (Scala 2.13)",
+    )
+    assert found["Java"][0] == PROBLEM
+    assert "pip install 'odradek[java]'" in found["Java"][2]
+    assert found["jars"][0] == PROBLEM
+    assert "lacks" in found["jars"][1]
+    assert found["lake"][0] == PROBLEM
+    name = orders.topics[0]
+    assert found[f"topic {name}"] == (
+        PROBLEM,
+        "is not there",
+        f"create it: odradek topics create {name} --partitions 4",
+    )
+
+
+def test_the_engine_of_a_spark_home_is_told(orders: Settings) -> None:
+    own = str(Path(pyspark.__file__).parent)
+    assert findings(orders, **_environ(), SPARK_HOME=own)["SPARK_HOME"] == (
+        OK,
+        f"is {own}, whose engine is of PySpark's version",
+        "",
+    )
+
+
+def test_the_drivers_memory_is_told_with_who_says_it(orders: Settings) -> None:
+    state, says, _ = findings(orders)["memory"]
+    assert state == OK
+    assert "a quarter of" in says
+    found = findings(dataclasses.replace(orders, driver_memory="90t"))["memory"]
+    assert found[0] == WARNING
+    assert found[1].startswith("a heap of 90t for Spark's driver: driver-memory; there is ")
+    found = findings(dataclasses.replace(orders, driver_memory="much"))["memory"]
+    assert found[:2] == (PROBLEM, "driver-memory is 'much', which is no size of a heap")
+    assert "spark-submit" in findings(orders, **_environ(), PYSPARK_GATEWAY_PORT="1")["memory"][1]
+
+
+def test_no_maven_and_no_jars_yet_is_a_warning(orders: Settings, tmp_path: Path) -> None:
+    found = findings(orders, PATH="", XDG_CACHE_HOME=str(tmp_path))
+    assert found["jars"][0] == WARNING
+    assert "Ivy" in found["jars"][1]
+
+
+def test_a_broker_that_is_not_there_is_told_with_its_address(orders: Settings) -> None:
+    found = findings(dataclasses.replace(orders, bootstrap_server="127.0.0.1:1"))
+    assert found["broker"][0] == PROBLEM
+    assert "127.0.0.1:1 does not answer" in found["broker"][1]
+
+
+def test_a_pattern_says_which_topics_it_names(orders: Settings, existing_topic: str) -> None:
+    found = findings(dataclasses.replace(orders, topics=(), topics_pattern=f"{existing_topic}|other"))
+    assert found["topics"] == (OK, f"'{existing_topic}|other' names {existing_topic}", "")
+    found = findings(dataclasses.replace(orders, topics=()))
+    assert found["topics"][:2] == (PROBLEM, "none is named")
+
+
+def test_the_command_ends_with_1_when_something_is_wrong(broker: BrokerThread, tmp_path: Path) -> None:
+    arguments = [
+        "pipeline",
+        "doctor",
+        "--topics",
+        "orders",
+        "--lake",
+        str(tmp_path),
+        "--bootstrap-server",
+        broker.bootstrap,
+    ]
+    assert main(arguments) == 1

@@ -1,0 +1,182 @@
+"""Topics to tables, run by run: what is in them is what a batch computation finds, read by two readers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+from pyspark.sql import SparkSession
+
+from odradek.broker.testing import BrokerThread
+from odradek.pipeline.errors import PipelineError, Stopped
+from odradek.pipeline.jobs import backfill, ingest
+from odradek.pipeline.jobs.one_job import pause
+from odradek.pipeline.kafka.topics import look
+from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.ledger import Ledger
+from odradek.pipeline.state.places import Places
+from tests.pipeline.lake import (
+    IngestThread,
+    check_ledger,
+    check_tables,
+    order,
+    read_by_arrow,
+    send,
+    send_transaction,
+)
+
+
+def test_several_batches_with_every_kind_of_record_are_in_the_tables_once(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    settings = replace(orders, dedup_keys=("id",), max_offsets_per_trigger=70, watermark_delay="1 hour")
+    send(broker.bootstrap, topic, [order(number, number) for number in range(150)])
+    send(broker.bootstrap, topic, [order(number, number) for number in range(10)])
+    send(broker.bootstrap, topic, [b"{broken", None, b"[1]", b"", b'{"id": null}', order(1, 1, amount="much")])
+    send_transaction(broker.bootstrap, topic, [order(number, 0) for number in range(1000, 1020)], commit=False)
+    send_transaction(broker.bootstrap, topic, [order(number, 0) for number in range(200, 210)], commit=True)
+    assert ingest.run(settings) == 0
+    rows = check_tables(spark, settings)
+    assert len(rows) > 2
+    assert sum(row.duplicates for row in rows) == 10
+    send(broker.bootstrap, topic, [order(number, 300 + number) for number in range(300, 310)])
+    send(broker.bootstrap, topic, [order(number, number) for number in range(5)])
+    assert ingest.run(settings) == 0
+    assert ingest.run(settings) == 0, "nothing is left to do"
+    assert sum(row.duplicates for row in check_tables(spark, settings)) == 15
+
+
+def test_without_keys_nothing_is_dropped_and_large_keys_and_partitions_are_fine(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    settings = replace(orders, partition_by=("customer",), files_per_batch=2)
+    send(broker.bootstrap, topic, [*(order(number % 20, number) for number in range(40)), b"{", None])
+    send(broker.bootstrap, topic, [order(1000, 5), b"{", None], key_bytes=1_000_000, max_request_size=4 << 20)
+    assert ingest.run(settings) == 0
+    (row,) = check_ledger(settings)
+    assert (row.rows_in, row.good, row.dead, row.duplicates, row.late) == (45, 41, 4, 0, 0)
+    assert sorted(one["id"] for one in read_by_arrow(Places.of(settings).rows, ["id"])) == sorted(
+        [*range(20), *range(20), 1000]
+    )
+    keys = [len(one["key"]) for one in read_by_arrow(Places.of(settings).dead_letters, ["key"])]
+    assert sorted(keys)[-2:] == [1_000_000, 1_000_000]
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_parquet_sink_has_the_same_rows(broker: BrokerThread, orders: Settings, topic: str) -> None:
+    settings = replace(orders, sink="parquet", max_offsets_per_trigger=30)
+    send(broker.bootstrap, topic, [*(order(number, number) for number in range(50)), b"{"])
+    assert ingest.run(settings) == 0
+    assert ingest.run(settings) == 0
+    places = Places.of(settings)
+    rows = pyarrow.dataset.dataset(places.rows, partitioning="hive").to_table()
+    assert sorted(rows["id"].to_pylist()) == list(range(50))
+    assert pyarrow.dataset.dataset(places.dead_letters, partitioning="hive").to_table().num_rows == 1
+    check_ledger(settings)
+    with pytest.raises(PipelineError, match="windows need the delta sink"):
+        ingest.run(replace(settings, window="1 minute"))
+    with pytest.raises(PipelineError, match="holds files that are no Delta table"):
+        ingest.run(replace(settings, sink="delta"))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_schema_that_grew_grows_the_table_and_another_type_is_refused(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    send(broker.bootstrap, topic, [order(1, 1)])
+    assert ingest.run(orders) == 0
+    send(broker.bootstrap, topic, [order(2, 2, note="new")])
+    with pytest.raises(PipelineError, match="has amount double, the settings say amount string"):
+        ingest.run(replace(orders, schema=orders.schema.replace("DOUBLE", "STRING")))
+    assert ingest.run(replace(orders, schema=f"{orders.schema}, note STRING")) == 0
+    found = read_by_arrow(Places.of(orders).rows, ["id", "note"])
+    assert sorted((row["id"], row["note"]) for row in found) == [(1, None), (2, "new")]
+
+
+@pytest.mark.usefixtures("spark")
+def test_it_begins_where_it_is_told_to(
+    broker: BrokerThread, orders: Settings, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send(broker.bootstrap, topic, [order(number, number) for number in range(10)])
+    settings = replace(orders, starting_offsets=f'{{"{topic}": {{"1": 3}}}}')
+    assert ingest.run(settings) == 0
+    assert f'"offsets": {{"{topic}-0": 0, "{topic}-1": 3}}' in capsys.readouterr().err
+    assert sorted(row["id"] for row in read_by_arrow(Places.of(settings).rows, ["id"])) == [0, 2, 4, 6, 7, 8, 9]
+    assert ingest.run(settings) == 0
+    assert f'"offsets": {{"{topic}-0": 5, "{topic}-1": 5}}' in capsys.readouterr().err
+    for wrong, problem in [
+        ("soon", "is neither earliest, latest nor offsets"),
+        *(
+            (f'{{"{topic}": {{"0": {strange}}}}}', "is neither earliest, latest nor offsets")
+            for strange in ("1.5", '"5"', "true", "-3")
+        ),
+        ('{"x": {"0": 1}}', "given for x-0"),
+        (f'{{"{topic}": {{"0": 6}}}}', f"{topic}-0 is to begin at 6, and ends at 5; give an offset"),
+    ]:
+        with pytest.raises(PipelineError, match=problem):
+            ingest.run(replace(settings, name="other", starting_offsets=wrong))
+
+
+def test_it_stops_between_batches_when_told_to_and_only_one_runs(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    settings = replace(orders, trigger="0 seconds", max_offsets_per_trigger=20, dedup_keys=("id",))
+    send(broker.bootstrap, topic, [order(number, number) for number in range(200)])
+    with IngestThread(settings) as job:
+        job.wait_for(lambda: len(Ledger(Places.of(settings).ledger).rows()) > 1)
+        with pytest.raises(PipelineError, match=r"at work here: it holds .*job\.lock"):
+            ingest.run(settings)
+        job.stop()
+    rows = check_ledger(settings)
+    assert 0 < sum(row.rows_in for row in rows) < 200
+    assert ingest.run(replace(settings, trigger="available-now", max_offsets_per_trigger=0)) == 0
+    check_tables(spark, settings)
+
+
+@pytest.mark.parametrize("job", [ingest, backfill])
+def test_a_signal_while_spark_starts_waits_for_it_and_then_ends_the_job_and_no_broker_is_waited_for(
+    job: Any, orders: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starts(_settings: Settings) -> SparkSession:
+        signal.raise_signal(signal.SIGINT)
+        return spark
+
+    monkeypatch.setattr("odradek.pipeline.jobs.one_job.open_session", starts)
+    monkeypatch.setattr("odradek.pipeline.kafka.topics.ATTEMPT_MS", 500)
+    assert job.run(replace(orders, bootstrap_server="127.0.0.1:1")) == 0
+
+
+def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.pipeline.kafka.topics.ATTEMPT_MS", 500)
+    stopping = threading.Event()
+    sleep = pause(stopping)
+    sleep(0.01)
+    stopping.set()
+    with pytest.raises(Stopped):
+        look(Settings(bootstrap_server="127.0.0.1:1", topics=("t",)), bool, sleep=sleep)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("trigger", ["soon", "", "-5 seconds"])
+def test_a_trigger_that_is_no_time_is_told(broker: BrokerThread, orders: Settings, topic: str, trigger: str) -> None:
+    send(broker.bootstrap, topic, [order(1, 1)])
+    with pytest.raises(PipelineError, match=f"trigger '{trigger}' is neither available-now nor a length of time; give"):
+        ingest.run(replace(orders, trigger=trigger))
+
+
+def test_a_mistake_in_the_settings_is_one_clear_line(orders: Settings, spark: SparkSession) -> None:
+    for change, problem in [
+        ({"dedup_keys": ("nobody",)}, "dedup-keys names nobody"),
+        ({"partition_by": ("nobody",)}, "partition-by names nobody"),
+        ({"watermark_delay": "soon"}, "watermark-delay is 'soon', which is no duration; give one such as"),
+        ({"max_future": "-1 hour"}, "max-future is '-1 hour', which is no duration; give one such as"),
+        ({"master": "locally"}, r"master 'locally' is none of Spark's; give local\[\*\]"),
+        ({"window": "1 minute", "window_sums": ("nobody",)}, "window-sums names nobody"),
+    ]:
+        with pytest.raises(PipelineError, match=problem) as caught:
+            ingest.run(replace(orders, **change))  # type: ignore[arg-type]
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,159 @@
+"""What every format is asked for: required columns and an event time. And raw records."""
+
+import dataclasses
+from datetime import datetime
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.testing import assertDataFrameEqual
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.records import ADDED, REASONS, parsed
+from odradek.pipeline.settings import Settings, make_settings
+from tests.pipeline.parse.parsing_records import COLUMNS, STAMP, parsed_rows, records
+
+NOON = datetime(2024, 1, 1, 12)  # noqa: DTZ001 Spark's rows have naive times of the session's zone, UTC
+
+
+def reasons(rows: list[Row]) -> list[tuple[str | None, str | None]]:
+    return [(row.reason, row.detail) for row in rows]
+
+
+def test_the_records_columns_stay_and_four_are_added(spark: SparkSession) -> None:
+    given = records(spark, [b'{"id":1}', b"{"])
+    result = parsed(given, make_settings({"schema": "id LONG"}))
+    assert result.columns == [*given.columns, *ADDED]
+    assertDataFrameEqual(result.select(*given.columns), given)
+
+
+def test_what_is_required_names_an_event_or_is_not_null_may_not_be_missing(spark: SparkSession) -> None:
+    settings = make_settings(
+        {"schema": "id LONG, a STRING, b STRING NOT NULL, c STRING", "required": ["a"], "dedup_keys": ["id"]}
+    )
+    values = [
+        b'{"id":1,"a":"","b":""}',
+        b'{"id":1,"a":null,"b":""}',
+        b'{"id":1,"a":""}',
+        b'{"b":""}',
+        b'{"a":1,"b":{}}',
+    ]
+    assert reasons(parsed_rows(spark, values, settings)) == [
+        (None, None),
+        ("missing_required", "a is null or not there"),
+        ("missing_required", "b is null or not there"),
+        ("missing_required", "a is null or not there"),
+        ("missing_required", "id is null or not there"),
+    ]
+
+
+def test_the_event_time_is_the_records_own_without_a_setting(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "id LONG"})
+    good, bad = parsed_rows(spark, [b"{}", b"{"], settings)
+    assert (good.event_time, bad.event_time) == (NOON, None)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "detail"),
+    [(-1, "the record has no timestamp"), (253_402_300_800_000, "the record's timestamp is after the year 9999")],
+)
+def test_a_record_without_a_timestamp_or_with_one_beyond_all_years_has_no_event_time(
+    spark: SparkSession, milliseconds: int, detail: str
+) -> None:
+    given = records(spark, [b"{}"]).withColumn("timestamp", sf.timestamp_millis(sf.lit(milliseconds)))
+    row = parsed(given, make_settings({"schema": "id LONG"})).select("reason", "detail").first()
+    assert row == ("no_event_time", detail)
+
+
+def test_the_event_time_may_be_a_timestamp(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "at TIMESTAMP", "event_time": "at"})
+    values = [
+        b'{"at":"2024-01-01T12:00:00Z"}',
+        b"{}",
+        b'{"at":"x"}',
+        b'{"at":"0000-01-01"}',
+        b'{"at":"9999-12-31 23:00:00-08"}',
+    ]
+    rows = parsed_rows(spark, values, settings)
+    assert reasons(rows) == [
+        (None, None),
+        ("no_event_time", "at is null or not there"),
+        ("wrong_type", 'at is no TIMESTAMP: "x"'),
+        ("no_event_time", "at is 0000-01-01 00:00:00, not in the years 1 to 9999"),
+        ("no_event_time", "at is +10000-01-01 07:00:00, not in the years 1 to 9999"),
+    ]
+    assert [row.event_time for row in rows] == [NOON, None, None, None, None]
+
+
+def test_the_event_time_may_be_milliseconds(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "at LONG", "event_time": "at"})
+    ms = int(STAMP.timestamp()) * 1000
+    values = [b'{"at":%d}' % at for at in (ms, ms * 1000, 2**63 - 1, -(2**63))]
+    rows = parsed_rows(spark, values, settings)
+    assert [row.reason for row in rows] == [None, "no_event_time", "no_event_time", "no_event_time"]
+    assert rows[0].event_time == NOON
+    assert rows[1].detail == f"at is {ms * 1000}, not in the years 1 to 9999"
+
+
+def test_the_event_time_without_a_zone_is_utc(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "at TIMESTAMP_NTZ", "event_time": "at"})
+    assert parsed_rows(spark, [b'{"at":"2024-01-01T12:00:00"}'], settings)[0].event_time == NOON
+
+
+def test_an_event_of_the_future_is_a_dead_letter_by_when_the_batch_was_planned(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "at TIMESTAMP", "event_time": "at", "max_future": "1 hour"})
+    values = [b'{"at":"2024-01-01T13:00:00Z"}', b'{"at":"2024-01-01T13:00:00.000001Z"}', b'{"at":1}x']
+    detail = "at is 2024-01-01 13:00:00.000001, more than 1 hour after 2024-01-01T12:00:00+00:00"
+
+    def judged(settings: Settings, now: datetime | None) -> list[tuple[str | None, str | None]]:
+        rows = parsed(records(spark, values), settings, now).orderBy("offset").collect()
+        assert all((row.data is None, row.event_time is None) == (bool(row.reason),) * 2 for row in rows)
+        return reasons(rows)[:2]
+
+    assert judged(settings, STAMP) == [(None, None), ("in_future", detail)]
+    assert judged(settings, None) == [(None, None)] * 2
+    assert judged(dataclasses.replace(settings, max_future=""), STAMP) == [(None, None)] * 2
+
+
+def test_raw_records_are_rows_as_they_stand_tombstones_too(spark: SparkSession) -> None:
+    big = b"\xff" * 1_000_000
+    rows = (
+        parsed(records(spark, [b"\xff\x00", None, b"", big]), make_settings({"format": "raw"}))
+        .orderBy("offset")
+        .collect()
+    )
+    assert [row.data.value for row in rows] == [b"\xff\x00", None, b"", big]
+    assert [row.reason for row in rows] == [None] * 4
+    assert rows[0].data.key == b"key"
+    assert rows[0].data.headers == [Row(key="trace", value=b"1")]
+    assert rows[0].event_time == NOON
+
+
+def test_raw_records_may_be_asked_for_a_key(spark: SparkSession) -> None:
+    given = spark.createDataFrame([(None, b"1", None, "t", 0, 0, STAMP, 0)], COLUMNS)
+    row = parsed(given, make_settings({"format": "raw", "dedup_keys": ["key"]})).first()
+    assert row is not None
+    assert (row.reason, row.detail) == ("missing_required", "key is null or not there")
+
+
+def test_keys_of_a_megabyte_go_through(spark: SparkSession) -> None:
+    given = spark.createDataFrame([(b"k" * 1_000_000, b'{"id":1}', None, "t", 0, 0, STAMP, 0)], COLUMNS)
+    row = parsed(given, make_settings({"schema": "id LONG"})).first()
+    assert row is not None
+    assert (len(row.key), row.data.id, row.reason) == (1_000_000, 1, None)
+
+
+def test_the_reasons_are_told_in_words() -> None:
+    assert len(REASONS) == 10
+    assert all(words and not words.endswith(".") for words in REASONS.values())
+
+
+def test_what_spark_cannot_parse_by_is_told(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "m MAP<LONG, STRING>"})
+    with pytest.raises(PipelineError, match="Spark cannot read json by this schema"):
+        parsed(records(spark, [b"{}"]), settings)
+
+
+def test_a_pipelines_own_settings_are_checked_first(spark: SparkSession) -> None:
+    with pytest.raises(PipelineError, match="no schema is given"):
+        parsed(records(spark, []), Settings())

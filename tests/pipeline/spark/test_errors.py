@@ -1,0 +1,29 @@
+"""What Spark says, as one sentence for people."""
+
+import pytest
+
+from odradek.pipeline.spark.errors import as_pipeline_error
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Spark's Java did not start, see the lines above: "),
+        ("java.lang.ArithmeticException: long overflow", "a time is beyond what Spark can hold"),
+        (
+            "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+            'Traceback (most recent call last):\n  File "table_files.py", line 1, in _write\n    made = {"Error: 1"}\n'
+            "OSError: [Errno 36] Cannot create directory 'name=xxx'. Detail: [errno 36] File name too long\n",
+            "a value of partition-by is longer than a directory's name may be: OSError: [Errno 36] Cannot create dir",
+        ),
+        (
+            "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+            'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    raise PipelineError\n'
+            "pipeline.errors.PipelineError: 0.log is damaged at position 107; restore it\n",
+            "the ingest failed: 0.log is damaged at position 107; restore it",
+        ),
+        ("something else", "the ingest failed: something else"),
+    ],
+)
+def test_what_needs_more_words_than_spark_has_gets_them(said: str, told: str) -> None:
+    assert str(as_pipeline_error(RuntimeError(said), "the ingest failed")).startswith(told)

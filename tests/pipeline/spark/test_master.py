@@ -1,0 +1,84 @@
+"""Where the driver listens: on loopback for itself, where the executors reach it for a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.spark.master import (
+    address_towards,
+    as_host,
+    check_master,
+    driver_address,
+    is_local,
+    named_master,
+    says_address,
+)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]", "local-cluster[2,1,512]"])
+def test_a_local_driver_listens_on_loopback(master: str) -> None:
+    assert driver_address(master, {}) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "spark://127.0.0.1:7077",
+        "spark://localhost:7077,localhost:7078",
+        "k8s://https://127.0.0.1:6443",
+        "k8s://localhost",
+    ],
+)
+def test_a_driver_of_a_cluster_listens_where_it_reaches_the_master(master: str) -> None:
+    assert driver_address(master, {}) in ("127.0.0.1", "::1")
+
+
+def test_a_way_out_of_the_machine_has_another_address_than_loopback() -> None:
+    # TEST-NET-1: nothing is sent. Without a route there is no address either.
+    assert address_towards("192.0.2.1") != "127.0.0.1"
+
+
+def test_a_master_that_has_no_address_is_left_to_spark() -> None:
+    assert driver_address("spark://there.is.no.such.host.invalid:7077", {}) is None
+    assert driver_address("yarn", {}) is None
+
+
+@pytest.mark.parametrize("variable", ["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"])
+@pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
+def test_the_users_environment_goes_over_it(master: str, variable: str) -> None:
+    assert driver_address(master, {variable: "10.1.2.3"}) is None
+
+
+def test_what_spark_env_sh_says_is_seen_and_what_it_remarks_is_not(tmp_path: Path) -> None:
+    script = tmp_path / "spark-env.sh"
+    assert not says_address(script)
+    script.write_text("#!/bin/sh\n# - SPARK_LOCAL_IP, to set the address\n#SPARK_LOCAL_IP=10.1.2.3\n")
+    assert not says_address(script)
+    script.write_text("export SPARK_LOCAL_IP=10.1.2.3\n")
+    assert says_address(script)
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    assert (as_host("::1"), as_host("10.1.2.3")) == ("[::1]", "10.1.2.3")
+
+
+def test_only_one_process_is_local() -> None:
+    assert [is_local(one) for one in ("local", "local[2]", "local-cluster[2,1,512]", "yarn", "spark://a:1")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_the_master_of_pysparks_arguments_is_found() -> None:
+    assert named_master("--conf a=b --master spark://a:7077 pyspark-shell") == "spark://a:7077"
+    assert named_master("--master=yarn pyspark-shell") == "yarn"
+    assert named_master("pyspark-shell") is None
+
+
+def test_a_master_that_spark_does_not_know_is_refused() -> None:
+    with pytest.raises(PipelineError, match="master 'mesos://a:5050' is none of Spark's"):
+        check_master("mesos://a:5050")

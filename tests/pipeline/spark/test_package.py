@@ -1,0 +1,56 @@
+"""The archive of our code that executors get."""
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from odradek.pipeline.segments.worker_imports import spare_archives
+from odradek.pipeline.spark.package import package_archive, ship_package
+
+IMPORTS_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import importlib, pkgutil
+import odradek.pipeline
+assert sys.argv[1] in odradek.pipeline.__file__
+for one in pkgutil.walk_packages(odradek.pipeline.__path__, "odradek.pipeline."):
+    if not one.name.endswith("__main__"):
+        importlib.import_module(one.name)
+from odradek.pipeline.spark.jars import jar_names
+from odradek.pipeline.spark.package import package_archive
+assert jar_names()
+sys.stdout.buffer.write(package_archive())
+"""
+
+
+def test_the_archive_has_all_that_the_pipeline_imports_and_makes_itself_again(tmp_path: Path) -> None:
+    archive = tmp_path / "odradek.zip"
+    archive.write_bytes(package_archive())
+    command = [sys.executable, "-c", IMPORTS_ALL, str(archive)]
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+    assert again.returncode == 0, again.stderr.decode()
+    assert again.stdout == archive.read_bytes()
+
+
+def test_only_what_executors_need_is_in_it() -> None:
+    content = package_archive()
+    rooms = {name.split("/")[1] for name in zipfile.ZipFile(io.BytesIO(content)).namelist()}
+    assert rooms == {"__init__.py", "pipeline", "protocol"}
+    assert len(content) < 1 << 20
+
+
+def test_a_function_of_ours_travels_by_its_name() -> None:
+    """So that executors need the module; a function of a script goes as it is."""
+    assert b"odradek.pipeline.segments.worker_imports" in cloudpickle.dumps(spare_archives)
+    assert len(cloudpickle.dumps(spare_archives)) < 200
+
+
+def test_a_local_master_gets_nothing(spark: SparkSession) -> None:
+    before = spark.sparkContext.listFiles
+    ship_package(spark)
+    assert spark.sparkContext.listFiles == before

@@ -1,0 +1,40 @@
+"""What a Spark that runs already can still take, and what it has."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.spark.running import is_there, refuse_late, set_property
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.driver.memory", "spark.driver.extraClassPath", "spark.jars.packages", "spark.submit.pyFiles"]
+)
+def test_what_the_java_process_takes_at_its_start_is_refused_by_name(name: str) -> None:
+    with pytest.raises(PipelineError, match=rf"\[spark\] {name} .*cannot take effect.*give them to spark-submit"):
+        refuse_late({name: "2g", "spark.executor.memory": "2g"}, {name: "1g"})
+
+
+def test_what_is_in_force_already_is_no_contradiction() -> None:
+    refuse_late({"spark.driver.memory": "2g"}, {"spark.driver.memory": "2g"})
+    refuse_late({"spark.jars": "/own/a.jar"}, {"spark.jars": "file:///own/a.jar,file:///cache/b.jar"})
+    with pytest.raises(PipelineError, match=r"spark\.jars cannot take effect"):
+        refuse_late({"spark.jars": "/own/c.jar"}, {"spark.jars": "file:///own/a.jar,file:///cache/b.jar"})
+
+
+def test_a_jar_is_there_by_its_name_as_ivy_writes_it_or_in_the_engine(tmp_path: Path) -> None:
+    jar = "spark-avro_2.13-4.0.0.jar"
+    assert is_there(jar, f"file:///a/b.jar,file:///ivy/org.apache.spark_{jar}", tmp_path)
+    assert not is_there(jar, "file:///ivy/spark-avro_2.13-3.5.1.jar", tmp_path)
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / jar).touch()
+    assert is_there(jar, "", tmp_path)
+
+
+def test_a_property_that_somebody_has_set_stays(spark: SparkSession) -> None:
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+    set_property(spark.sparkContext._jvm, "odradek.test", "first")
+    set_property(spark.sparkContext._jvm, "odradek.test", "second")
+    assert system.getProperty("odradek.test") == "first"

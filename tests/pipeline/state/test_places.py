@@ -1,0 +1,62 @@
+"""Where tables are, and where they cannot be."""
+
+from pathlib import Path
+
+import pytest
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.settings import make_settings
+from odradek.pipeline.state.location import Location
+from odradek.pipeline.state.places import Places
+from odradek.pipeline.state.retries import DEFAULTS
+
+
+def test_the_state_is_in_the_lake_unless_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    places = Places.of(make_settings({"name": "orders", "lake": "~/my läke #1"}))
+    assert places.rows == Location(f"{tmp_path}/my läke #1/orders")
+    assert places.ledger.path == tmp_path / "my läke #1" / "_orders" / "batches"
+    assert Places.of(make_settings({"state": "here"})).state.path == tmp_path / "here"
+
+
+def test_an_object_store_is_a_place_with_its_options_and_the_state_may_be_elsewhere(tmp_path: Path) -> None:
+    store = {"aws_region": "eu-1", "allow_http": True}
+    places = Places.of(make_settings({"name": "orders", "lake": "s3://bucket/a lake/", "store": store}))
+    options = {**DEFAULTS, "aws_region": "eu-1", "allow_http": "true"}
+    assert places.rows == Location("s3://bucket/a lake/orders", options)
+    assert places.ledger == Location("s3://bucket/a lake/_orders/batches", options)
+    assert not places.rows.is_local
+    assert Places.of(make_settings({"lake": "gs://bucket", "state": str(tmp_path)})).state == Location(str(tmp_path))
+    assert Places.of(make_settings({"lake": "gs://bucket"})).rows.url == "gs://bucket/pipeline"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"lake": "file:///tmp/lake"},
+            "lake 'file:///tmp/lake' is neither a path nor of a store that is known; .*s3://",
+        ),
+        ({"lake": "ftp://host/lake"}, "is neither a path nor of a store that is known"),
+        ({"lake": "s3:///lake"}, "is neither a path nor of a store that is known"),
+        ({"lake": ""}, "lake is empty; name a directory"),
+        ({"lake": "a[b]"}, r"lake '/.*a\[b\]' has '\[', which readers"),
+        ({"lake": "s3://bucket/a{b}"}, r"lake 's3://bucket/a\{b\}' has '\{', which readers"),
+        ({"lake": "a/{b}"}, "has '{'"),
+        ({"lake": "a*"}, r"has '\*'"),
+        ({"lake": "a%20b"}, "has '%20'"),
+        ({"state": "a\nb"}, "state .* has"),
+        (
+            {"lake": "s3://bucket/lake", "store": {"azure_storage_account_key": "x"}},
+            r"\[store\] azure_storage_account_key is an option of another store than s3://bucket/lake; leave it out",
+        ),
+    ],
+)
+def test_a_place_that_readers_take_for_another_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(PipelineError, match=says):
+        Places.of(make_settings(given))
+
+
+def test_a_per_cent_sign_alone_is_fine() -> None:
+    assert Places.of(make_settings({"lake": "/50% off"})).rows.path == Path("/50% off/pipeline")
