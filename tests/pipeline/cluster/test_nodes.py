@@ -16,6 +16,8 @@ from tests.patience import until
 from tests.pipeline.cluster.namespaced_cluster import ROOT
 from tests.pipeline.cluster.nodes import Network, Node, kill, switched_network
 
+PATIENCE_S = 60
+GIVE_UP_S = 2
 HOLDER = """
 import sys, time
 from tests.pipeline.cluster.nodes import switched_network
@@ -39,36 +41,51 @@ def has_address(address: str) -> bool:
 
 
 def started(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def greet(address: str) -> list[str]:
-    """A command that connects to a server and prints what it says, or fails within some seconds."""
+GREETING = """
+import socket, sys, time
+host, port, patience_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+deadline = time.monotonic() + patience_s
+while True:
+    try:
+        print(socket.create_connection((host, port), patience_s).makefile().readline())
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.1)
+"""
+"""It tries again: who connects while ARP still waits for the answer to its last question gets "No route to host"."""
+
+
+def greet(address: str, patience_s: float) -> list[str]:
+    """A command that connects to a server and prints what it says, or fails when the time has passed."""
     host, _, port = address.partition(":")
-    line = f"import socket; print(socket.create_connection(({host!r}, {port}), 3).makefile().readline())"
-    return [sys.executable, "-c", line]
+    return [sys.executable, "-c", GREETING, host, port, str(patience_s)]
 
 
 def greeted(node: Node, server: socket.socket) -> str:
     """The address that a node connects from, once it has heard a server of this process."""
     host, port = server.getsockname()
-    with started(node.command(greet(f"{host}:{port}"))) as client:
+    with started(node.command(greet(f"{host}:{port}", PATIENCE_S))) as client:
         accepted, (address, _) = server.accept()
         with accepted:
             accepted.sendall(b"hello\n")
-        assert client.communicate(timeout=10)[0].strip() == "hello"
+        assert client.communicate(timeout=PATIENCE_S)[0].strip() == "hello"
     return str(address)
 
 
 def test_nodes_reach_this_process_until_they_are_unplugged(network: Network) -> None:
     node, other = network.add_node(), network.add_node()
     with socket.create_server((network.address, 0)) as server:
-        server.settimeout(30)
+        server.settimeout(PATIENCE_S)
         host, port = server.getsockname()
         assert greeted(node, server) == node.address
         network.unplug(node)
         with pytest.raises(RuntimeError, match=r"timed out|No route"):
-            node.run(greet(f"{host}:{port}"))
+            node.run(greet(f"{host}:{port}", GIVE_UP_S))
         assert greeted(other, server) == other.address
         network.plug_in(node)
         assert greeted(node, server) == node.address
@@ -76,15 +93,15 @@ def test_nodes_reach_this_process_until_they_are_unplugged(network: Network) -> 
 
 def test_two_networks_know_nothing_of_each_other(network: Network) -> None:
     with switched_network() as second, socket.create_server((second.address, 0)) as server:
-        server.settimeout(30)
+        server.settimeout(PATIENCE_S)
         assert greeted(second.add_node(), server) != network.address
         with pytest.raises(RuntimeError, match="unreachable"):
-            network.add_node().run(greet(f"{second.address}:{server.getsockname()[1]}"))
+            network.add_node().run(greet(f"{second.address}:{server.getsockname()[1]}", GIVE_UP_S))
 
 
 def test_servers_on_this_machines_loopback_are_out_of_reach(network: Network) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(RuntimeError, match="refused"):
-        network.add_node().run(greet(f"127.0.0.1:{server.getsockname()[1]}"))
+        network.add_node().run(greet(f"127.0.0.1:{server.getsockname()[1]}", GIVE_UP_S))
 
 
 def test_a_mount_is_the_nodes_own(network: Network, tmp_path: Path) -> None:
