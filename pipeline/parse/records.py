@@ -18,7 +18,9 @@ from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.parse.binary_rows import avro_rows, protobuf_rows
 from odradek.pipeline.parse.json_rows import json_rows
+from odradek.pipeline.parse.partition_values import unfit_values
 from odradek.pipeline.parse.schemas import required_columns, schema_of
+from odradek.pipeline.parse.years import EARLIEST_MS, LATEST_MS, is_time_in_years
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import first_line
 
@@ -32,12 +34,10 @@ REASONS = {
     "not_protobuf": "the value's bytes are no message of the Protobuf descriptor",
     "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or not there",
     "no_event_time": "the event time is null, or not in the years 1 to 9999",
+    "unfit_partition": "a value of partition-by is too long for a directory's name, or not in the years 1 to 9999",
     "in_future": "the event time is later than when the batch was planned by more than max-future",
 }
 """Why a record becomes a dead letter; the first that holds, from the top. Coming too late is none of them."""
-
-EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999, in milliseconds since 1970: what readers of tables can say."""
 
 ADDED = ("data", "reason", "detail", "event_time")
 
@@ -75,7 +75,7 @@ def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> Data
 
 
 def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Adds what every format is asked: the required columns, and the event time."""
+    """Adds what every format is asked: the required columns, the event time, and values that name a directory."""
     data = sf.col("data")
     timed = rows.withColumn("event_time", event_time(schema, settings))
     reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
@@ -84,12 +84,12 @@ def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> Dat
         reason = reason.when(data[name].isNull(), "missing_required")
         detail = detail.when(data[name].isNull(), f"{name} is null or not there")
     missing = sf.col("event_time").isNull()
-    return timed.withColumns(
-        {
-            "reason": reason.when(missing, "no_event_time"),
-            "detail": detail.when(missing, _why_no_time(settings)),
-        }
-    )
+    reason = reason.when(missing, "no_event_time")
+    detail = detail.when(missing, _why_no_time(settings))
+    for is_unfit, why in unfit_values(schema, settings):
+        reason = reason.when(is_unfit, "unfit_partition")
+        detail = detail.when(is_unfit, why)
+    return timed.withColumns({"reason": reason, "detail": detail})
 
 
 def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -> DataFrame:
@@ -122,9 +122,7 @@ def event_time(schema: StructType, settings: Settings) -> Column:
         return sf.when(column.between(EARLIEST_MS, LATEST_MS), sf.timestamp_millis(column))
     if isinstance(kind, TimestampNTZType):
         column = column.cast("timestamp")
-    return sf.when(
-        column.between(sf.timestamp_millis(sf.lit(EARLIEST_MS)), sf.timestamp_millis(sf.lit(LATEST_MS))), column
-    )
+    return sf.when(is_time_in_years(column), column)
 
 
 def _why_no_time(settings: Settings) -> Column:

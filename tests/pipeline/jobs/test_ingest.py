@@ -55,10 +55,12 @@ def test_without_keys_nothing_is_dropped_and_large_keys_and_partitions_are_fine(
 ) -> None:
     settings = replace(orders, partition_by=("customer",), files_per_batch=2)
     send(broker.bootstrap, topic, [*(order(number % 20, number) for number in range(40)), b"{", None])
+    send(broker.bootstrap, topic, [order(2000, 5, customer="a" * 300)])
     send(broker.bootstrap, topic, [order(1000, 5), b"{", None], key_bytes=1_000_000, max_request_size=4 << 20)
     assert ingest.run(settings) == 0
     (row,) = check_ledger(settings)
-    assert (row.rows_in, row.good, row.dead, row.duplicates, row.late) == (45, 41, 4, 0, 0)
+    assert (row.rows_in, row.good, row.dead, row.duplicates, row.late) == (46, 41, 5, 0, 0)
+    assert row.reasons["unfit_partition"] == 1
     assert sorted(one["id"] for one in read_by_arrow(Places.of(settings).rows, ["id"])) == sorted(
         [*range(20), *range(20), 1000]
     )

@@ -144,7 +144,7 @@ def test_keys_of_a_megabyte_go_through(spark: SparkSession) -> None:
 
 
 def test_the_reasons_are_told_in_words() -> None:
-    assert len(REASONS) == 10
+    assert len(REASONS) == 11
     assert all(words and not words.endswith(".") for words in REASONS.values())
 
 
@@ -157,3 +157,39 @@ def test_what_spark_cannot_parse_by_is_told(spark: SparkSession) -> None:
 def test_a_pipelines_own_settings_are_checked_first(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match="no schema is given"):
         parsed(records(spark, []), Settings())
+
+
+PARTITIONED = {
+    "schema": "id LONG, place STRING, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ",
+    "partition_by": ["place", "day", "at", "local", "_topic", "_partition"],
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ('"place":null,"day":null', None),
+        (f'"place":"{"a" * 249}"', None),
+        (f'"place":"{"a" * 250}"', f"place is {'a' * 40}..., which makes the name of its directory 256 bytes long"),
+        (f'"place":"{"/" * 83}"', None),
+        (f'"place":"{"/" * 84}"', f"place is {'/' * 40}..., which makes the name of its directory 258 bytes long"),
+        (f'"place":"{"ü" * 42}"', f"place is {'ü' * 40}..., which makes the name of its directory 258 bytes long"),
+        ('"day":"0001-01-01"', None),
+        ('"day":"9999-12-31"', None),
+        ('"day":"+10000-01-01"', "day is +10000-01-01, not in the years 1 to 9999"),
+        ('"day":"0000-12-31"', "day is 0000-12-31, not in the years 1 to 9999"),
+        ('"at":"9999-12-31 23:00:00-08"', "at is +10000-01-01 07:00:00, not in the years 1 to 9999"),
+        ('"local":"+10000-01-01"', "local is +10000-01-01 00:00:00, not in the years 1 to 9999"),
+    ],
+)
+def test_what_names_a_directory_must_be_able_to(spark: SparkSession, fields: str, detail: str | None) -> None:
+    (row,) = parsed_rows(spark, [f"{{{fields}}}".encode()], make_settings(PARTITIONED))
+    assert row.reason == ("unfit_partition" if detail else None), row.detail
+    assert detail is None or row.detail.startswith(detail)
+
+
+def test_no_topic_is_too_long_for_the_name_of_a_directory_but_the_longest(spark: SparkSession) -> None:
+    settings = make_settings({"schema": "id LONG", "partition_by": ["_topic"]})
+    given = [records(spark, [b"{}"]).withColumn("topic", sf.lit("t" * length)) for length in (248, 249)]
+    found = [parsed(one, settings).select("reason").first() for one in given]
+    assert found == [(None,), ("unfit_partition",)]

@@ -1,0 +1,54 @@
+"""Values of `partition-by` that no table can have, since they name a directory.
+
+A text becomes part of a directory's name, which file systems limit to 255 bytes. A day or a time must be in the years 1
+to 9999: delta-rs reads no table that has another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, DateType, StringType, StructType, TimestampNTZType, TimestampType
+
+from odradek.pipeline.parse.years import is_day_in_years, is_time_in_years
+from odradek.pipeline.settings import Settings
+
+LONGEST_NAME_BYTES = 255
+SHOWN = 40
+"""Characters of a long text that are told."""
+_KEPT = "[A-Za-z0-9._~-]"
+"""One byte in a directory's name; of other characters each byte takes three (%2F)."""
+
+
+def unfit_values(schema: StructType, settings: Settings) -> Iterator[tuple[Column, Column]]:
+    """For each column of `partition-by` that may have such a value: whether it has, and why, for people."""
+    for name in settings.partition_by:
+        if name == "_topic":
+            yield _too_long(name, sf.col("topic"))
+        elif name in schema.names:
+            yield from _unfit(name, sf.col("data")[name], schema[name].dataType)
+
+
+def _unfit(name: str, value: Column, kind: DataType) -> Iterator[tuple[Column, Column]]:
+    if isinstance(kind, StringType):
+        yield _too_long(name, value)
+    elif isinstance(kind, DateType):
+        yield _not_in_years(name, value, is_day_in_years(value))
+    elif isinstance(kind, TimestampType | TimestampNTZType):
+        yield _not_in_years(name, value, is_time_in_years(value.cast("timestamp")))
+
+
+def _too_long(name: str, value: Column) -> tuple[Column, Column]:
+    kept = sf.length(sf.regexp_replace(value, _KEPT.replace("[", "[^"), ""))
+    size = len(f"{name}=".encode()) + 3 * sf.octet_length(value) - 2 * kept
+    told = sf.concat(
+        sf.lit(f"{name} is "), sf.substring(value, 1, SHOWN), sf.lit("..., which makes the name of its directory "),
+        size.cast("string"), sf.lit(f" bytes long, and the longest has {LONGEST_NAME_BYTES}"),
+    )  # fmt: skip
+    return size > LONGEST_NAME_BYTES, told
+
+
+def _not_in_years(name: str, value: Column, is_in: Column) -> tuple[Column, Column]:
+    return ~is_in, sf.concat(sf.lit(f"{name} is "), value.cast("string"), sf.lit(", not in the years 1 to 9999"))
