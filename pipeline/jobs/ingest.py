@@ -16,13 +16,13 @@ from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError, Stopped
 from odradek.pipeline.jobs.history import refuse_unfinished
 from odradek.pipeline.jobs.one_job import one_job, signals
-from odradek.pipeline.jobs.planning import INGEST, beginning
+from odradek.pipeline.jobs.planning import INGEST, beginning, recreated_topics
 from odradek.pipeline.jobs.position import Position
 from odradek.pipeline.jobs.runner import Runner
 from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.kafka.inputs import refuse_missing
 from odradek.pipeline.kafka.offsets import by_partition
-from odradek.pipeline.kafka.topics import Topics, ends_of
+from odradek.pipeline.kafka.topics import PATIENCE_S, Topics, TopicVanished, ends_of
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables
 from odradek.pipeline.sinks.delta import nothing
@@ -78,11 +78,29 @@ def _all_of(topics: Topics, runner: Runner, position: Position, tables: BatchTab
 def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchTables) -> None:
     while True:
         began = time.monotonic()
-        topics = runner.look()
+        topics = _look(runner, position)
         following = runner.next(position, topics, ends_of(topics), tables)
         position = following or position
         took = time.monotonic() - began
         runner.pause(max(every_s - took, IDLE_S if following is None else 0))
+
+
+def _look(runner: Runner, position: Position) -> Topics:
+    """The topics of now. With on-recreated-topic = continue a topic that is gone has a minute to be made again."""
+    until, told = time.monotonic() + PATIENCE_S, False
+    while True:
+        topics = runner.look()
+        try:
+            recreated_topics(position, topics, runner.settings)
+        except TopicVanished as error:
+            if runner.settings.on_recreated_topic == "fail" or time.monotonic() >= until:
+                raise
+            if not told:
+                log.warning(f"{error.problem}; waiting for it to be created again", seconds=PATIENCE_S)
+                told = True
+        else:
+            return topics
+        runner.pause(IDLE_S)
 
 
 def _seconds(trigger: str) -> float:

@@ -73,13 +73,17 @@ def test_a_broker_that_does_not_answer_is_named_after_the_patience(orders: Setti
         look(nowhere, lambda _: True, patience_s=0)
 
 
-def create(broker: BrokerThread, topic: str, delete: bool = False) -> None:
+def create(broker: BrokerThread, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    if delete:
-        admin.delete_topics([topic])
-        while topic in admin.list_topics():
-            time.sleep(0.05)
     admin.create_topics([NewTopic(topic, 2, 1)])
+    admin.close()
+
+
+def delete(broker: BrokerThread, topic: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.delete_topics([topic])
+    while topic in admin.list_topics():
+        time.sleep(0.05)
     admin.close()
 
 
@@ -101,7 +105,8 @@ def test_a_topic_that_is_created_again_stops_the_ingest_or_is_read_from_its_begi
     send(broker.bootstrap, topic, [order(number, number) for number in range(20, 27)])
     with pytest.raises(PipelineError, match="stop here"):
         ingest.run(settings, reached=_stop_at("read"))
-    create(broker, topic, delete=True)
+    delete(broker, topic)
+    create(broker, topic)
     send(broker.bootstrap, topic, [order(number, number) for number in range(200, 260)])
     send(broker.bootstrap, other, [order(number, number) for number in range(110, 115)])
     with pytest.raises(PipelineError, match=f"{topic}: deleted and created again"):
@@ -125,7 +130,8 @@ def test_events_that_a_topic_made_again_has_once_more_are_duplicates(
     create(broker, topic)
     send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
     assert ingest.run(settings) == 0
-    create(broker, topic, delete=True)
+    delete(broker, topic)
+    create(broker, topic)
     send(broker.bootstrap, topic, [order(number, number) for number in range(25)])
     with pytest.raises(PipelineError, match="stop here"):
         ingest.run(settings, reached=_stop_at("rows: files written"))
@@ -147,14 +153,23 @@ def _stop_at(point: str):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_is_created_again_under_a_running_ingest_is_noticed(
-    broker: BrokerThread, orders: Settings, topic: str
+def test_a_topic_that_is_created_again_under_a_running_ingest_is_waited_for(
+    broker: BrokerThread, orders: Settings, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    told = ""
+
+    def is_missed() -> bool:
+        nonlocal told
+        told += capfd.readouterr().err
+        return f"{topic}: read until now, and gone; waiting for it to be created again" in told
+
     settings = replace(orders, trigger="0 seconds", on_recreated_topic="continue")
     send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
     with IngestThread(settings) as job:
         job.wait_for(lambda: len(ledger_rows(settings)) > 0)
-        create(broker, topic, delete=True)
+        delete(broker, topic)
+        job.wait_for(is_missed)
+        create(broker, topic)
         send(broker.bootstrap, topic, [order(number, number) for number in range(200, 290)])
         job.wait_for(lambda: sum(row.good for row in ledger_rows(settings)) >= 110)
         job.stop()
