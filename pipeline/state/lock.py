@@ -2,7 +2,8 @@
 
 In a directory a lock of the operating system says so: it ends with the process, however that ends. In an object store
 it is a lease: a file that says who holds it and until when, taken and renewed by conditional puts. Its holder renews it
-every RENEWED_S; one who was killed is waited out, for LEASE_S at most.
+every RENEWED_S. One who was killed is waited out: until the lease runs out, or, where that is later by a clock that is
+ahead of this machine's, until nobody has renewed it for LEASE_S.
 
 The lock keeps two jobs from doing the same work twice. It does not keep them from doing harm: the plans and the tables'
 logs do, which take each batch once, whoever brings it.
@@ -100,13 +101,15 @@ class _Lease:
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
 
     def __enter__(self) -> _Lease:
-        until = self._now() + LEASE_S + RENEWED_S
-        while not self._taken():
-            content = _told(self._place.read(self._name))
-            if content is not None and content[1] > self._now() + LEASE_S:
-                raise self._refused(content[0])
-            if self._now() >= until or (content is not None and self._is_renewed(content)):
-                raise self._refused(content[0] if content else "somebody")
+        seen, since = "", self._now()
+        while not self._taken(seen if self._now() - since >= LEASE_S else ""):
+            found = self._place.version(self._name)
+            if seen and found not in (seen, ""):
+                raise self._refused()
+            if found != seen:
+                log.info("the lock is held; waiting whether its holder lives", lock=str(self._place / self._name))
+                seen, since = found, self._now()
+            self._sleep(1)
         self._renewing.start()
         return self
 
@@ -119,31 +122,20 @@ class _Lease:
         except Exception as error:  # As above; and what ended the job is to be told.
             log.warning("the lock could not be given back, so it is held until it runs out", error=_first_line(error))
 
-    def _refused(self, holder: str) -> PipelineError:
+    def _refused(self) -> PipelineError:
+        told = _told(self._place.read(self._name))
+        holder = told[0] if told else "somebody"
         return PipelineError(f"{self._problem}: {holder} holds {self._place / self._name}", "stop it first")
 
-    def _is_renewed(self, seen: tuple[str, float]) -> bool:
-        """Waits for what a living holder does within RENEWED_S."""
-        log.info("the lock is held; waiting whether its holder lives", holder=seen[0], until=seen[1])
-        give_up = self._now() + RENEWED_S + 2
-        while self._now() < give_up and self._now() < seen[1]:
-            self._sleep(1)
-            again = _told(self._place.read(self._name))
-            if again is None:
-                return False
-            if again != seen:
-                return True
-        return False
-
-    def _taken(self) -> bool:
-        """Makes the lease, or takes over one that has run out."""
+    def _taken(self, dead: str) -> bool:
+        """Makes the lease, or takes over one that has run out, or that is still of the version `dead`."""
         content = self._content()
         if self._place.create(self._name, content):
             self._version = self._place.version(self._name)
             return True
         version = self._place.version(self._name)
         told = _told(self._place.read(self._name))
-        if not version or (told is not None and told[1] > self._now()):
+        if not version or (version != dead and told is not None and told[1] > self._now()):
             return False
         self._version = self._place.swap(self._name, content, version)
         return bool(self._version)

@@ -169,11 +169,25 @@ def test_a_holder_that_was_killed_is_waited_out(left_s: float) -> None:
     assert told(place) is None
 
 
-def test_a_lease_that_ends_later_than_any_can_is_of_another_clock_and_refused() -> None:
+def test_a_holder_that_was_killed_and_whose_clock_is_ahead_is_waited_out() -> None:
     place, clock = in_memory(), Clock()
-    place.create(NAME, lease("somebody", clock.time + LEASE_S + 1))
+    place.create(NAME, lease("somebody", clock.time + 365 * 86_400))
+    before = clock.time
+    with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
+        assert LEASE_S <= clock.time - before <= LEASE_S + 1
+        assert (told(place) or ("somebody",))[0] != "somebody"
+
+
+def test_a_living_holder_whose_clock_is_ahead_is_refused_with_its_name() -> None:
+    def renewed() -> None:
+        if clock.time >= next_time[0]:
+            place.replace(NAME, lease("somebody", clock.time + 86_400))
+            next_time[0] += RENEWED_S
+
+    place, clock = in_memory(), Clock(also=renewed)
+    next_time = [clock.time + RENEWED_S]
+    place.create(NAME, lease("somebody", clock.time + 86_400))
     assert "somebody holds" in refused(place, clock)
-    assert told(place) == ("somebody", clock.time + LEASE_S + 1)
 
 
 @pytest.mark.parametrize(
