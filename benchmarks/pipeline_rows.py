@@ -1,7 +1,7 @@
 """Rows about the pipeline: Spark reads a topic of JSON orders of some 140 bytes over four partitions, from each broker.
 
 Spark (local[2]) runs on the same two cores as the broker; CPU seconds are those of both. "defaults" are the connector's
-own settings, all else has those of `pipeline.sources.TUNED`.
+own settings, all else has those of `pipeline.kafka.connector.TUNED`.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 from string import Template
 from typing import Any
 
 from odradek.pipeline.report.plots import plots, size_text
 
-TEMPLATE = Path(__file__).with_name("page_template.html")
+TEMPLATE = files(__package__) / "page_template.html"
 MOST_BATCHES_LISTED = 25
 LAG_HEADS = ("partition", "processed", "end", "lag", "in open transactions", "log end", "group's offset")
 TABLE_HEADS = ("table", "format", "version", "files", "rows", "size", "smallest", "median", "largest")
