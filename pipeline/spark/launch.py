@@ -24,6 +24,7 @@ from odradek.pipeline.spark.master import (
     check_master,
     driver_address,
     named_master,
+    refuse_unknown_yarn,
     says_address,
 )
 from odradek.pipeline.spark.memory import OPTION, VARIABLE, planned_memory
@@ -100,6 +101,7 @@ def _master(settings: Settings, given: Mapping[str, str]) -> str:
     submitted = named_master(os.environ.get(SUBMIT_ARGUMENTS, ""))
     master = settings.master or submitted or given.get("spark.master") or LOCAL
     check_master(master)
+    refuse_unknown_yarn(master)
     return master
 
 

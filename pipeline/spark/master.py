@@ -18,6 +18,8 @@ HOST = "spark.driver.host"
 _MASTERS = re.compile(r"local|local\[.+]|local-cluster\[.+]|yarn|(spark|k8s)://.+")
 """With another the Java process of Spark ends before it can say why."""
 _HOST = re.compile(r"(?:spark://|k8s://(?:https?://)?)(?:\[(?P<v6>[^]]+)]|(?P<host>[^:/,]+)).*")
+YARN_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Where Spark looks for YARN's addresses."""
 ADDRESS_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
 """Where a user tells Spark's processes of a machine how they are reached."""
 
@@ -26,6 +28,13 @@ def check_master(master: str) -> None:
     """Raises PipelineError if Spark has no such master."""
     if not _MASTERS.fullmatch(master):
         raise PipelineError(f"master {master!r} is none of Spark's", "give local[*], or spark://HOST:PORT")
+
+
+def refuse_unknown_yarn(master: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Raises PipelineError where Spark is to start with YARN and could not find it."""
+    if master == "yarn" and not any(environ.get(name) for name in YARN_VARIABLES):
+        problem = f"master is yarn, and neither {' nor '.join(YARN_VARIABLES)} is set"
+        raise PipelineError(problem, "set it to the directory that has yarn-site.xml")
 
 
 def is_local(master: str) -> bool:

@@ -5,7 +5,7 @@ Its options stay. What the settings ask for must take effect or be in force: els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +78,19 @@ def _file_names(paths: str) -> set[str]:
     return {PurePosixPath(path).name for path in paths.split(",") if path}
 
 
-def is_there(jar: str, given: str, home: Path) -> bool:
-    """Whether the driver has a jar: in the option spark.jars, where Ivy puts the group before its name, or in the
-    engine's own directory."""
-    return any(path.endswith(jar) for path in given.split(",")) or (home / "jars" / jar).is_file()
+def given_jars(option: Callable[[str], str | None], directory: Path | None = None) -> list[str]:
+    """The jars that spark-submit was given. `option` tells the options in force. Of YARN they have a name of their own,
+    and where it runs the driver too they are in that process's directory."""
+    given = [path for name in ("spark.jars", "spark.yarn.dist.jars") for path in (option(name) or "").split(",")]
+    if option("spark.master") == "yarn" and option("spark.submit.deployMode") == "cluster":
+        given += [path.name for path in (directory or Path()).glob("*.jar")]
+    return given
+
+
+def is_there(jar: str, given: Sequence[str], home: Path) -> bool:
+    """Whether the driver has a jar: among those given, where Ivy puts the group before its name, or in the engine's own
+    directory."""
+    return any(path.endswith(jar) for path in given) or (home / "jars" / jar).is_file()
 
 
 def add_jars(session: SparkSession, jars: list[Path]) -> None:

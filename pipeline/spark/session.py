@@ -29,6 +29,7 @@ from odradek.pipeline.spark.running import (
     AT_LAUNCH,
     add_jars,
     apply,
+    given_jars,
     is_there,
     refuse_late,
     refuse_other_master,
@@ -130,7 +131,7 @@ def _complete(session: SparkSession, settings: Settings) -> None:
     home = spark_home(pyspark.__version__) or Path(pyspark.__file__).parent
     is_protobuf = settings.format == "protobuf"
     names = [*jar_names(), *(jar_names(profile=PROTOBUF) if is_protobuf else [])]
-    given = session.sparkContext.getConf().get("spark.jars", "") or ""
+    given = given_jars(session.sparkContext.getConf().get)
     missing = {name for name in names if not is_there(name, given, home)}
     if missing:
         found = find_jars(pyspark.__version__, protobuf=is_protobuf)

@@ -12,6 +12,7 @@ from odradek.pipeline.spark.master import (
     driver_address,
     is_local,
     named_master,
+    refuse_unknown_yarn,
     says_address,
 )
 
@@ -82,3 +83,10 @@ def test_the_master_of_pysparks_arguments_is_found() -> None:
 def test_a_master_that_spark_does_not_know_is_refused() -> None:
     with pytest.raises(PipelineError, match="master 'mesos://a:5050' is none of Spark's"):
         check_master("mesos://a:5050")
+
+
+def test_yarn_must_be_found_by_one_of_hadoops_variables() -> None:
+    with pytest.raises(PipelineError, match=r"neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; .*yarn-site\.xml"):
+        refuse_unknown_yarn("yarn", {"HADOOP_CONF_DIR": ""})
+    refuse_unknown_yarn("yarn", {"YARN_CONF_DIR": "/etc/hadoop"})
+    refuse_unknown_yarn("local[*]", {})

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.spark.running import is_there, refuse_late, set_property
+from odradek.pipeline.spark.running import given_jars, is_there, refuse_late, set_property
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,21 @@ def test_what_is_in_force_already_is_no_contradiction() -> None:
 
 def test_a_jar_is_there_by_its_name_as_ivy_writes_it_or_in_the_engine(tmp_path: Path) -> None:
     jar = "spark-avro_2.13-4.0.0.jar"
-    assert is_there(jar, f"file:///a/b.jar,file:///ivy/org.apache.spark_{jar}", tmp_path)
-    assert not is_there(jar, "file:///ivy/spark-avro_2.13-3.5.1.jar", tmp_path)
+    assert is_there(jar, ["file:///a/b.jar", f"file:///ivy/org.apache.spark_{jar}"], tmp_path)
+    assert not is_there(jar, ["file:///ivy/spark-avro_2.13-3.5.1.jar"], tmp_path)
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / jar).touch()
-    assert is_there(jar, "", tmp_path)
+    assert is_there(jar, [], tmp_path)
+
+
+def test_the_jars_that_spark_submit_was_given_are_found_also_on_yarn(tmp_path: Path) -> None:
+    (tmp_path / "org.apache.spark_b.jar").touch()
+    options = {"spark.jars": "/own/a.jar", "spark.master": "spark://a:7077", "spark.submit.deployMode": "cluster"}
+    assert given_jars(options.get, tmp_path) == ["/own/a.jar", ""]
+    options = {"spark.yarn.dist.jars": "file:/own/a.jar,file:/own/c.jar", "spark.master": "yarn"}
+    assert given_jars(options.get, tmp_path) == ["", "file:/own/a.jar", "file:/own/c.jar"]
+    options = {"spark.master": "yarn", "spark.submit.deployMode": "cluster"}
+    assert given_jars(options.get, tmp_path) == ["", "", "org.apache.spark_b.jar"]
 
 
 def test_a_property_that_somebody_has_set_stays(spark: SparkSession) -> None:
