@@ -27,12 +27,15 @@ from tests.pipeline.cluster.namespaced_cluster import SESSION_OPTIONS, Namespace
 from tests.pipeline.cluster.nodes import kill
 from tests.pipeline.cluster.object_store import ObjectStore
 from tests.pipeline.lake import check_tables, order, send
+from tests.soak import rounds
 
 pytestmark = pytest.mark.timeout(900)
 
 DRIVER = [sys.executable, "-m", "tests.pipeline.cluster.cluster_job"]
 CLI = [sys.executable, "-m", "odradek.cli"]
 TMP = Path("/tmp")
+DRIVER_KILLS = ("windows: committed", "rows: files written", "rows: committed", "ledger: committed")
+"""In the order in which a batch reaches them."""
 
 
 class Driver:
@@ -143,12 +146,13 @@ def wait_for_a_batch(settings: Settings) -> None:
         time.sleep(0.1)
 
 
-def test_a_driver_that_is_killed_twice_loses_and_doubles_nothing(
+@pytest.mark.soak("a driver on a cluster killed at 4 places, one after the other", minutes=3)
+def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     spark: SparkSession, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     send(settings.bootstrap_server, topic, every_kind(0, 0, 50))
-    for point, times in (("rows: files written", 1), ("rows: committed", 1)):
-        driver.begin("ingest", settings, (point, times))
+    for point in DRIVER_KILLS[: rounds(1, in_soak=4)]:
+        driver.begin("ingest", settings, (point, 1))
         assert driver.told() == {"reached": point}
         driver.kill()
     assert driver.run("ingest", settings) == {"status": 0, "out": ""}

@@ -86,7 +86,7 @@ def test_ingest_and_backfill_take_the_same_rows_for_duplicates(
     values = [order(number % 7, 40 * (number // 7)) for number in range(70)]
     send(broker.bootstrap, topic, values, partitions=1)
     found = []
-    for name, job, size in (("a", ingest, 9), ("b", backfill, 23), ("c", ingest, 1000)):
+    for name, job, size in (("a", ingest, 16), ("b", backfill, 23), ("c", ingest, 1000)):
         settings = replace(
             orders, name=name, dedup_keys=("id",), watermark_delay="1 minute", max_offsets_per_trigger=size
         )
