@@ -106,7 +106,7 @@ class _Lease:
             found = self._place.version(self._name)
             if seen and found not in (seen, ""):
                 raise self._refused()
-            if found != seen:
+            if found and not seen:
                 log.info("the lock is held; waiting whether its holder lives", lock=str(self._place / self._name))
                 seen, since = found, self._now()
             self._sleep(1)
