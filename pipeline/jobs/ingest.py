@@ -22,7 +22,7 @@ from odradek.pipeline.jobs.runner import Runner
 from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.kafka.inputs import refuse_missing
 from odradek.pipeline.kafka.offsets import by_partition
-from odradek.pipeline.kafka.topics import PATIENCE_S, Topics, TopicVanished, ends_of
+from odradek.pipeline.kafka.topics import PATIENCE_S, TopicRecreated, Topics, TopicVanished, ends_of
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables
 from odradek.pipeline.sinks.delta import nothing
@@ -79,7 +79,14 @@ def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchT
     while True:
         began = time.monotonic()
         topics = _look(runner, position)
-        following = runner.next(position, topics, ends_of(topics), tables)
+        try:
+            following = runner.next(position, topics, ends_of(topics), tables)
+        except (TopicVanished, TopicRecreated) as error:  # Amid the batch, of which no table has anything.
+            if runner.settings.on_recreated_topic == "fail":
+                raise
+            log.warning(f"{error.problem}; the batch is planned anew")
+            runner.forget_plans(position)
+            continue
         position = following or position
         took = time.monotonic() - began
         runner.pause(max(every_s - took, IDLE_S if following is None else 0))

@@ -16,10 +16,12 @@ from pyspark.sql import SparkSession
 from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import ingest
+from odradek.pipeline.jobs.runner import Runner
 from odradek.pipeline.kafka.topics import (
     KnownTopic,
     Topic,
     TopicRecreated,
+    Topics,
     TopicVanished,
     compare_ids,
     compare_offsets,
@@ -174,6 +176,32 @@ def test_a_topic_that_is_created_again_under_a_running_ingest_is_waited_for(
         job.wait_for(lambda: sum(row.good for row in ledger_rows(settings)) >= 110)
         job.stop()
     assert numbers_of(settings) == [*range(20), *range(200, 290)]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_is_created_again_amid_a_batch_is_read_from_its_beginning(
+    broker: BrokerThread, orders: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(orders, on_recreated_topic="continue")
+    send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
+    assert ingest.run(settings) == 0
+    send(broker.bootstrap, topic, [order(number, number) for number in range(100, 107)])
+    looks = iter(range(1, 1000))
+    looked = Runner.look
+
+    def look_and_meet_another(runner: Runner) -> Topics:
+        if next(looks) == 3:  # Of the batch, when it has read the seven.
+            delete(broker, topic)
+            create(broker, topic)
+            send(broker.bootstrap, topic, [order(number, number) for number in range(200, 290)])
+        return looked(runner)
+
+    monkeypatch.setattr(Runner, "look", look_and_meet_another)
+    with IngestThread(replace(settings, trigger="0 seconds")) as job:
+        job.wait_for(lambda: sum(row.good for row in ledger_rows(settings)) >= 110)
+        job.stop()
+    assert numbers_of(settings) == [*range(20), *range(200, 290)]
+    assert [row.rows_in for row in ledger_rows(settings)] == [20, 90]
 
 
 @pytest.mark.usefixtures("spark")
