@@ -13,7 +13,9 @@ The packages, top to bottom; each one imports only those below it:
     parse       records to rows (beside kafka)
     spark       Spark itself: session, Java, jars, its errors
     segments    records of log files, without a broker
-    settings    what a pipeline is told (beside segments)
+    settings    the table of settings (beside segments)
+    durations   lengths of time in settings
+    errors      what a job ends with
 
 A record is read by `kafka`, judged and shaped by `parse`, written by a sink, and counted in the ledger.
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 ANEW = "move its tables and its state away to begin anew, or set another name"
 """The remedy where tables and state do not belong together."""
+SHARED_LAKE = "put the lake where the driver and all executors see it: a shared directory, or an object store"
+"""The remedy where an executor has a lake of its own."""
 
 
 class Stopped(Exception):

@@ -35,8 +35,7 @@ def _compact(settings: Settings, out: TextIO) -> None:
 
     places = Places.of(settings)
     retention = duration(settings.compact_retention, "compact-retention")
-    named = {"rows": places.rows, "dead_letters": places.dead_letters, "late": places.late, "windows": places.windows}
-    tables = {name: place for name, place in {**named, "batches": places.ledger}.items() if place.is_there()}
+    tables = {name: place for name, place in places.tables.items() if place.is_there()}
     if not tables:
         raise PipelineError(
             f"the pipeline {settings.name!r} has no tables in {settings.lake}",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.errors import SHARED_LAKE, PipelineError
 from odradek.pipeline.report.findings import OK, PROBLEM, WARNING, Finding, problem
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.home import pyspark_version, spark_home
@@ -211,8 +211,7 @@ def _executors(settings: Settings) -> Iterator[Finding]:
         yield problem("executors", as_pipeline_error(error, f"the cluster {settings.master} does not work"))
         return
     for host, said in sorted(found.problems.items()):
-        remedy = "put the lake where the driver and all executors see it: a shared directory, or an object store"
-        yield Finding(f"executors on {host}", PROBLEM, said, remedy)
+        yield Finding(f"executors on {host}", PROBLEM, said, SHARED_LAKE)
     if not found.problems:
         yield Finding("executors", OK, f"{found.met} of {settings.master} read and write {settings.lake}")
 

@@ -84,7 +84,8 @@ def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchT
         except (TopicVanished, TopicRecreated) as error:  # Amid the batch, of which no table has anything.
             if runner.settings.on_recreated_topic == "fail":
                 raise
-            log.warning(f"{error.problem}; the batch is planned anew")
+            log.warning(error.problem)
+            position = runner.position()  # With what the plan has seen of the old topic, so that it counts as lost.
             runner.forget_plans(position)
             continue
         position = following or position

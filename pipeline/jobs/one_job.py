@@ -39,7 +39,7 @@ def one_job(name: str, settings: Settings) -> Iterator[tuple[SparkSession, Progr
 
 
 def pause(stopping: threading.Event) -> Callable[[float], None]:
-    """A sleep of so many seconds that raises Stopped when the job is told to stop."""
+    """Returns a function that sleeps so many seconds, and raises Stopped once the job has to stop."""
 
     def sleep(seconds: float) -> None:
         if stopping.wait(seconds):

@@ -18,7 +18,7 @@ from odradek.pipeline.jobs.position import Position, after, position_of
 from odradek.pipeline.kafka.chunks import Chunk
 from odradek.pipeline.kafka.inputs import refuse_missing
 from odradek.pipeline.kafka.offsets import Offsets
-from odradek.pipeline.kafka.topics import Topics, compare_offsets, look
+from odradek.pipeline.kafka.topics import Topics, compare_offsets, ends_of, look
 from odradek.pipeline.report.findings import OK, PROBLEM, WARNING, Finding, problem
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import as_pipeline_error
@@ -133,8 +133,7 @@ class _State:
         notes = [*start.notes, *self._loss(start.offsets, topics)]
         if notes:
             return Finding("offsets", WARNING, "; ".join(notes), COUNTED)
-        ends = {name: topic.ends for name, topic in topics.items()}
-        return Finding("offsets", OK, f"{Chunk(start.offsets, ends).offsets()} wait to be read")
+        return Finding("offsets", OK, f"{Chunk(start.offsets, ends_of(topics)).offsets()} wait to be read")
 
     def _loss(self, offsets: Offsets, topics: Topics) -> list[str]:
         """What is not there any more, and is no error."""

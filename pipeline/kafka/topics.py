@@ -24,7 +24,7 @@ from odradek.pipeline.kafka.admin import admin_client
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.settings import Settings
 
-log = structlog.get_logger("pipeline.topic_ids")
+log = structlog.get_logger("pipeline.topics")
 
 PATIENCE_S = 60.0
 PAUSE_S = 0.5

@@ -17,9 +17,9 @@ from odradek.pipeline.settings import Settings
 
 LONGEST_NAME_BYTES = 255
 SHOWN = 40
-"""Characters of a long text that are told."""
-_KEPT = "[A-Za-z0-9._~-]"
-"""One byte in a directory's name; of other characters each byte takes three (%2F)."""
+"""Characters of a long text that a detail shows."""
+_ESCAPED = "[^A-Za-z0-9._~-]"
+"""Characters of which each byte takes three in a directory's name (%2F); others take one."""
 
 
 def unfit_values(schema: StructType, settings: Settings) -> Iterator[tuple[Column, Column]]:
@@ -41,7 +41,7 @@ def _unfit(name: str, value: Column, kind: DataType) -> Iterator[tuple[Column, C
 
 
 def _too_long(name: str, value: Column) -> tuple[Column, Column]:
-    kept = sf.length(sf.regexp_replace(value, _KEPT.replace("[", "[^"), ""))
+    kept = sf.length(sf.regexp_replace(value, _ESCAPED, ""))
     size = len(f"{name}=".encode()) + 3 * sf.octet_length(value) - 2 * kept
     told = sf.concat(
         sf.lit(f"{name} is "), sf.substring(value, 1, SHOWN), sf.lit("..., which makes the name of its directory "),

@@ -102,8 +102,7 @@ def _iso(time: datetime | None) -> str | None:
 
 
 def _tables(places: Places) -> Iterable[tuple[str, Facts]]:
-    tables = {"rows": places.rows, "dead_letters": places.dead_letters, "late": places.late, "windows": places.windows}
-    for name, place in {**tables, "batches": places.ledger}.items():
+    for name, place in places.tables.items():
         table = table_at(place)
         if table is not None:
             yield name, _delta(place, table)

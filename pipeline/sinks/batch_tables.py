@@ -87,7 +87,7 @@ class BatchTables:
 
     def last_batch(self, batch: BatchId) -> int | None:
         """The newest batch that any table has."""
-        numbers = [number for _, table in self._all() if (number := table.last_batch(batch)) is not None]
+        numbers = [number for table in self._all() if (number := table.last_batch(batch)) is not None]
         return max(numbers, default=None)
 
     def compare(self, batch: BatchId) -> None:
@@ -124,6 +124,5 @@ class BatchTables:
             self._results.write(rows.good.select("key", as_json.alias("value")), batch)
         return written
 
-    def _all(self) -> list[tuple[str, Table | DeltaWindows]]:
-        tables = {"dead_letters": self.dead_letters, "rows": self.rows, "late": self.late, "windows": self.windows}
-        return [(name, table) for name, table in tables.items() if table is not None]
+    def _all(self) -> list[Table | DeltaWindows]:
+        return [table for table in (self.dead_letters, self.rows, self.late, self.windows) if table is not None]

@@ -1,9 +1,8 @@
 """A Delta table that grows by batches, exactly once each.
 
 Spark's executors write the files, deltalake registers them: one commit holds a batch's files and its number under the
-application id of the pipeline (`txn`), so that a batch that is in the table is known to be there, by whoever asks. Two
-jobs that write the same batch cannot both commit it. A file that is not registered is seen by no reader; vacuum
-removes it.
+application id of the pipeline (`txn`), so anybody can see which batches the table has. Two jobs that write the same
+batch cannot both commit it. No reader sees a file that is not registered; vacuum removes it.
 """
 
 from __future__ import annotations
@@ -53,7 +52,8 @@ def nothing(_point: str) -> None:
 
 
 class DeltaSink:
-    """The table at `place`; `name` is its part of application ids, `reached` is told what is about to be done."""
+    """The table at `place`; `name` is its part of application ids. `reached` gets the name of each point that a
+    batch passes."""
 
     def __init__(
         self, place: Location, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing

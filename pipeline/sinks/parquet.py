@@ -26,7 +26,7 @@ STAGING = "_staging"
 
 
 class ParquetSink:
-    """The directory `place`; `name` is what the points are called that `reached` is told of.
+    """The directory `place`. `reached` gets the name of each point that a batch passes, which begins with `name`.
 
     Raises PipelineError for a place in an object store."""
 

@@ -1,9 +1,9 @@
 """Parquet files that Spark's executors write into a table's place, before the table knows them.
 
-Each task writes its rows to its own disk and copies the files into the lake under names that nobody else has; it tells
-their names to the driver. What is told is of tasks that succeeded, once each: a stage that runs again, and a task that
-runs twice, leave files that nobody was told of, which no reader sees. The driver then reads the footer of each file
-where it looks for tables itself. So a lake that executors do not share with it is found before anything is committed.
+Each task writes its rows to its own disk, copies the files into the lake under unique names, and returns these to the
+driver. Spark returns the names of each task once: of the attempt that succeeded. Other attempts leave files whose names
+nobody has, and no reader sees them. The driver then reads the footer of each file in the lake. So it finds a lake that
+executors do not share with it before anything is committed.
 
 Partitions are Hive's directories below the table: `day=2024-01-01/part-....parquet`.
 """
@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.errors import SHARED_LAKE, PipelineError
 from odradek.pipeline.spark.errors import NO_ROOM
 from odradek.pipeline.state.location import Location
 
@@ -108,7 +108,7 @@ def _found(place: Location, path: str, rows: int, size: int, host: str) -> Table
         raise PipelineError(
             f"the executor on {host} has written {path}, and it is not in {place} where the driver looks: they do not "
             "share the lake; nothing was committed",
-            "put the lake where the driver and all executors see it: a shared directory, or an object store",
+            SHARED_LAKE,
         ) from error
     except (OSError, ValueError) as error:
         raise PipelineError(f"{place / path} cannot be read back: {error}", "start again") from error

@@ -26,7 +26,7 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 def derived_memory(available: int) -> str:
-    """The heap where `available` bytes are, as Spark is told: `2048m`."""
+    """The heap for a machine with `available` bytes, as Spark writes it: `2048m`."""
     return f"{min(max(available // SHARE, LEAST), MOST) >> 20}m"
 
 

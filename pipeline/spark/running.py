@@ -79,9 +79,10 @@ def _file_names(paths: str) -> set[str]:
 
 
 def given_jars(option: Callable[[str], str | None], directory: Path | None = None) -> list[str]:
-    """The jars that spark-submit was given. `option` tells the options in force. Of YARN they have a name of their own,
-    and where it runs the driver too they are in that process's directory."""
-    given = [path for name in ("spark.jars", "spark.yarn.dist.jars") for path in (option(name) or "").split(",")]
+    """The jars that spark-submit was given. `option` returns an option in force. YARN has an option of its own for
+    them; where it runs the driver too, they lie in the directory of that process."""
+    options = (option("spark.jars"), option("spark.yarn.dist.jars"))
+    given = [path for paths in options for path in (paths or "").split(",") if path]
     if option("spark.master") == "yarn" and option("spark.submit.deployMode") == "cluster":
         given += [path.name for path in (directory or Path()).glob("*.jar")]
     return given

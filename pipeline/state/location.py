@@ -1,7 +1,7 @@
 """A place for tables and state: a directory, or a prefix of an object store. The same calls serve both.
 
-A file comes into being whole or not at all, in the store as in a directory. `create` makes a file that is not there
-yet, whoever else tries at that moment: one of them wins. Nothing is renamed, and nothing is locked.
+Readers see a file whole or not at all, in the store as in a directory. `create` makes a file that is not there yet; of
+several jobs that try at one moment, one wins. Nothing is renamed, and nothing is locked.
 
 Options are those of delta-rs and object_store: `aws_endpoint`, `aws_region`, `azure_storage_account_key`, `allow_http`.
 The environment says the rest (AWS_ACCESS_KEY_ID and its like). How often requests are tried again is in retries.py.

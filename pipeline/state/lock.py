@@ -5,8 +5,8 @@ it is a lease: a file that says who holds it and until when, taken and renewed b
 every RENEWED_S. One who was killed is waited out: until the lease runs out, or, where that is later by a clock that is
 ahead of this machine's, until nobody has renewed it for LEASE_S.
 
-The lock keeps two jobs from doing the same work twice. It does not keep them from doing harm: the plans and the tables'
-logs do, which take each batch once, whoever brings it.
+The lock keeps two jobs from doing the same work twice. Two jobs could do no harm even without it: the plans and the
+tables' logs take each batch once.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Lease:
         try:
             if self._is_mine():
                 self._place.remove(self._name)
-        except Exception as error:  # As above; and what ended the job is to be told.
+        except Exception as error:  # As above. An error of the job itself must not be hidden by it.
             log.warning("the lock could not be given back, so it is held until it runs out", error=_first_line(error))
 
     def _refused(self) -> PipelineError:

@@ -44,3 +44,9 @@ class Places:
     @property
     def ledger(self) -> Location:
         return self.state / "batches"
+
+    @property
+    def tables(self) -> dict[str, Location]:
+        """All tables that there may be, the ledger last, by the names that people see."""
+        rows = {"rows": self.rows, "dead_letters": self.dead_letters, "late": self.late, "windows": self.windows}
+        return {**rows, "batches": self.ledger}

@@ -36,11 +36,11 @@ def test_a_jar_is_there_by_its_name_as_ivy_writes_it_or_in_the_engine(tmp_path: 
 def test_the_jars_that_spark_submit_was_given_are_found_also_on_yarn(tmp_path: Path) -> None:
     (tmp_path / "org.apache.spark_b.jar").touch()
     options = {"spark.jars": "/own/a.jar", "spark.master": "spark://a:7077", "spark.submit.deployMode": "cluster"}
-    assert given_jars(options.get, tmp_path) == ["/own/a.jar", ""]
+    assert given_jars(options.get, tmp_path) == ["/own/a.jar"]
     options = {"spark.yarn.dist.jars": "file:/own/a.jar,file:/own/c.jar", "spark.master": "yarn"}
-    assert given_jars(options.get, tmp_path) == ["", "file:/own/a.jar", "file:/own/c.jar"]
+    assert given_jars(options.get, tmp_path) == ["file:/own/a.jar", "file:/own/c.jar"]
     options = {"spark.master": "yarn", "spark.submit.deployMode": "cluster"}
-    assert given_jars(options.get, tmp_path) == ["", "", "org.apache.spark_b.jar"]
+    assert given_jars(options.get, tmp_path) == ["org.apache.spark_b.jar"]
 
 
 def test_a_property_that_somebody_has_set_stays(spark: SparkSession) -> None:
