@@ -10,6 +10,8 @@
 | ... high watermarks | replica.high.watermark.checkpoint.interval.ms |
 | forget silent producers | producer.id.expiration.check.interval.ms |
 | forget offsets of groups that are over | offsets.retention.check.interval.ms |
+| abort late transactions | transaction.abort.timed.out.transaction.cleanup.interval.ms |
+| forget transactional ids | transaction.remove.expired.transaction.cleanup.interval.ms |
 
 Walks over all logs give others their turn after each log; what waits for the disk runs in threads.
 """
@@ -17,21 +19,29 @@ Walks over all logs give others their turn after each log; what waits for the di
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
+from odradek.broker.background.background import Background
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
-
-if TYPE_CHECKING:
-    from odradek.broker.server import Broker
+from odradek.storage.log_manager import LogManager
+from odradek.timer import Clock
 
 SWEEP_INTERVAL_MS = 500
 HOUSEKEEPING_INTERVAL_MS = 1000
 MINUTE_MS = 60_000
 GROUPS_PER_TURN = 100
+ABORT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+EXPIRY_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 CHECKPOINTS = {
     "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT,
@@ -43,22 +53,49 @@ log = structlog.get_logger("broker.background")
 
 
 class PeriodicWork:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._background = broker.background
-        self._logs = broker.log_manager
+    """All of it; each job can be called by itself too."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        background: Background,
+        socket_server: SocketServer,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._background = background
+        self._socket_server = socket_server
+        self._logs = log_manager
+        self._replica_manager = replica_manager
+        self._groups = groups
+        self._transactions = transactions
 
     def start(self) -> None:
-        every = self._background.every
-        config = self._broker.config
-        logs = self._logs
-        every(SWEEP_INTERVAL_MS, self._broker.socket_server.sweep, "look at connections")
-        every(HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments")
-        every(config["log.retention.check.interval.ms"], self.apply_retention, "retention")
-        every(config["producer.id.expiration.check.interval.ms"], logs.expire_producers, "expiry of producers")
-        every(config["offsets.retention.check.interval.ms"], self.expire_offsets, "expiry of offsets")
-        for setting, name in CHECKPOINTS.items():
-            every(max(config[setting], 1), partial(self.write_checkpoint, name), name)
+        """Runs each job at its interval until the background is stopped."""
+        for interval_ms, job, name in self.table():
+            self._background.every(interval_ms, job, name)
+
+    def table(self) -> list[tuple[int, Callable[[], object], str]]:
+        """Interval, job, and its name in the log. The head of this file says what they do."""
+        config = self._config
+        return [
+            (SWEEP_INTERVAL_MS, self._socket_server.sweep, "look at connections"),
+            (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
+            (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
+            (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expiry of producers"),
+            (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expiry of offsets"),
+            (config[ABORT_INTERVAL], self.abort_late_transactions, "abort of late transactions"),
+            (config[EXPIRY_INTERVAL], self.expire_transactional_ids, "expiry of transactional ids"),
+            *(
+                (max(config[setting], 1), partial(self.write_checkpoint, name), name)
+                for setting, name in CHECKPOINTS.items()
+            ),
+        ]
 
     async def keep_house(self) -> None:
         """Flushes rolled segments and removes files and folders whose delay is over."""
@@ -74,15 +111,26 @@ class PeriodicWork:
 
     async def apply_retention(self) -> None:
         """Deletes segments that are too old or too many."""
-        for _ in self._broker.replica_manager.retention_steps():
+        for _ in self._replica_manager.retention_steps():
             await asyncio.sleep(0)
 
     async def expire_offsets(self) -> None:
         """Forgets committed offsets whose time is over, and groups that have neither members nor offsets."""
-        retention_ms = self._broker.config["offsets.retention.minutes"] * MINUTE_MS
-        for step, _ in enumerate(self._broker.group_coordinator.expire_offsets(retention_ms)):
+        retention_ms = self._config["offsets.retention.minutes"] * MINUTE_MS
+        for step, _ in enumerate(self._groups.expire_offsets(retention_ms)):
             if step % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+    async def abort_late_transactions(self) -> None:
+        """Aborts transactions that have been open for longer than their time-out."""
+        for _ in abort_steps(self._transactions, self._clock.wall_ms()):
+            await asyncio.sleep(0)
+
+    async def expire_transactional_ids(self) -> None:
+        """Forgets transactional ids that nobody has used for transactional.id.expiration.ms."""
+        expiration_ms = self._config["transactional.id.expiration.ms"]
+        for _ in expiry_steps(self._transactions, self._clock.wall_ms(), expiration_ms):
+            await asyncio.sleep(0)
 
     async def write_checkpoint(self, name: str) -> None:
         """Writes one of the checkpoint files of every log directory, where it has changed."""

@@ -22,10 +22,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import odradek.broker.quick_imports  # noqa: F401 - before all others
-from odradek.broker.config import BrokerConfig, ConfigError, load_config
-from odradek.broker.open_files import allow_many_files
+from odradek.broker.logging.structured_logging import configure_logging
+from odradek.broker.network.open_files import allow_many_files
+from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.start_error import StartError
-from odradek.broker.structured_logging import configure_logging
 from odradek.timer import SystemClock
 
 GC_THRESHOLDS = (50_000, 2, 10_000)

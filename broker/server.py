@@ -21,8 +21,7 @@ from uuid import UUID
 
 import structlog
 
-from odradek.broker.background import Background, run_all_in_threads
-from odradek.broker.config import BrokerConfig, ConfigError
+from odradek.broker.background.background import Background, run_all_in_threads
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.controller.metadata_store import MetadataStore, MetadataStoreError
@@ -32,23 +31,27 @@ from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.shard import Shard
-from odradek.broker.coordinator.transaction.build import start_transaction_coordinator
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
+from odradek.broker.coordinator.transaction.markers import MarkerWriter
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.handlers.dispatcher import Dispatcher
-from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
-from odradek.broker.metrics import BrokerMetrics
-from odradek.broker.network.complaints import Complaints
+from odradek.broker.handlers.handlers import Handlers
+from odradek.broker.logging.complaints import Complaints
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.endpoint import Endpoint
+from odradek.broker.network.open_files import NO_LIMIT
 from odradek.broker.network.socket_server import BindError, SocketServer
-from odradek.broker.open_files import NO_LIMIT
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_dir_moves import copy_rate
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_metrics import BrokerMetrics
+from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.storage.files import Files, OsFiles
@@ -59,8 +62,9 @@ from odradek.storage.meta_properties import MetaPropertiesError, generated_broke
 from odradek.timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
 if TYPE_CHECKING:
-    from odradek.broker.log_cleaner import LogCleaner
-    from odradek.broker.metrics_server import MetricsServer
+    from odradek.broker.cleaning.log_cleaner import LogCleaner
+    from odradek.broker.metrics.server import MetricsServer
+    from odradek.broker.metrics.sources import BrokerStatus, MetricSources
 
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for connections to take their last answers."""
@@ -103,6 +107,7 @@ class Broker:
     group_coordinator: GroupCoordinator
     producer_ids: ProducerIds
     transaction_coordinator: TransactionCoordinator
+    periodic_work: PeriodicWork
     fetch_sessions: FetchSessionCache
     socket_server: SocketServer
     completions: CompletionQueue
@@ -114,16 +119,18 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
         files: Files | None = None,
+        metadata_store: MetadataStore | None = None,
         open_files: int = NO_LIMIT,
     ) -> None:
-        """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed. `open_files` is how
-        many files the process may have open; connections leave some of them to the logs."""
+        """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed. Without
+        `metadata_store` the broker keeps the metadata itself, in its first log directory. `open_files` is how many
+        files the process may have open; connections leave some of them to the logs."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.files: Files = files or OsFiles()
         self.open_files = open_files
-        self.log = log
+        self._given_store = metadata_store
         self.broker_id = config.broker_id
         self.api_table = client_api_table()
         self.background = Background()
@@ -147,6 +154,32 @@ class Broker:
     def is_serving(self) -> bool:
         """Whether clients are served."""
         return self.state == BrokerState.RUNNING
+
+    def status(self) -> BrokerStatus:
+        """For the metrics and the health check."""
+        from odradek.broker.metrics.sources import BrokerStatus
+
+        return BrokerStatus(self.state, self.broker_id, self.metric_sources() if self.is_serving else None)
+
+    def metric_sources(self) -> MetricSources:
+        """What the metrics are read from, once the broker has started."""
+        from odradek.broker.metrics.sources import MetricSources
+
+        return MetricSources(
+            requests=self.metrics,
+            endpoints=self.endpoints,
+            socket_server=self.socket_server,
+            metadata=self.metadata,
+            replica_manager=self.replica_manager,
+            fetch_sessions=self.fetch_sessions,
+            group_coordinator=self.group_coordinator,
+            transaction_coordinator=self.transaction_coordinator,
+            topic_purgatory=self.topic_purgatory,
+            timer=self.timer,
+            reaper=self.reaper,
+            log_cleaner=self.log_cleaner,
+            late_transactions_before_ms=lambda: self.clock.wall_ms() - self._longest_transaction_ms(),
+        )
 
     @property
     def bootstrap(self) -> str:
@@ -196,10 +229,12 @@ class Broker:
         """First of all, so that a broker that recovers its logs can say so."""
         port = self.config["odradek.metrics.port"]
         if port >= 0:
-            from odradek.broker.metrics_server import MetricsServer
+            from odradek.broker.metrics.exposition import Exposition
+            from odradek.broker.metrics.server import MetricsServer
 
             host, allowed = self.config["odradek.metrics.host"], self.config["odradek.metrics.allowed.hosts"]
-            self.metrics_server = MetricsServer(self, host, port, allowed)
+            exposition = Exposition(self.clock, self.metrics)
+            self.metrics_server = MetricsServer(self.status, exposition, host, port, allowed)
             await self.metrics_server.start()
             self._undo.append(self.metrics_server.stop)
 
@@ -226,7 +261,8 @@ class Broker:
 
     def _assemble(self) -> None:
         config = self.config
-        self.completions = CompletionQueue(asyncio.get_running_loop().call_soon)
+        soon = asyncio.get_running_loop().call_soon
+        self.completions = CompletionQueue(soon)
         self.metadata = MetadataCache("", self.broker_id)
         self.replica_manager = ReplicaManager(
             ReplicaSettings.from_config(config)._replace(broker_id=self.broker_id),
@@ -238,7 +274,7 @@ class Broker:
             is_known=self.metadata.contains,
         )
         self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)
-        self.metadata_store = EmbeddedMetadataStore(
+        self.metadata_store = self._given_store or EmbeddedMetadataStore(
             config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
         )
         self.topic_purgatory = DelayedOperationPurgatory("topic", self.timer, self.clock, self.completions)
@@ -264,18 +300,77 @@ class Broker:
         )
         self.controller.on_topic_deleted = self.group_coordinator.topic_deleted
         self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
+        own_logs = LocalMarkerWriter(self.replica_manager, soon)
+        self.transaction_coordinator = TransactionCoordinator(
+            clock=self.clock,
+            longest_timeout_ms=self._longest_transaction_ms,
+            new_producer_id=self._new_producer_id,
+            leader_of=self.metadata.leader_of,
+            writer_to=partial(self._marker_writer_to, own_logs),
+            own_logs=own_logs,
+            later=self.timer.call_later,
+            soon=soon,
+            start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_transactions(config)),
+        )
+        self.replica_manager.verification.is_open_transaction = self.transaction_coordinator.is_open_transaction
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
         )
         self.socket_server = SocketServer(
             clock=self.clock,
-            dispatch=Dispatcher(self, self.api_table, self.complaints).dispatch,
+            dispatch=self._dispatcher().dispatch,
             drain_completions=self.completions.drain,
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(config, self.open_files),
             complaints=self.complaints,
         )
+        self.periodic_work = PeriodicWork(
+            config,
+            self.clock,
+            self.background,
+            self.socket_server,
+            self.log_manager,
+            self.replica_manager,
+            self.group_coordinator,
+            self.transaction_coordinator,
+        )
         self._undo.append(self.background.stop)
+
+    def _dispatcher(self) -> Dispatcher:
+        handlers = Handlers(
+            self.api_table.rows(),
+            self.config,
+            self.clock,
+            self.background,
+            self.metadata,
+            self.metadata_store,
+            self.replica_manager,
+            self.fetch_sessions,
+            self.controller,
+            self.internal_topics,
+            self.group_coordinator,
+            self.transaction_coordinator,
+            self._new_producer_id,
+        )
+        return Dispatcher(
+            self.api_table,
+            handlers,
+            clock=self.clock,
+            background=self.background,
+            metrics=self.metrics,
+            complaints=self.complaints,
+            max_response_bytes=self.config["odradek.max.response.bytes"],
+        )
+
+    def _new_producer_id(self, use: Callable[[int | ProtocolError], object]) -> None:
+        self.background.spawn(self.producer_ids.give(use), "a producer id")
+
+    def _longest_transaction_ms(self) -> int:
+        return int(self.config["transaction.max.timeout.ms"])
+
+    def _marker_writer_to(self, own_logs: MarkerWriter, broker_id: int) -> MarkerWriter | None:
+        """None for other brokers: markers for their partitions wait, and are tried again."""
+        return own_logs if broker_id == self.broker_id else None
 
     def start_coordinator_runtime(
         self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]
@@ -331,8 +426,7 @@ class Broker:
         self.reaper.start()
         self._undo.append(self.reaper.stop)
         await self.controller.start(self._registration())
-        self.transaction_coordinator = start_transaction_coordinator(self)
-        PeriodicWork(self).start()
+        self.periodic_work.start()
         await self.socket_server.start()
         self._start_log_cleaner()
         log.info(
@@ -346,7 +440,7 @@ class Broker:
 
     def _start_log_cleaner(self) -> None:
         if self.config["log.cleaner.enable"]:
-            from odradek.broker.log_cleaner import LogCleaner
+            from odradek.broker.cleaning.log_cleaner import LogCleaner
 
             self.log_cleaner = LogCleaner(self.log_manager, self.config, self.background, self.clock, self.files)
             self.log_cleaner.start()

@@ -26,10 +26,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from odradek.broker.config import BrokerConfig
-from odradek.broker.open_files import open_files_limit
+from odradek.broker.logging.structured_logging import for_terminal
+from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
-from odradek.broker.structured_logging import for_terminal
+from odradek.broker.settings.config import BrokerConfig
 from odradek.storage.files import Files
 from odradek.timer import Clock
 

@@ -91,7 +91,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def describe(error: Exception) -> str:
     """One line about an error; of one that nobody foresaw also its kind."""
-    from odradek.broker.printable import printable
+    from odradek.broker.logging.printable import printable
 
     text = printable(" ".join(str(error).split()))
     kinds = {kind.__name__ for kind in type(error).__mro__}

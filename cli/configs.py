@@ -6,12 +6,12 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from odradek.broker.printable import printable
+from odradek.broker.logging.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin_client import ConfigChange, ResourceType
+    from odradek.broker.admin.client import ConfigChange, ResourceType
 
 EXAMPLES = """  odradek configs describe --topic orders
   odradek configs describe --broker 0 --all
@@ -43,7 +43,7 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
 
 
 def _resource(arguments: argparse.Namespace) -> tuple[ResourceType, str]:
-    from odradek.broker.admin_client import ResourceType
+    from odradek.broker.admin.client import ResourceType
 
     if arguments.topic is not None:
         return ResourceType.TOPIC, arguments.topic
@@ -112,7 +112,7 @@ def alter(arguments: argparse.Namespace) -> None:
 
 
 def _changes(arguments: argparse.Namespace) -> list[ConfigChange]:
-    from odradek.broker.admin_client import ConfigOperation
+    from odradek.broker.admin.client import ConfigOperation
 
     changes: list[ConfigChange] = []
     for option, texts, operation in (

@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from odradek.storage.dump import NO_LIMIT, DumpOptions, dump_files
-from odradek.storage.dump_coordinators import offsets_texts, plain_texts, transaction_texts
+from odradek.storage.dump.coordinators import offsets_texts, plain_texts, transaction_texts
+from odradek.storage.dump.files import NO_LIMIT, DumpOptions, dump_files
 from odradek.storage.files import OsFiles
 
 NAME = "dump-log"

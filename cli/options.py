@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from odradek.broker.admin_client import AdminClient
+    from odradek.broker.admin.client import AdminClient
     from odradek.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
 
 def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs `work` with a client of the broker that the options name."""
-    from odradek.broker.admin_client import AdminClient
+    from odradek.broker.admin.client import AdminClient
 
     try:
         admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms)

@@ -6,12 +6,12 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from odradek.broker.printable import printable
+from odradek.broker.logging.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, delete_each, positive, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin_client import AdminClient
+    from odradek.broker.admin.client import AdminClient
 
 EXAMPLES = """  odradek topics create orders --partitions 3 --config retention.ms=86400000
   odradek topics list
@@ -125,8 +125,8 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 async def _describe(admin: AdminClient, names: list[str]) -> list[dict[str, Any]]:
-    from odradek.broker.admin_client import ResourceType
-    from odradek.broker.controller.kafka_uuid import uuid_text
+    from odradek.broker.admin.client import ResourceType
+    from odradek.broker.metadata.kafka_uuid import uuid_text
 
     topics = [await admin.topic(name) for name in names] if names else await admin.topics()
     described = []

@@ -8,12 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.broker.printable import printable
+from odradek.broker.logging.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin_transactions import DescribedTransaction, OpenTransaction, TransactionAdmin
+    from odradek.broker.admin.transactions import DescribedTransaction, OpenTransaction, TransactionAdmin
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _with_transactions(arguments: argparse.Namespace, work: Callable[[TransactionAdmin], Awaitable[T]]) -> T:
-    from odradek.broker.admin_transactions import TransactionAdmin
+    from odradek.broker.admin.transactions import TransactionAdmin
 
     return with_admin(arguments, lambda admin: work(TransactionAdmin(admin)))
 

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from odradek.timer.bucket_queue import BucketQueue
 from odradek.timer.clock import Clock
-from odradek.timer.task import TaskCounter, TimerTask, unlink
+from odradek.timer.task import DelayedCall, TaskCounter, TimerTask, unlink
 from odradek.timer.timing_wheel import TimingWheel
 
 DEFAULT_TICK_MS = 1
@@ -44,6 +44,12 @@ class SystemTimer:
         task.expiration_ms = task.delay_ms + self.clock.now_ms()
         if not self._wheel.add(task):
             run_task(task)
+
+    def call_later(self, delay_ms: int, function: Callable[[], object]) -> TimerTask:
+        """Call the function `delay_ms` from now, unless the returned task is cancelled before."""
+        call = DelayedCall(delay_ms, function)
+        self.add(call)
+        return call
 
     def advance_clock(self) -> bool:
         """Expire all buckets whose time has come by the clock. True if there was one."""

@@ -6,6 +6,8 @@ are simply the base of the task, and a parked operation costs one object less. T
 is no task.
 """
 
+from collections.abc import Callable
+
 from mypy_extensions import i64, mypyc_attr
 
 
@@ -74,3 +76,16 @@ class TimerTask(TimerTaskEntry):
     def is_scheduled(self) -> bool:
         """Whether the task waits in a timer."""
         return self.next is not None
+
+
+class DelayedCall(TimerTask):
+    """A function, called once when its time has come."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, delay_ms: int, function: Callable[[], object]) -> None:
+        super().__init__(delay_ms)
+        self._function = function
+
+    def run(self) -> None:
+        self._function()

@@ -23,12 +23,13 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
+from odradek.broker.background.slices import Steps, Turns, others_between
+from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller import znodes
-from odradek.broker.controller.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
 from odradek.broker.controller.metadata_store import Create, EntryExists, MetadataStore, Set, StoreUnavailable
 from odradek.broker.controller.replica_changes import ReplicaChanges
@@ -47,9 +48,9 @@ from odradek.broker.controller.state import (
     topic_removal_operations,
 )
 from odradek.broker.controller.topic_waits import TopicWaits
-from odradek.broker.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
-from odradek.broker.steps import Steps, Turns, others_between
-from odradek.broker.topic_names import unified_name
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
+from odradek.broker.metadata.topic_names import unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer.clock import Clock
@@ -61,13 +62,6 @@ PLANNING_COST = 10
 """What deciding about one topic counts as, in items of a step."""
 
 log = structlog.get_logger("controller")
-
-
-class Spawn(Protocol):
-    """`Background.spawn`: a task with an owner."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Starts the coroutine."""
 
 
 class Controller:

@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
+from odradek.broker.background.slices import in_steps
 from odradek.broker.controller.journal_disk import JournalDisk
 from odradek.broker.controller.metadata_journal import (
     JOURNAL_NAME,
@@ -55,7 +56,6 @@ from odradek.broker.controller.metadata_store import (
     WatchEvent,
 )
 from odradek.broker.controller.metadata_tree import MetadataTree, Transaction
-from odradek.broker.steps import in_steps
 from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from odradek.broker.controller.kafka_uuid import uuid_text
-from odradek.broker.metadata_cache import MetadataCache, TopicMetadata
+from odradek.broker.metadata.kafka_uuid import uuid_text
+from odradek.broker.metadata.metadata_cache import MetadataCache, TopicMetadata
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig

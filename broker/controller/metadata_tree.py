@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from odradek.broker.background.slices import Pace, Steps
 from odradek.broker.controller.metadata_store import (
     ANY_VERSION,
     BadArguments,
@@ -28,7 +29,6 @@ from odradek.broker.controller.metadata_store import (
     Set,
     WatchEvent,
 )
-from odradek.broker.steps import Pace, Steps
 
 
 class Transaction(NamedTuple):

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import IntEnum
 
-from odradek.broker.metadata_cache import NO_LEADER, PartitionState
+from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 

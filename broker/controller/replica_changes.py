@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
+from odradek.broker.background.slices import others_between
 from odradek.broker.controller import reassignment, znodes
 from odradek.broker.controller.local_partitions import LocalPartitions, storage_error
 from odradek.broker.controller.metadata_store import Delete, MetadataStore, MetadataStoreError, Operation, Set
 from odradek.broker.controller.reassignment import ElectionType
-from odradek.broker.metadata_cache import MetadataCache, PartitionState, TopicMetadata
-from odradek.broker.steps import others_between
+from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState, TopicMetadata
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 

@@ -11,9 +11,9 @@ import random
 import structlog
 
 from odradek.broker.controller import znodes
-from odradek.broker.controller.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.controller.metadata_store import Create, Entry, MetadataStore, NoEntry, Operation, Set, StoreDamaged
-from odradek.broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
 from odradek.timer.clock import Clock
 
 log = structlog.get_logger("controller")

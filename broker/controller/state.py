@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from odradek.broker.controller import znodes
 from odradek.broker.controller.assignment import assign_replicas
 from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set
-from odradek.broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
-from odradek.broker.topic_names import topic_name_fault, unified_name
+from odradek.broker.metadata.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.metadata.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1

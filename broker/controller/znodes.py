@@ -25,9 +25,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from odradek.broker.controller.kafka_uuid import parse_uuid, uuid_text
 from odradek.broker.controller.metadata_store import StoreDamaged
-from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")

@@ -9,14 +9,15 @@ Source: Kafka's `AutoTopicCreationManager`, `GroupCoordinator.groupMetadataTopic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 import structlog
 
+from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.state import NewTopic
-from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class InternalTopics:
         controller: TopicCreator,
         metadata: MetadataCache,
         config: Settings,
-        spawn: Callable[[Coroutine[Any, Any, Any], str], object],
+        spawn: Spawn,
     ) -> None:
         self._controller = controller
         self._metadata = metadata

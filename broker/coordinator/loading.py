@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from odradek.broker.background.tasks import Threads
 from odradek.broker.coordinator.log_walk import CurrentLog, Damage, LogWalk, RunInThread, WalkedBatch
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -25,7 +26,7 @@ from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, Record, each_record
 from odradek.storage.log_append import read_marker
 
 if TYPE_CHECKING:
-    from odradek.broker.coordinator.runtime import Background, LedPartition
+    from odradek.broker.coordinator.led_partition import LedPartition
     from odradek.timer import Clock
 
 RECORDS_PER_SLICE = 200
@@ -43,7 +44,7 @@ class Loader:
     """
 
     def __init__(
-        self, buffer_bytes: int, clock: Clock, background: Background, on_loaded: Callable[[LedPartition], None]
+        self, buffer_bytes: int, clock: Clock, background: Threads, on_loaded: Callable[[LedPartition], None]
     ) -> None:
         self._buffer_bytes = buffer_bytes
         self._clock = clock

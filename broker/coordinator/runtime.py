@@ -17,15 +17,17 @@ Source: Kafka's `CoordinatorRuntime`, `GroupMetadataManager`, `TransactionStateM
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from odradek.broker.background.tasks import Threads
 from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.led_partition import LedPartition
 from odradek.broker.coordinator.loading import Loader
 from odradek.broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
-from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.plain_batch import PlainBatch, build_plain_batch
 from odradek.protocol.record import Record
@@ -35,9 +37,9 @@ from odradek.storage.throttled_lines import ThrottledLines
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.config import BrokerConfig
     from odradek.broker.replica.append_result import PartitionAppendResult
     from odradek.broker.replica.replica_manager import ReplicaManager
+    from odradek.broker.settings.config import BrokerConfig
     from odradek.storage.log import Log
 
 log = structlog.get_logger("coordinator")
@@ -73,34 +75,6 @@ class RuntimeSettings(NamedTuple):
         )
 
 
-class Background(Protocol):
-    """What the runtime needs of the broker's background."""
-
-    def run_in_thread(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]: ...
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Any: ...
-
-
-class LedPartition:
-    """A partition of the internal topic that this broker leads, and its shard."""
-
-    __slots__ = ("_is_current", "is_loading", "leader_epoch", "shard", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition, leader_epoch: int, shard: Shard) -> None:
-        self.topic_partition = topic_partition
-        self.leader_epoch = leader_epoch
-        self.shard = shard
-        self.is_loading = True
-        self._is_current = True
-
-    def is_current(self) -> bool:
-        """False for good once the shard was unloaded."""
-        return self._is_current
-
-    def give_up(self) -> None:
-        self._is_current = False
-
-
 class CoordinatorRuntime:
     """`new_shard(partition, leader_epoch)` makes an empty shard; `partition_count()` is the topic's, or what it would
     be created with.
@@ -114,7 +88,7 @@ class CoordinatorRuntime:
         partition_count: Callable[[], int],
         replica_manager: ReplicaManager,
         clock: Clock,
-        background: Background,
+        background: Threads,
     ) -> None:
         self.settings = settings
         self._new_shard = new_shard

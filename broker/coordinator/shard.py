@@ -109,3 +109,25 @@ class Decision:
         self.base_sequence = base_sequence
         self.timeout_ms = timeout_ms
         self.base_offset = -1
+
+
+class Runtime(Protocol):
+    """What a coordinator asks of its `CoordinatorRuntime`."""
+
+    def shard_for(self, key: str) -> Shard: ...
+
+    def shards(self) -> Sequence[Shard]: ...
+
+    @property
+    def loading(self) -> bool: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    def act(self, shard: Shard, decision: Decision) -> None: ...
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None: ...
+
+
+StartRuntime = Callable[[Callable[[int, int], Shard]], Runtime]
+"""start_runtime(new_shard): starts a runtime whose empty shards come from `new_shard(partition, leader_epoch)`."""

@@ -5,7 +5,7 @@ Source: Kafka's `AclApis`.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.acls import (
     CreateAclsRequest,
@@ -19,20 +19,21 @@ from odradek.protocol.messages.acls import (
 REASON = "There is no authorizer: everybody may do everything"
 
 
-def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """No binding, and why."""
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, resources=[])
+class AclHandlers:
+    """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31)."""
 
+    def describe_acls(self, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+        """No binding, and why."""
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, resources=[])
 
-def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """The refusal for each binding."""
-    result = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
-    return CreateAclsResponse(results=[result] * len(request.creations))
+    def create_acls(self, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+        """The refusal for each binding."""
+        result = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
+        return CreateAclsResponse(results=[result] * len(request.creations))
 
-
-def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    """The refusal for each filter."""
-    result = DeleteAclsResponse.DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, matching_acls=[]
-    )
-    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+    def delete_acls(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+        """The refusal for each filter."""
+        result = DeleteAclsResponse.DeleteAclsFilterResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, matching_acls=[]
+        )
+        return DeleteAclsResponse(filter_results=[result] * len(request.filters))

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from odradek.broker.handlers.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
@@ -38,8 +37,3 @@ class AnswerSize:
         self._left -= size
         if self._left < 0:
             raise AnswerTooLarge(self._most_bytes)
-
-
-def answer_size(context: RequestContext) -> AnswerSize:
-    """For the answer to one request."""
-    return AnswerSize(int(context.broker.config["odradek.max.response.bytes"]))

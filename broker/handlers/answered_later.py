@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from odradek.broker.handlers.request_context import Holds, PendingResponse, RequestContext
-from odradek.broker.steps import Steps
+from odradek.broker.background.slices import Steps, Turns
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 
 
 def answered_later(
-    making: Coroutine[Any, Any, Any], context: RequestContext, holds: Holds = Holds.NOTHING
+    making: Coroutine[Any, Any, Any], context: RequestContext, spawn: Spawn, holds: Holds = Holds.NOTHING
 ) -> PendingResponse:
     """The request is parked until `making` ends: with its response, written in steps, or with what it raises.
     Meanwhile it `holds` back later ones of its connection.
     """
-    return _park(making, context, PendingResponse(is_long=True, holds=holds))
+    return _park(making, context, spawn, PendingResponse(is_long=True, holds=holds))
 
 
-def answered_in_steps(steps: Steps[Any], context: RequestContext) -> Any:
+def answered_in_steps(steps: Steps[Any], context: RequestContext, spawn: Spawn, turns: Turns) -> Any:
     """What the steps return, if one of them is enough; else the request is parked until they have had their turns.
 
     That may be a parked request in its turn: this one ends with it.
@@ -30,10 +31,12 @@ def answered_in_steps(steps: Steps[Any], context: RequestContext) -> Any:
         next(steps)
     except StopIteration as end:
         return end.value
-    return _park(context.broker.background.turns.take(steps), context, PendingResponse(is_long=True))
+    return _park(turns.take(steps), context, spawn, PendingResponse(is_long=True))
 
 
-def _park(making: Coroutine[Any, Any, Any], context: RequestContext, pending: PendingResponse) -> PendingResponse:
+def _park(
+    making: Coroutine[Any, Any, Any], context: RequestContext, spawn: Spawn, pending: PendingResponse
+) -> PendingResponse:
     async def run() -> None:
         try:
             response = await making
@@ -45,5 +48,5 @@ def _park(making: Coroutine[Any, Any, Any], context: RequestContext, pending: Pe
             else:
                 pending.complete(response)
 
-    context.broker.background.spawn(run(), f"{context.api_key} of {context.connection_id}")
+    spawn(run(), f"{context.api_key} of {context.connection_id}")
     return pending

@@ -12,15 +12,17 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from odradek.broker.background.slices import Turns
+from odradek.broker.background.tasks import Spawn
 from odradek.broker.handlers.answered_later import answered_in_steps, answered_later
 from odradek.broker.handlers.error_responses import ErrorResponse
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.handlers.handlers import Handlers
+from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, check_partitions_asked
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import request_class, response_class
 from odradek.protocol.schema import Message, Versions
 
-MAX_PARTITIONS_PER_REQUEST = 10_000
 NEVER = 1 << 62
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -38,7 +40,6 @@ class ApiRow:
         "bound_from_bytes",
         "bounds_its_answer",
         "error_response",
-        "handle",
         "handler",
         "keeps_parked_requests",
         "key",
@@ -52,7 +53,7 @@ class ApiRow:
         self,
         key: ApiKey,
         served: tuple[int, int],
-        handler: Handler,
+        handler: Callable[[Handlers], Handler],
         error_response: ErrorResponse,
         *,
         advertised: tuple[int, int] | None = None,
@@ -61,7 +62,8 @@ class ApiRow:
         keeps_parked_requests: bool = True,
         bounds_its_answer: bool = False,
     ) -> None:
-        """`bytes_per_partition`: the least that naming one takes in a request; shorter requests need not be counted.
+        """`handler` picks the API's handler from those of a broker.
+        `bytes_per_partition`: the least that naming one takes in a request; shorter requests need not be counted.
         `keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole.
         `bounds_its_answer`: its handler does, by a setting of its own.
         """
@@ -76,21 +78,11 @@ class ApiRow:
         self.request_class: type[Message] = request_class(key)
         self.response_class: type[Message] = response_class(key)
         self.bound_from_bytes = NEVER if partitions_asked is None else MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
-        self.handle: Handler = handler
-        if inspect.iscoroutinefunction(handler):
-            self.handle = _as_task(handler)
-        elif inspect.isgeneratorfunction(handler):
-            self.handle = _in_steps(handler)
 
     def check_bound(self, request: Any) -> None:
-        """Raises POLICY_VIOLATION for a request that names too many partitions. Does not count any further."""
-        asked = 0
-        for some in () if self.partitions_asked is None else self.partitions_asked(request):
-            asked += max(some, 1)
-            if asked > MAX_PARTITIONS_PER_REQUEST:
-                raise ProtocolError(
-                    ErrorCode.POLICY_VIOLATION, f"The request names more than {MAX_PARTITIONS_PER_REQUEST} items"
-                )
+        """Raises POLICY_VIOLATION if the request names too many partitions."""
+        if self.partitions_asked is not None:
+            check_partitions_asked(self.partitions_asked(request))
 
     def serves(self, api_version: int) -> bool:
         return api_version in self.served
@@ -110,13 +102,14 @@ class ApiTable:
         return [self._rows[key] for key in sorted(self._rows)]
 
 
-def _as_task(handler: Handler) -> Handler:
-    """A handler that waits (for the metadata store) runs as a task and answers when it ends, whoever is still there."""
+def running(handler: Handler, spawn: Spawn, turns: Turns) -> Handler:
+    """A handler of any kind (request_context.py, cases e and f) as a plain function.
 
-    return lambda request, context: answered_later(handler(request, context), context)
-
-
-def _in_steps(handler: Handler) -> Handler:
-    """A handler that yields between steps: what fits the first one is answered at once."""
-
-    return lambda request, context: answered_in_steps(handler(request, context), context)
+    One that waits (for the metadata store) runs as a task and answers when that ends. One that yields between steps
+    is answered at once if the first step is enough.
+    """
+    if inspect.iscoroutinefunction(handler):
+        return lambda request, context: answered_later(handler(request, context), context, spawn)
+    if inspect.isgeneratorfunction(handler):
+        return lambda request, context: answered_in_steps(handler(request, context), context, spawn, turns)
+    return handler

@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from odradek.broker.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
+from odradek.broker.background.slices import Steps
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
-from odradek.broker.handlers.api_versions import handle_api_versions
-from odradek.broker.handlers.cluster import handle_describe_cluster
-from odradek.broker.handlers.configs import handle_alter_configs, handle_incremental_alter_configs
-from odradek.broker.handlers.coordinators import handle_find_coordinator
-from odradek.broker.handlers.delete_records import handle_delete_records
-from odradek.broker.handlers.describe_configs import handle_describe_configs
-from odradek.broker.handlers.elections import handle_elect_leaders
 from odradek.broker.handlers.error_responses import (
     find_coordinator_error,
     metadata_error,
@@ -25,53 +18,21 @@ from odradek.broker.handlers.error_responses import (
     per_partition,
     top_level,
 )
-from odradek.broker.handlers.fetch import handle_fetch
-from odradek.broker.handlers.group_admin import handle_delete_groups, handle_describe_groups, handle_list_groups
-from odradek.broker.handlers.groups import (
-    handle_heartbeat,
-    handle_join_group,
-    handle_leave_group,
-    handle_sync_group,
-)
-from odradek.broker.handlers.list_offsets import handle_list_offsets
 from odradek.broker.handlers.log_dirs import (
     alter_replica_log_dirs_error,
-    handle_alter_replica_log_dirs,
-    handle_describe_log_dirs,
     replicas_to_move,
 )
-from odradek.broker.handlers.metadata import handle_metadata
-from odradek.broker.handlers.offset_fetch import handle_offset_fetch, offset_fetch_error
+from odradek.broker.handlers.offset_fetch import offset_fetch_error
 from odradek.broker.handlers.offset_fetch import partitions_asked as offsets_to_fetch
-from odradek.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from odradek.broker.handlers.offsets import handle_offset_commit, handle_offset_delete, handle_txn_offset_commit
-from odradek.broker.handlers.produce import handle_produce
-from odradek.broker.handlers.producers import handle_describe_producers
-from odradek.broker.handlers.reassignments import (
-    handle_alter_partition_reassignments,
-    handle_list_partition_reassignments,
-)
-from odradek.broker.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from odradek.broker.handlers.topics import (
-    handle_create_partitions,
-    handle_create_topics,
-    handle_delete_topics,
     partitions_to_add,
     partitions_to_create,
 )
 from odradek.broker.handlers.transactions import (
     add_partitions_error,
-    handle_add_offsets_to_txn,
-    handle_add_partitions_to_txn,
-    handle_describe_transactions,
-    handle_end_txn,
-    handle_init_producer_id,
-    handle_list_transactions,
-    handle_write_txn_markers,
     partitions_of_markers,
     write_txn_markers_error,
 )
-from odradek.broker.steps import Steps
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
@@ -138,7 +99,7 @@ def client_api_table() -> ApiTable:
             ApiRow(
                 ApiKey.PRODUCE,
                 (0, 9),
-                handle_produce,
+                lambda handlers: handlers.produce.produce,
                 per_partition(
                     ProduceResponse,
                     ("topic_data", "responses"),
@@ -153,7 +114,7 @@ def client_api_table() -> ApiTable:
             ApiRow(
                 ApiKey.FETCH,
                 (0, 12),
-                handle_fetch,
+                lambda handlers: handlers.fetch.fetch,
                 per_partition(
                     FetchResponse,
                     ("topics", "responses"),
@@ -168,86 +129,114 @@ def client_api_table() -> ApiTable:
             ApiRow(
                 ApiKey.LIST_OFFSETS,
                 (0, 7),
-                handle_list_offsets,
+                lambda handlers: handlers.list_offsets.list_offsets,
                 per_partition(ListOffsetsResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
                 ApiKey.METADATA,
                 (0, 11),
-                handle_metadata,
+                lambda handlers: handlers.metadata.metadata,
                 metadata_error,
             ),
             ApiRow(
                 ApiKey.OFFSET_COMMIT,
                 (0, 8),
-                handle_offset_commit,
+                lambda handlers: handlers.offsets.offset_commit,
                 per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
-                ApiKey.OFFSET_FETCH, (0, 8), handle_offset_fetch, offset_fetch_error, partitions_asked=offsets_to_fetch
+                ApiKey.OFFSET_FETCH,
+                (0, 8),
+                lambda handlers: handlers.offset_fetch.offset_fetch,
+                offset_fetch_error,
+                partitions_asked=offsets_to_fetch,
             ),
             ApiRow(
                 ApiKey.FIND_COORDINATOR,
                 (0, 4),
-                handle_find_coordinator,
+                lambda handlers: handlers.coordinators.find_coordinator,
                 find_coordinator_error,
             ),
             ApiRow(
                 ApiKey.JOIN_GROUP,
                 (0, 9),
-                handle_join_group,
+                lambda handlers: handlers.groups.join_group,
                 top_level(JoinGroupResponse, protocol_name=""),
                 partitions_asked=lambda request: (len(request.protocols),),
                 bytes_per_partition=3,
                 advertised=(0, 7),
             ),
-            ApiRow(ApiKey.HEARTBEAT, (0, 4), handle_heartbeat, top_level(HeartbeatResponse)),
-            ApiRow(ApiKey.LEAVE_GROUP, (0, 5), handle_leave_group, top_level(LeaveGroupResponse), advertised=(0, 4)),
-            ApiRow(ApiKey.SYNC_GROUP, (0, 5), handle_sync_group, top_level(SyncGroupResponse)),
+            ApiRow(ApiKey.HEARTBEAT, (0, 4), lambda handlers: handlers.groups.heartbeat, top_level(HeartbeatResponse)),
+            ApiRow(
+                ApiKey.LEAVE_GROUP,
+                (0, 5),
+                lambda handlers: handlers.groups.leave_group,
+                top_level(LeaveGroupResponse),
+                advertised=(0, 4),
+            ),
+            ApiRow(
+                ApiKey.SYNC_GROUP, (0, 5), lambda handlers: handlers.groups.sync_group, top_level(SyncGroupResponse)
+            ),
             ApiRow(
                 ApiKey.DESCRIBE_GROUPS,
                 (0, 5),
-                handle_describe_groups,
+                lambda handlers: handlers.group_admin.describe_groups,
                 per_item(DescribeGroupsResponse, "groups", "group_id"),
             ),
-            ApiRow(ApiKey.LIST_GROUPS, (0, 5), handle_list_groups, top_level(ListGroupsResponse), advertised=(0, 4)),
+            ApiRow(
+                ApiKey.LIST_GROUPS,
+                (0, 5),
+                lambda handlers: handlers.group_admin.list_groups,
+                top_level(ListGroupsResponse),
+                advertised=(0, 4),
+            ),
             ApiRow(
                 ApiKey.DELETE_GROUPS,
                 (0, 2),
-                handle_delete_groups,
+                lambda handlers: handlers.group_admin.delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
             ),
             ApiRow(
                 ApiKey.OFFSET_DELETE,
                 (0, 0),
-                handle_offset_delete,
+                lambda handlers: handlers.offsets.offset_delete,
                 top_level(OffsetDeleteResponse),
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
                 ApiKey.TXN_OFFSET_COMMIT,
                 (0, 3),
-                handle_txn_offset_commit,
+                lambda handlers: handlers.offsets.txn_offset_commit,
                 per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
             ),
-            ApiRow(ApiKey.SASL_HANDSHAKE, (0, 1), handle_sasl_handshake, top_level(SaslHandshakeResponse)),
-            ApiRow(ApiKey.API_VERSIONS, (0, 3), handle_api_versions, top_level(ApiVersionsResponse)),
+            ApiRow(
+                ApiKey.SASL_HANDSHAKE,
+                (0, 1),
+                lambda handlers: handlers.sasl.sasl_handshake,
+                top_level(SaslHandshakeResponse),
+            ),
+            ApiRow(
+                ApiKey.API_VERSIONS,
+                (0, 3),
+                lambda handlers: handlers.api_versions.api_versions,
+                top_level(ApiVersionsResponse),
+            ),
             ApiRow(
                 ApiKey.CREATE_TOPICS,
                 (0, 7),
-                handle_create_topics,
+                lambda handlers: handlers.topics.create_topics,
                 per_item(CreateTopicsResponse, "topics", "name"),
                 partitions_asked=partitions_to_create,
                 bytes_per_partition=0,
             ),
-            ApiRow(ApiKey.DELETE_TOPICS, (0, 6), handle_delete_topics, _delete_topics_error),
+            ApiRow(ApiKey.DELETE_TOPICS, (0, 6), lambda handlers: handlers.topics.delete_topics, _delete_topics_error),
             ApiRow(
                 ApiKey.DELETE_RECORDS,
                 (0, 2),
-                handle_delete_records,
+                lambda handlers: handlers.delete_records.delete_records,
                 per_partition(
                     DeleteRecordsResponse, "topics", "name", "partitions", "partition_index", low_watermark=-1
                 ),
@@ -256,68 +245,91 @@ def client_api_table() -> ApiTable:
             ApiRow(
                 ApiKey.INIT_PRODUCER_ID,
                 (0, 4),
-                handle_init_producer_id,
+                lambda handlers: handlers.transactions.init_producer_id,
                 top_level(InitProducerIdResponse, producer_id=-1, producer_epoch=-1),
             ),
             ApiRow(
                 ApiKey.OFFSET_FOR_LEADER_EPOCH,
                 (0, 4),
-                handle_offset_for_leader_epoch,
+                lambda handlers: handlers.offset_for_leader_epoch.offset_for_leader_epoch,
                 per_partition(OffsetForLeaderEpochResponse, "topics", "topic", "partitions", "partition"),
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
                 (0, 3),
-                handle_add_partitions_to_txn,
+                lambda handlers: handlers.transactions.add_partitions_to_txn,
                 add_partitions_error,
                 partitions_asked=_count("v3_and_below_topics", "partitions"),
             ),
-            ApiRow(ApiKey.ADD_OFFSETS_TO_TXN, (0, 3), handle_add_offsets_to_txn, top_level(AddOffsetsToTxnResponse)),
-            ApiRow(ApiKey.END_TXN, (0, 3), handle_end_txn, top_level(EndTxnResponse)),
+            ApiRow(
+                ApiKey.ADD_OFFSETS_TO_TXN,
+                (0, 3),
+                lambda handlers: handlers.transactions.add_offsets_to_txn,
+                top_level(AddOffsetsToTxnResponse),
+            ),
+            ApiRow(ApiKey.END_TXN, (0, 3), lambda handlers: handlers.transactions.end_txn, top_level(EndTxnResponse)),
             ApiRow(
                 ApiKey.WRITE_TXN_MARKERS,
                 (0, 1),
-                handle_write_txn_markers,
+                lambda handlers: handlers.transactions.write_txn_markers,
                 write_txn_markers_error,
                 partitions_asked=partitions_of_markers,
             ),
             ApiRow(
                 ApiKey.DESCRIBE_TRANSACTIONS,
                 (0, 0),
-                handle_describe_transactions,
+                lambda handlers: handlers.transactions.describe_transactions,
                 per_item(DescribeTransactionsResponse, ("transactional_ids", "transaction_states"), "transactional_id"),
             ),
-            ApiRow(ApiKey.LIST_TRANSACTIONS, (0, 0), handle_list_transactions, top_level(ListTransactionsResponse)),
+            ApiRow(
+                ApiKey.LIST_TRANSACTIONS,
+                (0, 0),
+                lambda handlers: handlers.transactions.list_transactions,
+                top_level(ListTransactionsResponse),
+            ),
             ApiRow(
                 ApiKey.ALTER_REPLICA_LOG_DIRS,
                 (0, 2),
-                handle_alter_replica_log_dirs,
+                lambda handlers: handlers.log_dirs.alter_replica_log_dirs,
                 alter_replica_log_dirs_error,
                 partitions_asked=replicas_to_move,
             ),
             ApiRow(
                 ApiKey.DESCRIBE_LOG_DIRS,
                 (0, 2),
-                handle_describe_log_dirs,
+                lambda handlers: handlers.log_dirs.describe_log_dirs,
                 top_level(DescribeLogDirsResponse),
                 partitions_asked=_count("topics", "partitions"),
             ),
-            ApiRow(ApiKey.SASL_AUTHENTICATE, (0, 2), handle_sasl_authenticate, top_level(SaslAuthenticateResponse)),
-            ApiRow(ApiKey.DESCRIBE_ACLS, (0, 2), handle_describe_acls, top_level(DescribeAclsResponse)),
             ApiRow(
-                ApiKey.CREATE_ACLS, (0, 2), handle_create_acls, per_item(CreateAclsResponse, ("creations", "results"))
+                ApiKey.SASL_AUTHENTICATE,
+                (0, 2),
+                lambda handlers: handlers.sasl.sasl_authenticate,
+                top_level(SaslAuthenticateResponse),
+            ),
+            ApiRow(
+                ApiKey.DESCRIBE_ACLS,
+                (0, 2),
+                lambda handlers: handlers.acls.describe_acls,
+                top_level(DescribeAclsResponse),
+            ),
+            ApiRow(
+                ApiKey.CREATE_ACLS,
+                (0, 2),
+                lambda handlers: handlers.acls.create_acls,
+                per_item(CreateAclsResponse, ("creations", "results")),
             ),
             ApiRow(
                 ApiKey.DELETE_ACLS,
                 (0, 2),
-                handle_delete_acls,
+                lambda handlers: handlers.acls.delete_acls,
                 per_item(DeleteAclsResponse, ("filters", "filter_results")),
             ),
             ApiRow(
                 ApiKey.ELECT_LEADERS,
                 (0, 2),
-                handle_elect_leaders,
+                lambda handlers: handlers.elections.elect_leaders,
                 per_partition(
                     ElectLeadersResponse,
                     ("topic_partitions", "replica_election_results"),
@@ -330,7 +342,7 @@ def client_api_table() -> ApiTable:
             ApiRow(
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS,
                 (0, 0),
-                handle_alter_partition_reassignments,
+                lambda handlers: handlers.reassignments.alter_partition_reassignments,
                 per_partition(
                     AlterPartitionReassignmentsResponse,
                     ("topics", "responses"),
@@ -343,41 +355,46 @@ def client_api_table() -> ApiTable:
             ApiRow(
                 ApiKey.LIST_PARTITION_REASSIGNMENTS,
                 (0, 0),
-                handle_list_partition_reassignments,
+                lambda handlers: handlers.reassignments.list_partition_reassignments,
                 top_level(ListPartitionReassignmentsResponse),
                 partitions_asked=_count("topics", "partition_indexes"),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_CONFIGS,
                 (0, 4),
-                handle_describe_configs,
+                lambda handlers: handlers.describe_configs.describe_configs,
                 per_item(DescribeConfigsResponse, ("resources", "results"), "resource_type", "resource_name"),
             ),
             ApiRow(
                 ApiKey.ALTER_CONFIGS,
                 (0, 2),
-                handle_alter_configs,
+                lambda handlers: handlers.alter_configs.alter_configs,
                 per_item(AlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
             ),
             ApiRow(
                 ApiKey.INCREMENTAL_ALTER_CONFIGS,
                 (0, 1),
-                handle_incremental_alter_configs,
+                lambda handlers: handlers.alter_configs.incremental_alter_configs,
                 per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
             ),
             ApiRow(
                 ApiKey.CREATE_PARTITIONS,
                 (0, 3),
-                handle_create_partitions,
+                lambda handlers: handlers.topics.create_partitions,
                 per_item(CreatePartitionsResponse, ("topics", "results"), "name"),
                 partitions_asked=partitions_to_add,
                 bytes_per_partition=0,
             ),
-            ApiRow(ApiKey.DESCRIBE_CLUSTER, (0, 0), handle_describe_cluster, top_level(DescribeClusterResponse)),
+            ApiRow(
+                ApiKey.DESCRIBE_CLUSTER,
+                (0, 0),
+                lambda handlers: handlers.cluster.describe_cluster,
+                top_level(DescribeClusterResponse),
+            ),
             ApiRow(
                 ApiKey.DESCRIBE_PRODUCERS,
                 (0, 0),
-                handle_describe_producers,
+                lambda handlers: handlers.producers.describe_producers,
                 per_partition(
                     DescribeProducersResponse,
                     "topics",

@@ -7,34 +7,49 @@ An unknown version is answered in version 0 with UNSUPPORTED_VERSION and our own
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Protocol
 
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.schema import Versions
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle_api_versions(request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
-    """`request` is None where its version is unknown."""
-    table = context.broker.api_table
-    if request is None:
-        own = next(row for row in table.rows() if row.key == ApiKey.API_VERSIONS)
-        return ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[ApiVersionsResponse.ApiVersion(api_key=own.key, max_version=own.advertised.highest)],
-        )
-    if context.api_version >= 3:
-        software = (request.client_software_name, request.client_software_version)
-        if not all(_SOFTWARE.fullmatch(text) for text in software):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.client_software = software
-    return ApiVersionsResponse(
-        api_keys=[
-            ApiVersionsResponse.ApiVersion(
-                api_key=row.key, min_version=row.advertised.lowest, max_version=row.advertised.highest
+class ServedApi(Protocol):
+    """A row of the API table, as far as ApiVersions lists it."""
+
+    key: ApiKey
+    advertised: Versions
+
+
+class ApiVersionsHandler:
+    """ApiVersions (key 18)."""
+
+    def __init__(self, apis: Sequence[ServedApi]) -> None:
+        self._apis = apis
+
+    def api_versions(self, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
+        """`request` is None where its version is unknown."""
+        if request is None:
+            own = next(row for row in self._apis if row.key == ApiKey.API_VERSIONS)
+            return ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                api_keys=[ApiVersionsResponse.ApiVersion(api_key=own.key, max_version=own.advertised.highest)],
             )
-            for row in table.rows()
-        ]
-    )
+        if context.api_version >= 3:
+            software = (request.client_software_name, request.client_software_version)
+            if not all(_SOFTWARE.fullmatch(text) for text in software):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            context.connection.client_software = software
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersionsResponse.ApiVersion(
+                    api_key=row.key, min_version=row.advertised.lowest, max_version=row.advertised.highest
+                )
+                for row in self._apis
+            ]
+        )

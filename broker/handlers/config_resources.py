@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.structured_logging import Loggers, current_loggers
+from odradek.broker.logging.structured_logging import Loggers, current_loggers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
@@ -17,9 +16,8 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
-def check_is_this_broker(name: str, context: RequestContext) -> None:
-    """Raises INVALID_REQUEST unless `name` is this broker's number."""
-    expected = context.broker.metadata.broker_id
+def check_is_this_broker(name: str, expected: int) -> None:
+    """Raises INVALID_REQUEST unless `name` is `expected`, this broker's number."""
     try:
         broker_id = int(name)
     except ValueError:

@@ -20,8 +20,14 @@ from typing import Any
 
 import structlog
 
-from odradek.broker.config import broker_setting, without_effect
-from odradek.broker.config_changes import (
+from odradek.broker.background.slices import EachMade, Turns, others_between
+from odradek.broker.controller.controller import Controller
+from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
+from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
+from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.settings import TOPIC
+from odradek.broker.settings.config import BrokerConfig, broker_setting, without_effect
+from odradek.broker.settings.config_changes import (
     MOST_NAMES,
     Item,
     Operation,
@@ -30,11 +36,6 @@ from odradek.broker.config_changes import (
     modification,
     replacement,
 )
-from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.settings import TOPIC
-from odradek.broker.steps import EachMade, others_between
-from odradek.broker.structured_logging import LEVELS, ROOT, Loggers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -52,28 +53,84 @@ log = structlog.get_logger("broker.handlers")
 # AlterConfigs and IncrementalAlterConfigs
 
 
-async def handle_alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Replaces the settings of each resource, or says why not."""
+class AlterConfigsHandlers:
+    """AlterConfigs and IncrementalAlterConfigs (keys 33 and 44)."""
 
-    async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
-        items = EachMade(resource.configs, lambda one: Item(one.name, Operation.SET, one.value))
-        await _replace(resource.resource_type, resource.resource_name, items, request.validate_only, context)
+    def __init__(self, controller: Controller, config: BrokerConfig, broker_id: int, turns: Turns) -> None:
+        self._controller = controller
+        self._config = config
+        self._broker_id = broker_id
+        self._turns = turns
 
-    answer = AlterConfigsResponse.AlterConfigsResourceResponse
-    return AlterConfigsResponse(responses=await _outcomes(request.resources, alter, answer))
+    async def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+        """Replaces the settings of each resource, or says why not."""
 
+        async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
+            items = EachMade(resource.configs, lambda one: Item(one.name, Operation.SET, one.value))
+            await self._replace(resource.resource_type, resource.resource_name, items, request.validate_only)
 
-async def handle_incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    """Changes single settings of each resource, or says why not."""
+        answer = AlterConfigsResponse.AlterConfigsResourceResponse
+        return AlterConfigsResponse(responses=await _outcomes(request.resources, alter, answer))
 
-    async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
-        items = EachMade(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
-        await _modify(resource.resource_type, resource.resource_name, items, request.validate_only, context)
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
+    ) -> IncrementalAlterConfigsResponse:
+        """Changes single settings of each resource, or says why not."""
 
-    answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    return IncrementalAlterConfigsResponse(responses=await _outcomes(request.resources, alter, answer))
+        async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+            items = EachMade(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
+            await self._modify(resource.resource_type, resource.resource_name, items, request.validate_only)
+
+        answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        return IncrementalAlterConfigsResponse(responses=await _outcomes(request.resources, alter, answer))
+
+    async def _replace(self, resource_type: int, name: str, items: Iterable[Item], validate_only: bool) -> None:
+        await self._turns.take(check_items(items))
+        if resource_type == ResourceType.BROKER:
+            per_broker = self._is_one_broker(name)
+            change = checked_for_brokers(replacement(items), self._config, per_broker=per_broker)
+            await self._store_for_brokers(per_broker, change, items, validate_only)
+        elif resource_type == ResourceType.TOPIC:
+            await self._store_for_topic(name, replacement(items), items, validate_only)
+        else:
+            raise no_such_type(resource_type)
+
+    async def _modify(self, resource_type: int, name: str, items: Iterable[Item], validate_only: bool) -> None:
+        await self._turns.take(check_items(items))
+        if resource_type == ResourceType.BROKER:
+            per_broker = self._is_one_broker(name)
+            change = checked_for_brokers(modification(items, broker_setting), self._config, per_broker=per_broker)
+            await self._store_for_brokers(per_broker, change, items, validate_only)
+        elif resource_type == ResourceType.TOPIC:
+            await self._store_for_topic(name, modification(items, TOPIC.get), items, validate_only)
+        elif resource_type == ResourceType.BROKER_LOGGER:
+            check_is_this_broker(name, self._broker_id)
+            _change_levels(items, validate_only)
+        else:
+            raise no_such_type(resource_type)
+
+    async def _store_for_topic(self, topic: str, change: Any, items: Iterable[Item], validate_only: bool) -> None:
+        if not topic:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, "A topic must be named: topics' defaults are broker settings"
+            )
+        await self._controller.alter_topic_config(topic, change, validate_only=validate_only)
+        await asyncio.sleep(0)
+        _warn(without_effect(_set_names(items), TOPIC.get), validate_only, topic=topic)
+
+    async def _store_for_brokers(
+        self, per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool
+    ) -> None:
+        broker_id = self._broker_id if per_broker else None
+        await self._controller.alter_broker_config(broker_id, change, validate_only=validate_only)
+        await asyncio.sleep(0)
+        _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
+
+    def _is_one_broker(self, name: str) -> bool:
+        """False for the empty name, the whole cluster; else it must be this broker."""
+        if name:
+            check_is_this_broker(name, self._broker_id)
+        return bool(name)
 
 
 async def _outcomes(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]], answer: type[Any]) -> list[Any]:
@@ -103,57 +160,6 @@ async def _repeated(resources: Sequence[Any]) -> set[tuple[int, str]]:
             repeated.add((resource.resource_type, resource.resource_name))
         of_type.add(resource.resource_name)
     return repeated
-
-
-async def _replace(
-    resource_type: int, name: str, items: Iterable[Item], validate_only: bool, context: RequestContext
-) -> None:
-    await context.broker.background.turns.take(check_items(items))
-    if resource_type == ResourceType.BROKER:
-        per_broker = _is_one_broker(name, context)
-        change = checked_for_brokers(replacement(items), context.broker.config, per_broker=per_broker)
-        await _store_for_brokers(per_broker, change, items, validate_only, context)
-    elif resource_type == ResourceType.TOPIC:
-        await _store_for_topic(name, replacement(items), items, validate_only, context)
-    else:
-        raise no_such_type(resource_type)
-
-
-async def _modify(
-    resource_type: int, name: str, items: Iterable[Item], validate_only: bool, context: RequestContext
-) -> None:
-    await context.broker.background.turns.take(check_items(items))
-    if resource_type == ResourceType.BROKER:
-        per_broker = _is_one_broker(name, context)
-        change = checked_for_brokers(modification(items, broker_setting), context.broker.config, per_broker=per_broker)
-        await _store_for_brokers(per_broker, change, items, validate_only, context)
-    elif resource_type == ResourceType.TOPIC:
-        await _store_for_topic(name, modification(items, TOPIC.get), items, validate_only, context)
-    elif resource_type == ResourceType.BROKER_LOGGER:
-        check_is_this_broker(name, context)
-        _change_levels(items, validate_only)
-    else:
-        raise no_such_type(resource_type)
-
-
-async def _store_for_topic(
-    topic: str, change: Any, items: Iterable[Item], validate_only: bool, context: RequestContext
-) -> None:
-    if not topic:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic must be named: topics' defaults are broker settings")
-    await context.broker.controller.alter_topic_config(topic, change, validate_only=validate_only)
-    await asyncio.sleep(0)
-    _warn(without_effect(_set_names(items), TOPIC.get), validate_only, topic=topic)
-
-
-async def _store_for_brokers(
-    per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool, context: RequestContext
-) -> None:
-    broker = context.broker
-    broker_id = broker.metadata.broker_id if per_broker else None
-    await broker.controller.alter_broker_config(broker_id, change, validate_only=validate_only)
-    await asyncio.sleep(0)
-    _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
 
 
 def _set_names(items: Iterable[Item]) -> Iterator[str]:
@@ -193,10 +199,3 @@ def _check_level(item: Item, known: Loggers) -> None:
 
 
 # Names
-
-
-def _is_one_broker(name: str, context: RequestContext) -> bool:
-    """False for the empty name, the whole cluster; else it must be this broker."""
-    if name:
-        check_is_this_broker(name, context)
-    return bool(name)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import cast
 
+from odradek.broker.background.slices import Steps, each_in_steps, once
+from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint
-from odradek.broker.steps import Steps, each_in_steps, once
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -32,52 +34,61 @@ TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANS
 """The internal topic whose partitions' leaders coordinate."""
 
 
-def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> Steps[FindCoordinatorResponse]:
-    """The leader of the key's partition of the internal topic. From v4 on one answer for each key, however often named.
+class FindCoordinatorHandler:
+    """FindCoordinator (key 10)."""
 
-    COORDINATOR_NOT_AVAILABLE where it has none: not yet, when the topic does not exist, for then this request has it
-    created. INVALID_REQUEST for other types.
-    """
-    if context.api_version >= FIRST_BATCHED_VERSION:
-        keys = yield from once(request.coordinator_keys)
-        found = yield from each_in_steps(keys, lambda key: _coordinator(request.key_type, key, context))
-        return FindCoordinatorResponse(coordinators=found)
-    one = _coordinator(request.key_type, request.key, context)
-    return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message or ErrorCode.NONE.name,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
-    )
+    def __init__(
+        self, internal_topics: InternalTopics, metadata: MetadataCache, replica_manager: ReplicaManager
+    ) -> None:
+        self._internal_topics = internal_topics
+        self._metadata = metadata
+        self._replica_manager = replica_manager
 
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> Steps[FindCoordinatorResponse]:
+        """The leader of the key's partition of the internal topic. From v4 on there is one answer for each key.
 
-def _coordinator(key_type: int, key: str, context: RequestContext) -> FindCoordinatorResponse.Coordinator:
-    result = FindCoordinatorResponse.Coordinator(key=key, node_id=NO_NODE, host="", port=-1)
-    topic = TOPICS.get(cast(CoordinatorType, key_type))
-    if topic is None:
-        result.error_code = ErrorCode.INVALID_REQUEST
-        result.error_message = f"There is no coordinator of type {key_type}"
+        COORDINATOR_NOT_AVAILABLE if it has no leader. If the topic does not exist yet, this request creates it.
+        INVALID_REQUEST for other types.
+        """
+        if context.api_version >= FIRST_BATCHED_VERSION:
+            keys = yield from once(request.coordinator_keys)
+            found = yield from each_in_steps(keys, lambda key: self._coordinator(request.key_type, key, context))
+            return FindCoordinatorResponse(coordinators=found)
+        one = self._coordinator(request.key_type, request.key, context)
+        return FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message or ErrorCode.NONE.name,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+
+    def _coordinator(self, key_type: int, key: str, context: RequestContext) -> FindCoordinatorResponse.Coordinator:
+        result = FindCoordinatorResponse.Coordinator(key=key, node_id=NO_NODE, host="", port=-1)
+        topic = TOPICS.get(cast(CoordinatorType, key_type))
+        if topic is None:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = f"There is no coordinator of type {key_type}"
+            return result
+        broker_id, endpoint = self._leader(topic, key, context)
+        if endpoint is None:
+            result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            result.error_message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message
+            return result
+        result.node_id, result.host, result.port = broker_id, endpoint.host, endpoint.port
         return result
-    broker_id, endpoint = _leader(topic, key, context)
-    if endpoint is None:
-        result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        result.error_message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message
-        return result
-    result.node_id, result.host, result.port = broker_id, endpoint.host, endpoint.port
-    return result
 
-
-def _leader(topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
-    """Who leads the key's partition, and where clients of this listener reach it; None where nobody does."""
-    broker = context.broker
-    internal_topics, metadata = broker.internal_topics, broker.metadata
-    if not internal_topics.exists(topic):
-        internal_topics.create(topic)
-        return NO_NODE, None
-    number = partition_for(key, internal_topics.partition_count(topic))
-    partition = metadata.partition(topic, number)
-    if partition is None or TopicPartition(topic, number) in broker.replica_manager.partitions.offline:
-        return NO_NODE, None
-    leader = metadata.brokers.get(partition.leader)
-    return partition.leader, None if leader is None else leader.endpoint(context.listener.name)
+    def _leader(self, topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
+        """Who leads the key's partition, and where clients of this listener reach it; None where nobody does."""
+        internal_topics, metadata = self._internal_topics, self._metadata
+        if not internal_topics.exists(topic):
+            internal_topics.create(topic)
+            return NO_NODE, None
+        number = partition_for(key, internal_topics.partition_count(topic))
+        partition = metadata.partition(topic, number)
+        if partition is None or TopicPartition(topic, number) in self._replica_manager.partitions.offline:
+            return NO_NODE, None
+        leader = metadata.brokers.get(partition.leader)
+        return partition.leader, None if leader is None else leader.endpoint(context.listener.name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.handlers.request_context import PendingResponse, RequestContext
-from odradek.broker.steps import ITEMS_PER_STEP, Pace, Steps
+from odradek.broker.background.slices import ITEMS_PER_STEP, Pace, Steps
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -13,25 +14,31 @@ if TYPE_CHECKING:
     from odradek.broker.replica.deletions import DeletionResults
 
 
-def handle_delete_records(
-    request: DeleteRecordsRequest, context: RequestContext
-) -> Steps[DeleteRecordsResponse | PendingResponse]:
-    """Answers when all replicas have dropped the records."""
-    offsets = {}
-    pace = Pace()
-    for topic in request.topics:
-        for asked in topic.partitions:
-            offsets[TopicPartition(topic.name, asked.partition_index)] = asked.offset
-            if pace.step_ends():
-                yield
-    pending = PendingResponse(is_long=len(offsets) > ITEMS_PER_STEP)
-    outcome = context.broker.replica_manager.delete_records(
-        request.timeout_ms, offsets, lambda results: pending.complete(delete_records_response(results))
-    )
-    if isinstance(outcome, dict):
-        return delete_records_response(outcome)
-    pending.when_abandoned(outcome.abandon)
-    return pending
+class DeleteRecordsHandler:
+    """DeleteRecords (key 21)."""
+
+    def __init__(self, replica_manager: ReplicaManager) -> None:
+        self._replica_manager = replica_manager
+
+    def delete_records(
+        self, request: DeleteRecordsRequest, context: RequestContext
+    ) -> Steps[DeleteRecordsResponse | PendingResponse]:
+        """Answers when all replicas have dropped the records."""
+        offsets = {}
+        pace = Pace()
+        for topic in request.topics:
+            for asked in topic.partitions:
+                offsets[TopicPartition(topic.name, asked.partition_index)] = asked.offset
+                if pace.step_ends():
+                    yield
+        pending = PendingResponse(is_long=len(offsets) > ITEMS_PER_STEP)
+        outcome = self._replica_manager.delete_records(
+            request.timeout_ms, offsets, lambda results: pending.complete(delete_records_response(results))
+        )
+        if isinstance(outcome, dict):
+            return delete_records_response(outcome)
+        pending.when_abandoned(outcome.abandon)
+        return pending
 
 
 def delete_records_response(results: DeletionResults) -> DeleteRecordsResponse:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Collection, Container
 from copy import copy
 from functools import cached_property
 
-from odradek.broker.config_description import (
+from odradek.broker.background.slices import Pace, Steps, each_in_steps
+from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata.topic_names import topic_name_fault
+from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.settings import TOPIC
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.settings.config_description import (
     ConfigDescription,
     ConfigSource,
     TopicDescriptions,
@@ -22,11 +29,6 @@ from odradek.broker.config_description import (
     describe_cluster_setting,
     shown_settings,
 )
-from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.settings import TOPIC
-from odradek.broker.steps import Pace, Steps, each_in_steps
-from odradek.broker.topic_names import topic_name_fault
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 
@@ -38,25 +40,34 @@ NO_CONFIGS: list[DescribedConfig] = []
 DescribedSynonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
-    """Describes each resource, or says why not."""
-    pace = Pace()
-    first: dict[int, dict[str, AskedResource]] = {}
-    for resource in request.resources:
-        of_type = first.setdefault(resource.resource_type, {})
-        earlier = of_type.setdefault(resource.resource_name, resource)
-        if earlier is not resource:
-            _merge(earlier, resource)
-        if pace.step_ends():
-            yield
-    results = []
-    describer = _Describer(request, context, pace)
-    for resource in request.resources:
-        if first[resource.resource_type][resource.resource_name] is resource:
-            results.append((yield from describer.described(resource)))
-        elif pace.step_ends():
-            yield
-    return DescribeConfigsResponse(results=results)
+class DescribeConfigsHandler:
+    """DescribeConfigs (key 32)."""
+
+    def __init__(self, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+
+    def describe_configs(
+        self, request: DescribeConfigsRequest, context: RequestContext
+    ) -> Steps[DescribeConfigsResponse]:
+        """Describes each resource, or says why not."""
+        pace = Pace()
+        first: dict[int, dict[str, AskedResource]] = {}
+        for resource in request.resources:
+            of_type = first.setdefault(resource.resource_type, {})
+            earlier = of_type.setdefault(resource.resource_name, resource)
+            if earlier is not resource:
+                _merge(earlier, resource)
+            if pace.step_ends():
+                yield
+        results = []
+        describer = _Describer(request, self._config, self._metadata, pace)
+        for resource in request.resources:
+            if first[resource.resource_type][resource.resource_name] is resource:
+                results.append((yield from describer.described(resource)))
+            elif pace.step_ends():
+                yield
+        return DescribeConfigsResponse(results=results)
 
 
 def _merge(earlier: AskedResource, later: AskedResource) -> None:
@@ -95,12 +106,14 @@ class _EachOnce:
 class _Describer:
     """Describes the resources of one request, by the settings as they were when it began."""
 
-    def __init__(self, request: DescribeConfigsRequest, context: RequestContext, pace: Pace) -> None:
+    def __init__(
+        self, request: DescribeConfigsRequest, config: BrokerConfig, metadata: MetadataCache, pace: Pace
+    ) -> None:
         self._with_synonyms = request.include_synonyms
         self._with_documentation = request.include_documentation
-        self._context = context
+        self._metadata = metadata
         self._pace = pace
-        self._config = copy(context.broker.config)
+        self._config = copy(config)
         self._topics = TopicDescriptions(self._config, self._shown)
 
     @cached_property
@@ -132,15 +145,15 @@ class _Describer:
         if resource_type == ResourceType.TOPIC:
             self._check_topic(name)
             names = yield from self._existing(keys, TOPIC)
-            return self._topics.of(self._context.broker.metadata.topic_config(name), names)
+            return self._topics.of(self._metadata.topic_config(name), names)
         if resource_type == ResourceType.BROKER:
             if name:
-                check_is_this_broker(name, self._context)
+                check_is_this_broker(name, self._metadata.broker_id)
             settings = self._broker if name else self._cluster
             names = yield from self._existing(keys, settings.names)
             return (yield from settings.all(self._pace) if names is None else settings.some(names, self._pace))
         if resource_type == ResourceType.BROKER_LOGGER:
-            check_is_this_broker(name, self._context)
+            check_is_this_broker(name, self._metadata.broker_id)
             levels = loggers().levels()
             names = yield from self._existing(keys, levels)
             return [self._logger(each, level) for each, level in levels.items() if names is None or each in names]
@@ -150,7 +163,7 @@ class _Describer:
         fault = topic_name_fault(name)
         if fault is not None:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-        if self._context.broker.metadata.topic(name) is None:
+        if self._metadata.topic(name) is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _existing(self, keys: list[str] | None, names: Container[str]) -> Steps[set[str] | None]:

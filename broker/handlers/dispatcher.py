@@ -18,15 +18,21 @@ Source: Kafka's `KafkaApis`, `RequestContext.parseRequest` and each request's `g
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
+from odradek.broker.background.background import Background
+from odradek.broker.background.slices import Steps, finished, let_go
 from odradek.broker.handlers.answer_size import AnswerTooLarge
+from odradek.broker.handlers.api_row import ApiRow, ApiTable, running
+from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.handlers.item_faults import item_faults
 from odradek.broker.handlers.long_requests import LongRequests
-from odradek.broker.handlers.parked_answer import JOIN_PART_BYTES, ParkedAnswer, Part, in_memory
-from odradek.broker.handlers.request_context import (
+from odradek.broker.handlers.route import Route
+from odradek.broker.logging.complaints import Complaints
+from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_context import (
     CloseConnection,
     ConnectionInfo,
     Holds,
@@ -34,22 +40,12 @@ from odradek.broker.handlers.request_context import (
     RequestContext,
     undecodable,
 )
-from odradek.broker.steps import Steps, finished, let_go, memory_of_request
+from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
-from odradek.protocol.element_sizes import answered_bytes
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
-
-if TYPE_CHECKING:
-    from odradek.broker.handlers.api_row import ApiRow, ApiTable
-    from odradek.broker.metrics import RequestMetrics
-    from odradek.broker.network.complaints import Complaints
-    from odradek.broker.server import Broker
+from odradek.timer import Clock
 
 _KEY_AND_VERSION = struct.Struct(">hh").unpack_from
-_PREFIX = struct.Struct(">ii").pack
-_FLEXIBLE_PREFIX = struct.Struct(">iib").pack
 
 LARGE_FRAME_BYTES = 64 * 1024
 ANY_SIZE = 1 << 62
@@ -57,97 +53,27 @@ ANY_SIZE = 1 << 62
 log = structlog.get_logger("broker.handlers")
 
 
-class Route:
-    """What is known of one API in one version: looked up once per request."""
-
-    __slots__ = (
-        "_most_bytes",
-        "_reader_in_steps",
-        "_writer_in_steps",
-        "api_key",
-        "api_version",
-        "flexible_header",
-        "is_served",
-        "metrics",
-        "read_body",
-        "read_header",
-        "row",
-        "write",
-    )
-
-    def __init__(self, row: ApiRow, api_version: int, metrics: RequestMetrics, most_bytes: int) -> None:
-        """`most_bytes`: of an answer."""
-        self.row = row
-        self._most_bytes = most_bytes
-        self.metrics = metrics
-        self.is_served = row.serves(api_version)
-        self.api_key = int(row.key)
-        self.api_version = api_version if self.is_served else 0
-        self.read_header = reader_of(RequestHeader, request_header_version(row.key, api_version))
-        self.read_body = reader_of(row.request_class, self.api_version)
-        self.write = writer_of(row.response_class, self.api_version)
-        self.flexible_header = response_header_version(row.key, self.api_version) > 0
-        self._reader_in_steps: Any = None
-        self._writer_in_steps: Any = None
-
-    def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
-        """`read_body` in steps, into no more memory than a request of this size may take."""
-        if self._reader_in_steps is None:
-            answered = answered_bytes(self.row.response_class)
-            self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version, answered)
-        steps: Steps[tuple[Any, int]] = self._reader_in_steps(frame, position, memory_of_request(len(frame)))
-        return steps
-
-    def encode_in_steps(self, response: Any, correlation_id: int) -> Steps[list[Part]]:
-        """`encode` in steps; what is small is joined as it comes. Raises AnswerTooLarge on the way."""
-        if self._writer_in_steps is None:
-            self._writer_in_steps = writer_in_steps(self.row.response_class, self.api_version)
-        parts: list[Part] = []
-        made: list[Part] = [b""]
-        size = 0
-        for _ in self._writer_in_steps(response, parts):
-            size += _gather(parts, made)
-            if size > self._most_bytes:
-                raise AnswerTooLarge(self._most_bytes)
-            yield
-        size += _gather(parts, made)
-        made[0] = self._beginning(size, correlation_id)
-        return made
-
-    def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """The answer with its length and header. Large records stay apart, by reference. Raises AnswerTooLarge."""
-        parts: list[Part] = [b""]
-        self.write(response, parts)
-        parts[0] = self._beginning(sum(map(len, parts)), correlation_id)
-        return parts
-
-    def _beginning(self, size: int, correlation_id: int) -> bytes:
-        if size > self._most_bytes:
-            raise AnswerTooLarge(self._most_bytes)
-        if self.flexible_header:
-            return _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
-        return _PREFIX(size + 4, correlation_id)
-
-
-def _gather(parts: list[Part], made: list[Part]) -> int:
-    """Moves the parts over, joined where they are small; returns their size."""
-    size = sum(map(len, parts))
-    buffers = in_memory(parts, size) if size <= JOIN_PART_BYTES * len(parts) else None
-    if buffers is not None:
-        made.append(b"".join(buffers))
-    else:
-        made += parts
-    parts.clear()
-    return size
-
-
 class Dispatcher:
-    def __init__(self, broker: Broker, table: ApiTable, complaints: Complaints) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        table: ApiTable,
+        handlers: Handlers,
+        *,
+        clock: Clock,
+        background: Background,
+        metrics: BrokerMetrics,
+        complaints: Complaints,
+        max_response_bytes: int,
+    ) -> None:
         self._table = table
+        self._handlers = handlers
+        self._clock = clock
+        self._background = background
+        self._metrics = metrics
         self._complaints = complaints
+        self._max_response_bytes = max_response_bytes
         self._routes: dict[tuple[int, int], Route] = {}
-        self._long_requests = LongRequests(broker.background, self)
+        self._long_requests = LongRequests(background, self)
 
     def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
         """Handles one request. `frame` is without its length, at least 8 bytes. Raises CloseConnection."""
@@ -170,7 +96,6 @@ class Dispatcher:
         except MalformedMessage as error:
             raise undecodable(key_and_version[0], key_and_version[1], error) from None
         context = RequestContext(
-            self._broker,
             connection,
             route.api_key,
             key_and_version[1],
@@ -185,7 +110,7 @@ class Dispatcher:
                 refused = self._refused(route, request)
                 if refused is not None:
                     return self._long_requests.park(route, request, context, refused, len(frame))
-            response = route.row.handle(request, context)
+            response = route.handle(request, context)
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
             return self.answer(route, context, response)
@@ -225,7 +150,7 @@ class Dispatcher:
         return route.metrics.answered(response, self._elapsed_ms(context))
 
     def _elapsed_ms(self, context: RequestContext) -> int:
-        return self._broker.clock.now_ms() - context.received_ms
+        return self._clock.now_ms() - context.received_ms
 
     def _tell_of_items(self, route: Route, context: RequestContext, response: Any) -> None:
         faults = item_faults(response)
@@ -316,8 +241,11 @@ class Dispatcher:
         if not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
             raise CloseConnection("this version of the API is not served", api=row.key.name, api_version=api_version)
         counted_version = api_version if row.serves(api_version) else 0
-        most_bytes = ANY_SIZE if row.bounds_its_answer else int(self._broker.config["odradek.max.response.bytes"])
-        route = Route(row, api_version, self._broker.metrics.of(api_key, counted_version), most_bytes)
+        most_bytes = ANY_SIZE if row.bounds_its_answer else self._max_response_bytes
+        handler = row.handler(self._handlers)
+        handle = running(handler, self._background.spawn, self._background.turns)
+        metrics = self._metrics.of(api_key, counted_version)
+        route = Route(row, handler, handle, api_version, metrics, most_bytes)
         if route.is_served:
             self._routes[(api_key, api_version)] = route
         return route

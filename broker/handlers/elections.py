@@ -9,8 +9,9 @@ from __future__ import annotations
 from itertools import groupby
 
 from odradek.broker.controller.reassignment import ElectionType
-from odradek.broker.controller.replica_changes import Outcomes
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.controller.replica_changes import Outcomes, ReplicaChanges
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -19,26 +20,30 @@ TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
 
 
-async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Raises INVALID_REQUEST for a kind of election that there is not."""
-    if request.election_type not in set(ElectionType):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no kind of election {request.election_type}")
-    outcomes = await context.broker.controller.replica_changes.elect(
-        ElectionType(request.election_type), _partitions(request, context)
-    )
-    if request.topic_partitions is None:
-        outcomes = {key: error for key, error in outcomes.items() if _is_told(error)}
-    return ElectLeadersResponse(replica_election_results=_results(outcomes))
+class ElectLeadersHandler:
+    """ElectLeaders (key 43)."""
 
+    def __init__(self, replica_changes: ReplicaChanges, metadata: MetadataCache) -> None:
+        self._replica_changes = replica_changes
+        self._metadata = metadata
 
-def _partitions(request: ElectLeadersRequest, context: RequestContext) -> dict[TopicPartition, None]:
-    """In order, each once."""
-    if request.topic_partitions is not None:
-        named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
-        return {TopicPartition(name, number): None for name, numbers in named for number in numbers}
-    metadata = context.broker.metadata
-    topics = filter(None, map(metadata.topic, metadata.topic_names()))
-    return {TopicPartition(topic.name, number): None for topic in topics for number in topic.partitions}
+    async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+        """Raises INVALID_REQUEST for a kind of election that there is not."""
+        if request.election_type not in set(ElectionType):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no kind of election {request.election_type}")
+        outcomes = await self._replica_changes.elect(ElectionType(request.election_type), self._partitions(request))
+        if request.topic_partitions is None:
+            outcomes = {key: error for key, error in outcomes.items() if _is_told(error)}
+        return ElectLeadersResponse(replica_election_results=_results(outcomes))
+
+    def _partitions(self, request: ElectLeadersRequest) -> dict[TopicPartition, None]:
+        """In order, each once."""
+        if request.topic_partitions is not None:
+            named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+            return {TopicPartition(name, number): None for name, numbers in named for number in numbers}
+        metadata = self._metadata
+        topics = filter(None, map(metadata.topic, metadata.topic_names()))
+        return {TopicPartition(topic.name, number): None for topic in topics for number in topic.partitions}
 
 
 def _is_told(error: ProtocolError | None) -> bool:

@@ -6,12 +6,14 @@ the connection stays. (Kafka's KafkaApis.handleFetchRequest)
 
 from __future__ import annotations
 
-from odradek.broker.handlers.pending_response import Holds, PendingResponse
-from odradek.broker.handlers.request_context import RequestContext
 from odradek.broker.replica.fetch_context import fetch_response
-from odradek.broker.replica.fetch_session import MAX_PARTITIONS, Targets
-from odradek.broker.replica.fetch_target import NO_EPOCH, FetchParams, FetchTarget
+from odradek.broker.replica.fetch_params import FetchParams
+from odradek.broker.replica.fetch_session import MAX_PARTITIONS, NO_EPOCH, FetchTarget, Targets
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_reader import failed_partition
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.pending_response import Holds, PendingResponse
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -20,37 +22,43 @@ FIRST_VERSION_WITH_FORMAT_2 = 4
 ISOLATION_LEVELS = (0, 1)
 
 
-def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
-    """Answers with what there is, or parks the request until there is enough."""
-    version = context.api_version
-    if request.isolation_level not in ISOLATION_LEVELS:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no isolation level {request.isolation_level}")
-    wanted = _wanted(request)
-    if version < FIRST_VERSION_WITH_FORMAT_2:
-        return fetch_response(
-            [
-                (target, failed_partition(key.partition, ErrorCode.UNSUPPORTED_VERSION, version))
-                for key, target in wanted.items()
-            ]
+class FetchHandler:
+    """Fetch (key 1)."""
+
+    def __init__(self, replica_manager: ReplicaManager, sessions: FetchSessionCache) -> None:
+        self._replica_manager = replica_manager
+        self._sessions = sessions
+
+    def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
+        """Answers with what there is, or parks the request until there is enough."""
+        version = context.api_version
+        if request.isolation_level not in ISOLATION_LEVELS:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no isolation level {request.isolation_level}")
+        wanted = _wanted(request)
+        if version < FIRST_VERSION_WITH_FORMAT_2:
+            return fetch_response(
+                [
+                    (target, failed_partition(key.partition, ErrorCode.UNSUPPORTED_VERSION, version))
+                    for key, target in wanted.items()
+                ]
+            )
+        manager = self._replica_manager
+        params = FetchParams(
+            version,
+            replica_id=request.replica_id,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
+            isolation_level=request.isolation_level,
         )
-    broker = context.broker
-    manager = broker.replica_manager
-    params = FetchParams(
-        version,
-        replica_id=request.replica_id,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
-        isolation_level=request.isolation_level,
-    )
-    forgotten = _forgotten(request)
-    fetch = broker.fetch_sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
-    pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
-    outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
-    if isinstance(outcome, list):
-        return fetch.answer(outcome)
-    pending.when_abandoned(outcome.abandon)
-    return pending
+        forgotten = _forgotten(request)
+        fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
+        pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
+        outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
+        if isinstance(outcome, list):
+            return fetch.answer(outcome)
+        pending.when_abandoned(outcome.abandon)
+        return pending
 
 
 def _forgotten(request: FetchRequest) -> list[TopicPartition]:

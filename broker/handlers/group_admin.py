@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from odradek.broker.background.slices import Pace, Steps, each_in_steps, items_of, once
 from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
 from odradek.broker.coordinator.group.member import Member
 from odradek.broker.coordinator.group.state import GroupState
-from odradek.broker.handlers.answer_size import answer_size
+from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.authorized_operations import ALL_ON_GROUP
-from odradek.broker.handlers.request_context import PendingResponse, RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps, items_of, once
+from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.group_admin import (
     DeleteGroupsRequest,
@@ -40,21 +40,57 @@ _Described = DescribeGroupsResponse.DescribedGroup
 _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 
 
-def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-    """A group that does not exist is Dead. One that is named twice is described once."""
-    coordinator = context.broker.group_coordinator
-    groups = []
-    pace, size = Pace(), answer_size(context)
-    for group_id in (yield from once(request.groups)):
-        described = _describe(coordinator, group_id)
-        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = ALL_ON_GROUP
-        for member in described.members:
-            size.add(MEMBER_BYTES + len(member.member_metadata) + len(member.member_assignment))
-        groups.append(described)
-        if pace.step_ends(items_of(group_id) + len(described.members)):
-            yield
-    return DescribeGroupsResponse(groups=groups)
+class GroupAdminHandlers:
+    """DescribeGroups, ListGroups and DeleteGroups (keys 15, 16 and 42)."""
+
+    def __init__(self, coordinator: GroupCoordinator, max_response_bytes: int) -> None:
+        self._coordinator = coordinator
+        self._max_response_bytes = max_response_bytes
+
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
+        """A group that does not exist is Dead. One that is named twice is described once."""
+        coordinator = self._coordinator
+        groups = []
+        pace, size = Pace(), AnswerSize(self._max_response_bytes)
+        for group_id in (yield from once(request.groups)):
+            described = _describe(coordinator, group_id)
+            if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+                described.authorized_operations = ALL_ON_GROUP
+            for member in described.members:
+                size.add(MEMBER_BYTES + len(member.member_metadata) + len(member.member_assignment))
+            groups.append(described)
+            if pace.step_ends(items_of(group_id) + len(described.members)):
+                yield
+        return DescribeGroupsResponse(groups=groups)
+
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
+        """All groups that this broker coordinates, or those in the states, and of the types, that are named."""
+        coordinator = self._coordinator
+        states = yield from each_in_steps(request.states_filter, lambda name: STATES.get(name.lower()))
+        listed = coordinator.list_groups(states)
+        if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
+            listed = []
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
+        groups = yield from each_in_steps(
+            listed,
+            lambda row: ListGroupsResponse.ListedGroup(
+                group_id=row.group_id, protocol_type=row.protocol_type, group_state=row.state.value, group_type=CLASSIC
+            ),
+        )
+        return ListGroupsResponse(error_code=error, groups=groups)
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Steps[Any]:
+        """Answered when every group that can be is gone for good. One that is named twice is answered once.
+
+        They go one after the other: each is there or gone, never half.
+        """
+        deletion = _Deletion()
+        pace = Pace()
+        for group_id in (yield from once(request.groups_names)):
+            deletion.start(self._coordinator, group_id)
+            if pace.step_ends(ITEMS_PER_DELETION + items_of(group_id)):
+                yield
+        return deletion.answer()
 
 
 def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
@@ -84,37 +120,6 @@ def _describe_member(member: Member, protocol: str | None) -> DescribeGroupsResp
         member_metadata=b"" if protocol is None else member.metadata(protocol),
         member_assignment=b"" if protocol is None else member.assignment,
     )
-
-
-def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
-    """All groups that this broker coordinates, or those in the states, and of the types, that are named."""
-    coordinator = context.broker.group_coordinator
-    states = yield from each_in_steps(request.states_filter, lambda name: STATES.get(name.lower()))
-    listed = coordinator.list_groups(states)
-    if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
-        listed = []
-    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
-    groups = yield from each_in_steps(
-        listed,
-        lambda row: ListGroupsResponse.ListedGroup(
-            group_id=row.group_id, protocol_type=row.protocol_type, group_state=row.state.value, group_type=CLASSIC
-        ),
-    )
-    return ListGroupsResponse(error_code=error, groups=groups)
-
-
-def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Steps[Any]:
-    """Answered when every group that can be is gone for good. One that is named twice is answered once.
-
-    They go one after the other: each is there or gone, never half.
-    """
-    deletion = _Deletion()
-    pace = Pace()
-    for group_id in (yield from once(request.groups_names)):
-        deletion.start(context.broker.group_coordinator, group_id)
-        if pace.step_ends(ITEMS_PER_DELETION + items_of(group_id)):
-            yield
-    return deletion.answer()
 
 
 class _Deletion:

@@ -12,11 +12,12 @@ from __future__ import annotations
 from functools import partial
 from ipaddress import ip_address
 
+from odradek.broker.background.slices import Pace, Steps, each_in_steps
 from odradek.broker.coordinator.group.answers import join_refused, sync_refused
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.membership import Syncing
-from odradek.broker.handlers.request_context import PendingResponse, RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps
+from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.groups import (
     HeartbeatRequest,
@@ -38,18 +39,79 @@ LEAVE_OF_SEVERAL = 3
 NO_REASON = "not provided"
 
 
-def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> PendingResponse:
-    """Answered when the next generation begins; at once where there is nothing to wait for."""
-    pending = PendingResponse()
-    coordinator = context.broker.group_coordinator
-    answer = partial(_answer_join, pending, context.api_version)
-    try:
-        coordinator.join(request.group_id, _joining(request, context, answer))
-    except ProtocolError as error:
-        answer(join_refused(error.code, request.member_id))
-    if not request.member_id:
-        pending.when_abandoned(partial(coordinator.join_abandoned, request.group_id, answer))
-    return pending
+class GroupHandlers:
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup (keys 11 to 14)."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def join_group(self, request: JoinGroupRequest, context: RequestContext) -> PendingResponse:
+        """Answered when the next generation begins; at once where there is nothing to wait for."""
+        pending = PendingResponse()
+        coordinator = self._coordinator
+        answer = partial(_answer_join, pending, context.api_version)
+        try:
+            coordinator.join(request.group_id, _joining(request, context, answer))
+        except ProtocolError as error:
+            answer(join_refused(error.code, request.member_id))
+        if not request.member_id:
+            pending.when_abandoned(partial(coordinator.join_abandoned, request.group_id, answer))
+        return pending
+
+    def sync_group(
+        self, request: SyncGroupRequest, context: RequestContext
+    ) -> Steps[PendingResponse | SyncGroupResponse]:
+        """Answered when the leader's assignment is there and safe."""
+        protocol = (request.protocol_type, request.protocol_name)
+        if context.api_version >= SYNC_WITH_PROTOCOL and None in protocol:
+            return sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        pending = PendingResponse()
+        assignments = yield from _assignments(request)
+        syncing = Syncing(
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            request.protocol_name,
+            assignments,
+            pending.complete,
+        )
+        try:
+            self._coordinator.sync(request.group_id, syncing)
+        except ProtocolError as error:
+            return sync_refused(error.code)
+        return pending
+
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        try:
+            code = self._coordinator.heartbeat(
+                request.group_id, request.member_id, request.group_instance_id, request.generation_id
+            )
+        except ProtocolError as error:
+            code = error.code
+        return HeartbeatResponse(error_code=code)
+
+    def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
+        """Before version 3 the one member's error is the answer's. Several members leave one after the other."""
+        coordinator = self._coordinator
+
+        def left(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
+            code = coordinator.leave(
+                request.group_id, member.member_id, member.group_instance_id, member.reason or NO_REASON
+            )
+            return LeaveGroupResponse.MemberResponse(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
+            )
+
+        try:
+            coordinator.check_reached(request.group_id)
+            if context.api_version < LEAVE_OF_SEVERAL:
+                code = coordinator.leave(request.group_id, request.member_id, None, NO_REASON)
+                return LeaveGroupResponse(error_code=code)
+            members = yield from each_in_steps(request.members, left)
+        except ProtocolError as error:
+            return LeaveGroupResponse(error_code=error.code)
+        return LeaveGroupResponse(members=members)
 
 
 def _joining(request: JoinGroupRequest, context: RequestContext, answer: partial[None]) -> Joining:
@@ -77,29 +139,6 @@ def _answer_join(pending: PendingResponse, version: int, response: JoinGroupResp
     pending.complete(response)
 
 
-def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Steps[PendingResponse | SyncGroupResponse]:
-    """Answered when the leader's assignment is there and safe."""
-    protocol = (request.protocol_type, request.protocol_name)
-    if context.api_version >= SYNC_WITH_PROTOCOL and None in protocol:
-        return sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    pending = PendingResponse()
-    assignments = yield from _assignments(request)
-    syncing = Syncing(
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        request.protocol_type,
-        request.protocol_name,
-        assignments,
-        pending.complete,
-    )
-    try:
-        context.broker.group_coordinator.sync(request.group_id, syncing)
-    except ProtocolError as error:
-        return sync_refused(error.code)
-    return pending
-
-
 def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
     """By member id; the last one counts where one is named twice."""
     assignments: dict[str, bytes] = {}
@@ -109,39 +148,6 @@ def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
         if pace.step_ends():
             yield
     return assignments
-
-
-def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    try:
-        code = context.broker.group_coordinator.heartbeat(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id
-        )
-    except ProtocolError as error:
-        code = error.code
-    return HeartbeatResponse(error_code=code)
-
-
-def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
-    """Before version 3 the one member's error is the answer's. Several leave one after the other, each by itself."""
-    coordinator = context.broker.group_coordinator
-
-    def left(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
-        code = coordinator.leave(
-            request.group_id, member.member_id, member.group_instance_id, member.reason or NO_REASON
-        )
-        return LeaveGroupResponse.MemberResponse(
-            member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
-        )
-
-    try:
-        coordinator.check_reached(request.group_id)
-        if context.api_version < LEAVE_OF_SEVERAL:
-            code = coordinator.leave(request.group_id, request.member_id, None, NO_REASON)
-            return LeaveGroupResponse(error_code=code)
-        members = yield from each_in_steps(request.members, left)
-    except ProtocolError as error:
-        return LeaveGroupResponse(error_code=error.code)
-    return LeaveGroupResponse(members=members)
 
 
 def _java_host(host: str) -> str:

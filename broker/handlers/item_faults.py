@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from odradek.broker.metrics import error_name
+from odradek.broker.requests.request_metrics import error_name
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.schema import Message
 

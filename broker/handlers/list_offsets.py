@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from odradek.broker.handlers.answer_size import answer_size
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
-from odradek.broker.steps import Pace, Steps
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.timer import Clock
 
 CONSUMER = -1
 OFFSET_BYTES = 8
@@ -35,75 +33,82 @@ _Partition = ListOffsetsRequest.ListOffsetsPartition
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-    """One partition after the other."""
-    keys = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
-    topics = []
-    pace, size = Pace(), answer_size(context)
-    for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
-            if context.api_version == 0:
-                answers.append(_segment_starts(request, context, topic.name, asked))
-            elif keys[topic.name, asked.partition_index] > 1:
-                answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
-            else:
-                answers.append((yield from _by_time(request, context, topic.name, asked)))
-            segments = len(answers[-1].old_style_offsets)
-            size.add(OFFSET_BYTES * segments)
-            searched = SEARCH_ITEMS if asked.timestamp not in (LATEST, EARLIEST) else 1
-            if pace.step_ends(searched + segments):
-                yield
-        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+class ListOffsetsHandler:
+    """ListOffsets (key 2)."""
 
+    def __init__(self, replica_manager: ReplicaManager, clock: Clock, max_response_bytes: int) -> None:
+        self._replica_manager = replica_manager
+        self._clock = clock
+        self._max_response_bytes = max_response_bytes
 
-def _by_time(request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition) -> Steps[_Answer]:
-    version = context.api_version
-    if asked.timestamp < 0 and version < FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
-        return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
-    if request.isolation_level not in ISOLATION_LEVELS:
-        return _failed(asked, ErrorCode.INVALID_REQUEST)
-    manager: ReplicaManager = context.broker.replica_manager
-    try:
-        found = yield from manager.offset_for_timestamp(
-            TopicPartition(topic, asked.partition_index),
-            asked.timestamp,
-            isolation_level=request.isolation_level if request.replica_id == CONSUMER else None,
-            current_leader_epoch=asked.current_leader_epoch,
-            require_leader=request.replica_id != DEBUGGING_REPLICA,
+    def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
+        """One partition after the other."""
+        keys = Counter(
+            (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
         )
-    except ProtocolError as error:
-        code = error.code
-        if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-        return _failed(asked, code)
-    return _Answer(
-        partition_index=asked.partition_index,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_LEADER_EPOCH else -1,
-    )
+        topics = []
+        pace, size = Pace(), AnswerSize(self._max_response_bytes)
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                if context.api_version == 0:
+                    answers.append(self._segment_starts(request, topic.name, asked))
+                elif keys[topic.name, asked.partition_index] > 1:
+                    answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
+                else:
+                    answers.append((yield from self._by_time(request, context, topic.name, asked)))
+                segments = len(answers[-1].old_style_offsets)
+                size.add(OFFSET_BYTES * segments)
+                searched = SEARCH_ITEMS if asked.timestamp not in (LATEST, EARLIEST) else 1
+                if pace.step_ends(searched + segments):
+                    yield
+            topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
 
-
-def _segment_starts(request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition) -> _Answer:
-    if asked.timestamp < EARLIEST:
-        return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
-    broker = context.broker
-    try:
-        offsets = offsets_before(
-            broker.replica_manager.partition(TopicPartition(topic, asked.partition_index)),
-            asked.timestamp,
-            asked.max_num_offsets,
-            broker.clock.wall_ms(),
-            from_consumer=request.replica_id == CONSUMER,
-            require_leader=request.replica_id != DEBUGGING_REPLICA,
+    def _by_time(
+        self, request: ListOffsetsRequest, context: RequestContext, topic: str, asked: _Partition
+    ) -> Steps[_Answer]:
+        version = context.api_version
+        if asked.timestamp < 0 and version < FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
+            return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+        if request.isolation_level not in ISOLATION_LEVELS:
+            return _failed(asked, ErrorCode.INVALID_REQUEST)
+        manager = self._replica_manager
+        try:
+            found = yield from manager.offset_for_timestamp(
+                TopicPartition(topic, asked.partition_index),
+                asked.timestamp,
+                isolation_level=request.isolation_level if request.replica_id == CONSUMER else None,
+                current_leader_epoch=asked.current_leader_epoch,
+                require_leader=request.replica_id != DEBUGGING_REPLICA,
+            )
+        except ProtocolError as error:
+            code = error.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return _failed(asked, code)
+        return _Answer(
+            partition_index=asked.partition_index,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_LEADER_EPOCH else -1,
         )
-    except ProtocolError as error:
-        return _failed(asked, error.code)
-    return _Answer(partition_index=asked.partition_index, old_style_offsets=offsets)
+
+    def _segment_starts(self, request: ListOffsetsRequest, topic: str, asked: _Partition) -> _Answer:
+        if asked.timestamp < EARLIEST:
+            return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+        try:
+            offsets = offsets_before(
+                self._replica_manager.partition(TopicPartition(topic, asked.partition_index)),
+                asked.timestamp,
+                asked.max_num_offsets,
+                self._clock.wall_ms(),
+                from_consumer=request.replica_id == CONSUMER,
+                require_leader=request.replica_id != DEBUGGING_REPLICA,
+            )
+        except ProtocolError as error:
+            return _failed(asked, error.code)
+        return _Answer(partition_index=asked.partition_index, old_style_offsets=offsets)
 
 
 def _failed(asked: _Partition, error: ErrorCode) -> _Answer:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.background.slices import Pace, Steps, each_in_steps, each_when_written
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription
-from odradek.broker.steps import Pace, Steps, each_in_steps, each_when_written
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.log_dirs import (
     AlterReplicaLogDirsRequest,
@@ -26,12 +27,33 @@ AlteredTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
-def handle_alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> Steps[AlterReplicaLogDirsResponse]:
-    """Begins the moves; they go on after the answer."""
-    outcomes = yield from context.broker.replica_manager.log_dir_moves.alter(_wanted(request))
-    return _altered(outcomes)
+class LogDirHandlers:
+    """AlterReplicaLogDirs (key 34) and DescribeLogDirs (key 35)."""
+
+    def __init__(self, replica_manager: ReplicaManager) -> None:
+        self._replica_manager = replica_manager
+
+    def alter_replica_log_dirs(
+        self, request: AlterReplicaLogDirsRequest, context: RequestContext
+    ) -> Steps[AlterReplicaLogDirsResponse]:
+        """Begins the moves; they go on after the answer."""
+        outcomes = yield from self._replica_manager.log_dir_moves.alter(_wanted(request))
+        return _altered(outcomes)
+
+    def describe_log_dirs(
+        self, request: DescribeLogDirsRequest, context: RequestContext
+    ) -> Steps[DescribeLogDirsResponse]:
+        """Every log directory with the partitions asked for (null: all)."""
+        wanted = None
+        if request.topics is not None:
+            wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
+        described = yield from self._replica_manager.describe_log_dirs(wanted)
+        results = []
+        pace = Pace()
+        for directory in described:
+            described_one = yield from _log_dir(directory, pace)
+            results.append(described_one)
+        return DescribeLogDirsResponse(results=results)
 
 
 def replicas_to_move(request: AlterReplicaLogDirsRequest) -> Iterator[int]:
@@ -75,22 +97,6 @@ def _altered(outcomes: Mapping[TopicPartition, ErrorCode]) -> AlterReplicaLogDir
         partitions = [AlteredPartition(partition_index=key.partition, error_code=outcomes[key]) for key in keys]
         results.append(AlteredTopic(topic_name=name, partitions=partitions))
     return AlterReplicaLogDirsResponse(results=results)
-
-
-def handle_describe_log_dirs(
-    request: DescribeLogDirsRequest, context: RequestContext
-) -> Steps[DescribeLogDirsResponse]:
-    """Every log directory with the partitions asked for (null: all)."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
-    described = yield from context.broker.replica_manager.describe_log_dirs(wanted)
-    results = []
-    pace = Pace()
-    for directory in described:
-        described_one = yield from _log_dir(directory, pace)
-        results.append(described_one)
-    return DescribeLogDirsResponse(results=results)
 
 
 def _log_dir(directory: LogDirDescription, pace: Pace) -> Steps[DescribeLogDirsResponse.DescribeLogDirsResult]:

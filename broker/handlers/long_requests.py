@@ -1,4 +1,5 @@
-"""Requests that name very many things, and answers that do: read, handled and written in steps (broker/steps.py).
+"""Requests that name very many things, and answers that do: read, handled and written in steps
+(background/slices.py).
 
 A long request holds everything back that comes behind it on its connection, as Kafka's muted channel does; the other
 connections have their turns between any two steps. A client that goes away before its request is read is forgotten
@@ -8,19 +9,16 @@ with it; a request that is being handled goes on to its end.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from odradek.broker.handlers.parked_answer import ParkedAnswer
-from odradek.broker.handlers.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
-from odradek.broker.steps import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
+from odradek.broker.background.background import Background
+from odradek.broker.background.slices import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
+from odradek.broker.handlers.route import Route
+from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
 from odradek.protocol.errors import MalformedMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from odradek.broker.background import Background
-    from odradek.broker.handlers.dispatcher import Dispatcher, Route
 
 
 def is_short(response: Any) -> bool:
@@ -44,13 +42,25 @@ def _left(message: Any, items: int) -> int:
     return items
 
 
-class LongRequests:
-    """`dispatcher` encodes and counts what is answered."""
+class Answering(Protocol):
+    """What encodes answers and counts them: the dispatcher."""
 
-    def __init__(self, background: Background, dispatcher: Dispatcher) -> None:
+    def answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None: ...
+
+    def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]: ...
+
+    def failure_in_steps(
+        self, route: Route, request: Any, context: RequestContext, error: Exception
+    ) -> Steps[list[Part] | None]: ...
+
+
+class LongRequests:
+    """See the file's head."""
+
+    def __init__(self, background: Background, answering: Answering) -> None:
         self._background = background
         self._turns = background.turns
-        self._dispatcher = dispatcher
+        self._answering = answering
 
     def go_on(self, route: Route, reading: Steps[tuple[Any, int]], context: RequestContext, size: int) -> ParkedAnswer:
         """The rest of a request of `size` bytes, of whose reading the first step is done."""
@@ -81,7 +91,7 @@ class LongRequests:
             with suppress(Exception):  # `_answer` meets it again, and answers it
                 response = pending.result()
                 if is_short(response):
-                    encoded.complete(self._dispatcher.answer(route, context, response))
+                    encoded.complete(self._answering.answer(route, context, response))
                     return
             self._spawn(self._answer(route, request, context, pending, encoded), context)
 
@@ -92,7 +102,7 @@ class LongRequests:
         handled = PendingResponse()
         try:
             route.row.check_bound(request)
-            response = route.row.handler(request, context)
+            response = route.handler(request, context)
             if inspect.isgenerator(response):
                 response = await self._turns.take(response)
             elif inspect.iscoroutine(response):
@@ -118,7 +128,7 @@ class LongRequests:
         response: Any = None
         try:
             response = handled.result()
-            encoded.complete(await self._turns.take(self._dispatcher.answer_in_steps(route, context, response)))
+            encoded.complete(await self._turns.take(self._answering.answer_in_steps(route, context, response)))
         except CloseConnection as closing:
             encoded.fail(closing)
         except Exception as error:
@@ -130,7 +140,7 @@ class LongRequests:
     async def _answer_failure(
         self, route: Route, request: Any, context: RequestContext, error: Exception, encoded: PendingResponse
     ) -> None:
-        answering = self._dispatcher.failure_in_steps(route, request, context, error)
+        answering = self._answering.failure_in_steps(route, request, context, error)
         try:
             encoded.complete(await self._turns.take(answering))
         except CloseConnection as closing:

@@ -23,15 +23,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from odradek.broker.background.slices import Pace, Steps, Turns
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.state import NewTopic
+from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.answered_later import answered_later
-from odradek.broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
 from odradek.broker.handlers.error_responses import metadata_error
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.metadata_cache import INTERNAL_TOPICS, NO_LEADER, BrokerInfo, PartitionState, TopicMetadata
-from odradek.broker.steps import Pace, Steps
-from odradek.broker.topic_names import topic_name_fault
+from odradek.broker.metadata.metadata_cache import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    BrokerInfo,
+    MetadataCache,
+    PartitionState,
+    TopicMetadata,
+)
+from odradek.broker.metadata.topic_names import topic_name_fault
+from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
+from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import ZERO_UUID
@@ -44,90 +55,107 @@ NO_PARTITIONS: list[ResponsePartition] = []
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
-def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[Any]:
-    """Answers at once unless topics are to be created (B), or it is about very many."""
-    names: dict[str, None] | None = None
-    if request.topics or (request.topics is not None and context.api_version > 0):
-        names = {}
-    missing = []
-    pace = Pace()
-    for topic in request.topics or ():
-        name = topic.name
-        if name is None or topic.topic_id != ZERO_UUID:
-            return (yield from metadata_error(request, ErrorCode.INVALID_REQUEST))  # (E)
-        assert names is not None
-        if name not in names and _is_to_be_created(name, request, context):
-            missing.append(name)
-        names[name] = None
-        if pace.step_ends():
-            yield
-    if not missing:
-        return (yield from _response(request, context, names, {}))
-    return answered_later(_create_and_answer(request, context, names, missing), context)
+class MetadataHandler:
+    """Metadata (key 3)."""
 
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        config: BrokerConfig,
+        controller: Controller,
+        internal_topics: InternalTopics,
+        spawn: Spawn,
+        turns: Turns,
+    ) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._controller = controller
+        self._internal_topics = internal_topics
+        self._spawn = spawn
+        self._turns = turns
 
-async def _create_and_answer(
-    request: MetadataRequest, context: RequestContext, names: Iterable[str] | None, missing: list[str]
-) -> MetadataResponse:
-    failures = await _create(missing, context)
-    answering = _response(request, context, names, failures)
-    return await context.broker.background.turns.take(answering)
+    def metadata(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
+        """Answers at once unless topics are to be created (B), or it is about very many."""
+        names: dict[str, None] | None = None
+        if request.topics or (request.topics is not None and context.api_version > 0):
+            names = {}
+        missing = []
+        pace = Pace()
+        for topic in request.topics or ():
+            name = topic.name
+            if name is None or topic.topic_id != ZERO_UUID:
+                return (yield from metadata_error(request, ErrorCode.INVALID_REQUEST))  # (E)
+            assert names is not None
+            if name not in names and self._is_to_be_created(name, request):
+                missing.append(name)
+            names[name] = None
+            if pace.step_ends():
+                yield
+        if not missing:
+            return (yield from self._response(request, context, names, {}))
+        return answered_later(self._create_and_answer(request, context, names, missing), context, self._spawn)
 
+    async def _create_and_answer(
+        self, request: MetadataRequest, context: RequestContext, names: Iterable[str] | None, missing: list[str]
+    ) -> MetadataResponse:
+        failures = await self._create(missing)
+        answering = self._response(request, context, names, failures)
+        return await self._turns.take(answering)
 
-def _is_to_be_created(name: str, request: MetadataRequest, context: RequestContext) -> bool:
-    """Case (B)."""
-    broker = context.broker
-    return (
-        request.allow_auto_topic_creation
-        and broker.metadata.topic(name) is None
-        and bool(broker.config["auto.create.topics.enable"])
-        and topic_name_fault(name) is None
-    )
+    def _is_to_be_created(self, name: str, request: MetadataRequest) -> bool:
+        """Case (B)."""
+        return (
+            request.allow_auto_topic_creation
+            and self._metadata.topic(name) is None
+            and bool(self._config["auto.create.topics.enable"])
+            and topic_name_fault(name) is None
+        )
 
+    async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
+        """Creates topics with the broker's defaults; the codes of those that could not be created."""
+        timeout_ms = int(self._config["request.timeout.ms"])
+        internal_topics = self._internal_topics
+        most = max(1, MAX_PARTITIONS_PER_REQUEST // int(self._config["num.partitions"]))
+        names, later = names[:most], names[most:]
+        wishes = [internal_topics.wish(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
+        results = await self._controller.create_topics(wishes, timeout_ms=timeout_ms)
+        failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, ProtocolError):
+                in_the_making = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+                failures[name] = ErrorCode.LEADER_NOT_AVAILABLE if in_the_making else result.code
+        return failures
 
-async def _create(names: list[str], context: RequestContext) -> dict[str, ErrorCode]:
-    """Creates topics with the broker's defaults; the codes of those that could not be created."""
-    broker = context.broker
-    timeout_ms = int(broker.config["request.timeout.ms"])
-    internal_topics = broker.internal_topics
-    most = max(1, MAX_PARTITIONS_PER_REQUEST // int(broker.config["num.partitions"]))
-    names, later = names[:most], names[most:]
-    wishes = [internal_topics.wish(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
-    results = await broker.controller.create_topics(wishes, timeout_ms=timeout_ms)
-    failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
-    for name, result in zip(names, results, strict=True):
-        if isinstance(result, ProtocolError):
-            in_the_making = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
-            failures[name] = ErrorCode.LEADER_NOT_AVAILABLE if in_the_making else result.code
-    return failures
-
-
-def _response(
-    request: MetadataRequest, context: RequestContext, names: Iterable[str] | None, failures: Mapping[str, ErrorCode]
-) -> Steps[MetadataResponse]:
-    """`names` None: all topics (A)."""
-    metadata = context.broker.metadata
-    view = _ListenerView(metadata.brokers.values(), context)
-    topics: list[ResponseTopic] = []
-    pace = Pace()
-    for name in metadata.topic_names() if names is None else names:
-        topic = metadata.topic(name)
-        described = _absent_topic(name, failures.get(name)) if topic is None else view.topic(topic)
-        if request.include_topic_authorized_operations:
-            described.topic_authorized_operations = ALL_ON_TOPIC
-        topics.append(described)
-        if pace.step_ends(1 + len(described.partitions)):
-            yield
-    response = MetadataResponse(
-        brokers=view.brokers(),
-        cluster_id=metadata.cluster_id,
-        controller_id=metadata.controller_id,
-        topics=topics,
-        cluster_authorized_operations=NOT_ASKED,
-    )
-    if request.include_cluster_authorized_operations and context.api_version in CLUSTER_OPERATIONS_VERSIONS:
-        response.cluster_authorized_operations = ALL_ON_CLUSTER
-    return response
+    def _response(
+        self,
+        request: MetadataRequest,
+        context: RequestContext,
+        names: Iterable[str] | None,
+        failures: Mapping[str, ErrorCode],
+    ) -> Steps[MetadataResponse]:
+        """`names` None: all topics (A)."""
+        metadata = self._metadata
+        view = _ListenerView(metadata.brokers.values(), context)
+        topics: list[ResponseTopic] = []
+        pace = Pace()
+        for name in metadata.topic_names() if names is None else names:
+            topic = metadata.topic(name)
+            described = _absent_topic(name, failures.get(name)) if topic is None else view.topic(topic)
+            if request.include_topic_authorized_operations:
+                described.topic_authorized_operations = ALL_ON_TOPIC
+            topics.append(described)
+            if pace.step_ends(1 + len(described.partitions)):
+                yield
+        response = MetadataResponse(
+            brokers=view.brokers(),
+            cluster_id=metadata.cluster_id,
+            controller_id=metadata.controller_id,
+            topics=topics,
+            cluster_authorized_operations=NOT_ASKED,
+        )
+        if request.include_cluster_authorized_operations and context.api_version in CLUSTER_OPERATIONS_VERSIONS:
+            response.cluster_authorized_operations = ALL_ON_CLUSTER
+        return response
 
 
 def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from odradek.broker.background.slices import Pace, Steps, each_when_written, items_of
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from odradek.broker.handlers.answer_size import AnswerTooLarge, answer_size
+from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.handlers.answered_later import answered_later
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import Pace, Steps, each_when_written, items_of
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from odradek.protocol.schema import Message
@@ -43,71 +46,87 @@ OF_ONE_GROUP = Shape(OffsetFetchResponse.OffsetFetchResponseTopic, OffsetFetchRe
 OF_GROUPS = Shape(OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponsePartitions)
 
 
-def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Steps[Any]:
-    """Answers at once, but for version 0 and very many groups."""
-    if context.api_version == VERSION_OF_ZOOKEEPER:
-        return answered_later(_from_zookeeper(request, context), context)
-    if context.api_version < FIRST_VERSION_WITH_GROUPS:
-        return (yield from _one_group(request, context))
-    return (yield from _groups(request, context))
+class OffsetFetchHandler:
+    """OffsetFetch (key 9)."""
 
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        metadata: MetadataCache,
+        zookeeper_offsets: ZooKeeperOffsets,
+        spawn: Spawn,
+        max_response_bytes: int,
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._zookeeper_offsets = zookeeper_offsets
+        self._spawn = spawn
+        self._max_response_bytes = max_response_bytes
 
-def _groups(request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
-    """One group after the other. All of a group's offsets are told once, however often it is named."""
-    answers = []
-    whole: set[str] = set()
-    fetching = _Fetching(request, OF_GROUPS, context)
-    for group in request.groups:
-        if fetching.pace.step_ends(items_of(group.group_id)):
-            yield
-        if group.topics is None:
-            if group.group_id in whole:
-                continue
-            whole.add(group.group_id)
-        answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
+    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Steps[Any]:
+        """Answers at once, but for version 0 and very many groups."""
+        if context.api_version == VERSION_OF_ZOOKEEPER:
+            return answered_later(self._from_zookeeper(request), context, self._spawn)
+        if context.api_version < FIRST_VERSION_WITH_GROUPS:
+            return (yield from self._one_group(request, context))
+        return (yield from self._groups(request))
+
+    def _groups(self, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+        """One group after the other. All of a group's offsets are told once, however often it is named."""
+        answers = []
+        whole: set[str] = set()
+        fetching = _Fetching(request, OF_GROUPS, self._coordinator, self._max_response_bytes)
+        for group in request.groups:
+            if fetching.pace.step_ends(items_of(group.group_id)):
+                yield
+            if group.topics is None:
+                if group.group_id in whole:
+                    continue
+                whole.add(group.group_id)
+            answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
+            try:
+                answer.topics = yield from fetching.topics(group.group_id, group.topics)
+            except AnswerTooLarge:
+                raise
+            except ProtocolError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        return OffsetFetchResponse(groups=answers)
+
+    def _one_group(self, request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
         try:
-            answer.topics = yield from fetching.topics(group.group_id, group.topics)
+            topics = yield from _Fetching(request, OF_ONE_GROUP, self._coordinator, self._max_response_bytes).topics(
+                request.group_id, request.topics
+            )
         except AnswerTooLarge:
             raise
         except ProtocolError as error:
-            answer.error_code = error.code
-        answers.append(answer)
-    return OffsetFetchResponse(groups=answers)
+            if context.api_version < FIRST_VERSION_WITH_ERROR:
+                raise
+            return OffsetFetchResponse(error_code=error.code)
+        return OffsetFetchResponse(topics=topics)
 
+    async def _from_zookeeper(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        store = self._zookeeper_offsets
+        contains = self._metadata.contains
 
-def _one_group(request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
-    try:
-        topics = yield from _Fetching(request, OF_ONE_GROUP, context).topics(request.group_id, request.topics)
-    except AnswerTooLarge:
-        raise
-    except ProtocolError as error:
-        if context.api_version < FIRST_VERSION_WITH_ERROR:
-            raise
-        return OffsetFetchResponse(error_code=error.code)
-    return OffsetFetchResponse(topics=topics)
+        async def answer(topic: str, index: int) -> Any:
+            offset = None
+            if contains(TopicPartition(topic, index)):
+                try:
+                    offset = await store.committed(request.group_id, topic, index)
+                except ProtocolError as error:
+                    return _answer(OF_ONE_GROUP, index, error.code)
+            if offset is None:
+                return _answer(OF_ONE_GROUP, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return OF_ONE_GROUP.partition(partition_index=index, committed_offset=offset, metadata="")
 
-
-async def _from_zookeeper(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    store = ZooKeeperOffsets(context.broker.metadata_store)
-    contains = context.broker.metadata.contains
-
-    async def answer(topic: str, index: int) -> Any:
-        offset = None
-        if contains(TopicPartition(topic, index)):
-            try:
-                offset = await store.committed(request.group_id, topic, index)
-            except ProtocolError as error:
-                return _answer(OF_ONE_GROUP, index, error.code)
-        if offset is None:
-            return _answer(OF_ONE_GROUP, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return OF_ONE_GROUP.partition(partition_index=index, committed_offset=offset, metadata="")
-
-    return OffsetFetchResponse(
-        topics=[
-            OF_ONE_GROUP.topic(name=topic, partitions=[await answer(topic, index) for index in indexes])
-            for topic, indexes in _asked(request.topics or ()).items()
-        ]
-    )
+        return OffsetFetchResponse(
+            topics=[
+                OF_ONE_GROUP.topic(name=topic, partitions=[await answer(topic, index) for index in indexes])
+                for topic, indexes in _asked(request.topics or ()).items()
+            ]
+        )
 
 
 def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
@@ -130,12 +149,14 @@ def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: st
 class _Fetching:
     """Looks up what groups have committed, for one answer."""
 
-    def __init__(self, request: OffsetFetchRequest, shape: Shape, context: RequestContext) -> None:
+    def __init__(
+        self, request: OffsetFetchRequest, shape: Shape, coordinator: GroupCoordinator, max_response_bytes: int
+    ) -> None:
         self.pace = Pace()
         self._require_stable = request.require_stable
         self._shape = shape
-        self._coordinator = context.broker.group_coordinator
-        self._size = answer_size(context)
+        self._coordinator = coordinator
+        self._size = AnswerSize(max_response_bytes)
 
     def topics(self, group_id: str, topics: Sequence[Any] | None) -> Steps[list[Any]]:
         """The topics of a group's answer; all that the group has where `topics` is None. Raises as `shard_of`."""

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -12,27 +13,30 @@ from odradek.protocol.topic_partition import TopicPartition
 _Answer = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-def handle_offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
-    """Answers every partition at once."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(context, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+class OffsetForLeaderEpochHandler:
+    """OffsetForLeaderEpoch (key 23)."""
 
+    def __init__(self, replica_manager: ReplicaManager) -> None:
+        self._replica_manager = replica_manager
 
-def _answer(
-    context: RequestContext, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
-) -> _Answer:
-    try:
-        epoch, end_offset = context.broker.replica_manager.offset_for_leader_epoch(
-            TopicPartition(topic, asked.partition), asked.current_leader_epoch, asked.leader_epoch
+    def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> OffsetForLeaderEpochResponse:
+        """Answers every partition at once."""
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[self._answer(topic.topic, asked) for asked in topic.partitions]
+                )
+                for topic in request.topics
+            ]
         )
-    except ProtocolError as error:
-        return _Answer(partition=asked.partition, error_code=error.code)
-    return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+    def _answer(self, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition) -> _Answer:
+        try:
+            epoch, end_offset = self._replica_manager.offset_for_leader_epoch(
+                TopicPartition(topic, asked.partition), asked.current_leader_epoch, asked.leader_epoch
+            )
+        except ProtocolError as error:
+            return _Answer(partition=asked.partition, error_code=error.code)
+        return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offset_commits import (
     Committer,
     CommittingProducer,
@@ -21,10 +23,14 @@ from odradek.broker.coordinator.group.offset_commits import (
 )
 from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
 from odradek.broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
+from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.answered_later import answered_later
-from odradek.broker.handlers.request_context import PendingResponse, RequestContext
+from odradek.broker.handlers.asked_commits import AskedCommits
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
-from odradek.broker.metadata_cache import GROUP_TOPIC
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
+from odradek.broker.replica.verification import TransactionVerification
+from odradek.broker.requests.request_context import PendingResponse, RequestContext
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -34,12 +40,12 @@ from odradek.protocol.messages.offsets import (
 )
 from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.timer import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.broker.coordinator.group.group import Group
-    from odradek.broker.coordinator.group.offsets import Commits
     from odradek.broker.coordinator.shard import OnDone
 
 VERSION_OF_ZOOKEEPER = 0
@@ -51,93 +57,191 @@ FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
 R = TypeVar("R")
 
 
-class Asked:
-    """A commit's partitions, and their answers in the making.
-
-    `commits` is what can be committed; `answers` are those of all partitions that exist.
-    """
-
-    __slots__ = ("answers", "commits", "topics")
-
-    def __init__(self) -> None:
-        self.topics: list[Any] = []
-        self.answers: list[Any] = []
-        self.commits: Commits = {}
-
-    def refuse(self, error: ErrorCode) -> None:
-        """The request as a whole."""
-        for answer in self.answers:
-            answer.error_code = error
-
-    def fail(self, error: ErrorCode) -> None:
-        """What was to be committed; what was refused for itself stays so."""
-        for answer in self.answers:
-            if answer.error_code == ErrorCode.NONE:
-                answer.error_code = error
-
-
 # --- OffsetCommit ---------------------------------------------------------------------------------------------------
 
 
-def handle_offset_commit(
-    request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | PendingResponse:
-    """Answers when the offsets are safe."""
-    now_ms = context.broker.clock.wall_ms()
-    retention_ms = request.retention_time_ms
-    expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
+class OffsetHandlers:
+    """OffsetCommit, TxnOffsetCommit and OffsetDelete (keys 8, 28 and 47)."""
 
-    asked = _ask(request.topics, context, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
-    if context.api_version == VERSION_OF_ZOOKEEPER:
-        return answered_later(commit_to_zookeeper(request.group_id, asked, context), context)
-    who = Committer(
-        request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-    )
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        metadata: MetadataCache,
+        config: BrokerConfig,
+        clock: Clock,
+        verification: TransactionVerification,
+        zookeeper_offsets: ZooKeeperOffsets,
+        spawn: Spawn,
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._config = config
+        self._clock = clock
+        self._verification = verification
+        self._zookeeper_offsets = zookeeper_offsets
+        self._spawn = spawn
 
-    def act(done: OnDone) -> None:
-        shard = context.broker.group_coordinator.shard_of(request.group_id)
-        commit_offsets(shard, who, asked.commits, done)
+    def offset_commit(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> OffsetCommitResponse | PendingResponse:
+        """Answers when the offsets are safe."""
+        now_ms = self._clock.wall_ms()
+        retention_ms = request.retention_time_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
-    return _carry_out(asked, act, lambda: OffsetCommitResponse(topics=asked.topics), context)
+        asked = self._ask(request.topics, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
+        if context.api_version == VERSION_OF_ZOOKEEPER:
+            return answered_later(
+                commit_to_zookeeper(self._zookeeper_offsets, request.group_id, asked), context, self._spawn
+            )
+        who = Committer(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+        )
+
+        def act(done: OnDone) -> None:
+            shard = self._coordinator.shard_of(request.group_id)
+            commit_offsets(shard, who, asked.commits, done)
+
+        return self._carry_out(asked, act, lambda: OffsetCommitResponse(topics=asked.topics))
+
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> TxnOffsetCommitResponse | PendingResponse:
+        """Answers when the offsets are safe; they count when the transaction is committed. (KIP-98, KIP-447)"""
+        now_ms = self._clock.wall_ms()
+
+        asked = self._ask(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
+        who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        producer = CommittingProducer(request.producer_id, request.producer_epoch)
+
+        def act(done: OnDone) -> None:
+            if not request.group_id:
+                raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+            shard = self._coordinator.shard_of(request.group_id)
+            self._verify_transaction(request, shard.partition)
+            commit_offsets_in_transaction(shard, who, producer, asked.commits, done)
+
+        def respond() -> TxnOffsetCommitResponse:
+            if context.api_version < FIRST_TRANSACTIONAL_VERSION_WITH_LOADING:
+                for answer in asked.answers:
+                    if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                        answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return TxnOffsetCommitResponse(topics=asked.topics)
+
+        return self._carry_out(asked, act, respond)
+
+    def _verify_transaction(self, request: TxnOffsetCommitRequest, partition: int) -> None:
+        """Raises the transaction coordinator's error if the group's partition is not in the transaction. (KIP-890)"""
+        error = self._verification.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            TopicPartition(GROUP_TOPIC, partition),
+        )
+        if error is not ErrorCode.NONE:
+            raise ProtocolError(error)
+
+    def _ask(
+        self,
+        topics: list[Any],
+        answer_classes: tuple[Any, Any],
+        now_ms: int,
+        expire_ms: int,
+        *,
+        brings_times: bool,
+    ) -> AskedCommits:
+        """Looks at each partition for itself. `brings_times`: where the client may say when it has committed."""
+        asked, find = AskedCommits(), self._metadata.topic
+        limit: int = self._config["offset.metadata.max.bytes"]
+        topic_class, partition_class = answer_classes
+        for topic in topics:
+            name: str = topic.name
+            metadata = find(name)
+            existing: Any = () if metadata is None else metadata.partitions
+            answers = []
+            commits: dict[int, CommittedOffset] = {}
+            for partition in topic.partitions:
+                index: int = partition.partition_index
+                answer = partition_class(partition_index=index)
+                answers.append(answer)
+                if index not in existing:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                asked.answers.append(answer)
+                text: str = partition.committed_metadata or ""
+                if 2 * len(text) > limit and _length(text) > limit:
+                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    continue
+                time_ms: int = partition.commit_timestamp if brings_times else NO_TIMESTAMP
+                commits[index] = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    text,
+                    now_ms if time_ms == NO_TIMESTAMP else time_ms,
+                    expire_ms,
+                )
+            if commits:
+                known = asked.commits.setdefault(name, commits)
+                if known is not commits:
+                    known.update(commits)
+            if answers:
+                asked.topics.append(topic_class(name=name, partitions=answers))
+        return asked
+
+    def _carry_out(
+        self, asked: AskedCommits, act: Callable[[OnDone], None], respond: Callable[[], R]
+    ) -> R | PendingResponse:
+        """The response now, if the commit is safe or refused already; else the request is parked."""
+        if not asked.answers:
+            return respond()
+        pending = PendingResponse()
+
+        def done(error: ProtocolError | None) -> None:
+            if error is not None:
+                asked.fail(commit_error(error))
+            else:
+                metrics = self._coordinator.offset_metrics
+                metrics.commits += sum(map(len, asked.commits.values()))
+            pending.complete(respond())
+
+        try:
+            act(done)
+        except ProtocolError as error:
+            asked.refuse(error.code)
+            return respond()
+        if not pending.settled:
+            return pending
+        response: R = pending.result()
+        return response
+
+    def offset_delete(
+        self, request: OffsetDeleteRequest, context: RequestContext
+    ) -> OffsetDeleteResponse | PendingResponse:
+        """Answers when the offsets are gone for good. (KIP-496)"""
+        if not request.group_id:
+            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+        coordinator = self._coordinator
+        shard = coordinator.shard_of(request.group_id)
+        group = check_may_delete(shard, request.group_id)
+        response, removable = _deletions(request, group, self._metadata.contains)
+        if not removable:
+            return response
+        pending = PendingResponse()
+
+        def done(error: ProtocolError | None) -> None:
+            if error is None:
+                pending.complete(response)
+            else:
+                pending.fail(error)
+
+        coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
+        if not pending.settled:
+            return pending
+        answered: OffsetDeleteResponse = pending.result()
+        return answered
 
 
 # --- TxnOffsetCommit ------------------------------------------------------------------------------------------------
-
-
-def handle_txn_offset_commit(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | PendingResponse:
-    """Answers when the offsets are safe; they count when the transaction is committed. (KIP-98, KIP-447)"""
-    now_ms = context.broker.clock.wall_ms()
-
-    asked = _ask(request.topics, context, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
-    who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
-    producer = CommittingProducer(request.producer_id, request.producer_epoch)
-
-    def act(done: OnDone) -> None:
-        if not request.group_id:
-            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
-        shard = context.broker.group_coordinator.shard_of(request.group_id)
-        _verify_transaction(request, context, shard.partition)
-        commit_offsets_in_transaction(shard, who, producer, asked.commits, done)
-
-    def respond() -> TxnOffsetCommitResponse:
-        if context.api_version < FIRST_TRANSACTIONAL_VERSION_WITH_LOADING:
-            for answer in asked.answers:
-                if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return TxnOffsetCommitResponse(topics=asked.topics)
-
-    return _carry_out(asked, act, respond, context)
-
-
-def _verify_transaction(request: TxnOffsetCommitRequest, context: RequestContext, partition: int) -> None:
-    """Raises what the transaction coordinator says of a transaction in which the group's partition is not. (KIP-890)"""
-    error = context.broker.replica_manager.verification.verify(
-        request.transactional_id, request.producer_id, request.producer_epoch, TopicPartition(GROUP_TOPIC, partition)
-    )
-    if error is not ErrorCode.NONE:
-        raise ProtocolError(error)
 
 
 # --- what both have in common ---------------------------------------------------------------------------------------
@@ -153,114 +257,12 @@ TXN_COMMIT_ANSWERS = (
 )
 
 
-def _ask(
-    topics: list[Any],
-    context: RequestContext,
-    answer_classes: tuple[Any, Any],
-    now_ms: int,
-    expire_ms: int,
-    *,
-    brings_times: bool,
-) -> Asked:
-    """Looks at each partition for itself. `brings_times`: where the client may say when it has committed."""
-    asked, find = Asked(), context.broker.metadata.topic
-    limit: int = context.broker.config["offset.metadata.max.bytes"]
-    topic_class, partition_class = answer_classes
-    for topic in topics:
-        name: str = topic.name
-        metadata = find(name)
-        existing: Any = () if metadata is None else metadata.partitions
-        answers = []
-        commits: dict[int, CommittedOffset] = {}
-        for partition in topic.partitions:
-            index: int = partition.partition_index
-            answer = partition_class(partition_index=index)
-            answers.append(answer)
-            if index not in existing:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            asked.answers.append(answer)
-            text: str = partition.committed_metadata or ""
-            if 2 * len(text) > limit and _length(text) > limit:
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            time_ms: int = partition.commit_timestamp if brings_times else NO_TIMESTAMP
-            commits[index] = CommittedOffset(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                text,
-                now_ms if time_ms == NO_TIMESTAMP else time_ms,
-                expire_ms,
-            )
-        if commits:
-            known = asked.commits.setdefault(name, commits)
-            if known is not commits:
-                known.update(commits)
-        if answers:
-            asked.topics.append(topic_class(name=name, partitions=answers))
-    return asked
-
-
 def _length(text: str) -> int:
     """In UTF-16 code units: what Kafka counts, whatever the setting's name says."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _carry_out(
-    asked: Asked, act: Callable[[OnDone], None], respond: Callable[[], R], context: RequestContext
-) -> R | PendingResponse:
-    """The response now, if the commit is safe or refused already; else the request is parked."""
-    if not asked.answers:
-        return respond()
-    pending = PendingResponse()
-
-    def done(error: ProtocolError | None) -> None:
-        if error is not None:
-            asked.fail(commit_error(error))
-        else:
-            metrics = context.broker.group_coordinator.offset_metrics
-            metrics.commits += sum(map(len, asked.commits.values()))
-        pending.complete(respond())
-
-    try:
-        act(done)
-    except ProtocolError as error:
-        asked.refuse(error.code)
-        return respond()
-    if not pending.settled:
-        return pending
-    response: R = pending.result()
-    return response
-
-
 # --- OffsetDelete ---------------------------------------------------------------------------------------------------
-
-
-def handle_offset_delete(
-    request: OffsetDeleteRequest, context: RequestContext
-) -> OffsetDeleteResponse | PendingResponse:
-    """Answers when the offsets are gone for good. (KIP-496)"""
-    if not request.group_id:
-        raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
-    coordinator = context.broker.group_coordinator
-    shard = coordinator.shard_of(request.group_id)
-    group = check_may_delete(shard, request.group_id)
-    response, removable = _deletions(request, group, context.broker.metadata.contains)
-    if not removable:
-        return response
-    pending = PendingResponse()
-
-    def done(error: ProtocolError | None) -> None:
-        if error is None:
-            pending.complete(response)
-        else:
-            pending.fail(error)
-
-    coordinator.offset_metrics.deletions += remove_offsets(shard, group, removable, done)
-    if not pending.settled:
-        return pending
-    answered: OffsetDeleteResponse = pending.result()
-    return answered
 
 
 def _deletions(

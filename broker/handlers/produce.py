@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.broker.background.tasks import Spawn
 from odradek.broker.handlers.answered_later import answered_later
-from odradek.broker.handlers.pending_response import Holds, PendingResponse
-from odradek.broker.handlers.request_context import CloseConnection, RequestContext
+from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import UnfinishedAppends
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.pending_response import Holds, PendingResponse
+from odradek.broker.requests.request_context import CloseConnection, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import has_transactional_batch
@@ -31,54 +34,98 @@ _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
-def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
-    """Appends, and answers now (acks 0 and 1) or when the batches are safe (acks all). What is too much for one turn of
-    the event loop is appended in further ones, and holds back what comes behind it on its connection.
-    """
-    entries, refused = _entries(request, context)
-    if request.transactional_id is not None:
-        refused |= _verified(request.transactional_id, entries, context)
-    elif any(map(has_transactional_batch, entries.values())):
-        if request.acks == 0:
-            raise CloseConnection("a transactional batch came without a transactional id", acks=0)
-        raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    pending = PendingResponse()
-    version = context.api_version
-    outcome = context.broker.replica_manager.append_records(
-        request.timeout_ms,
-        request.acks,
-        entries,
-        version,
-        lambda results: pending.complete(produce_response(results | refused, version)),
-        internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
-    )
-    if isinstance(outcome, UnfinishedAppends):
-        return _finish(outcome, request.transactional_id, refused, context)
-    return _answer(outcome, request.acks, refused, version, pending)
+class ProduceHandler:
+    """Produce (key 0)."""
 
+    def __init__(self, replica_manager: ReplicaManager, metadata: MetadataCache, spawn: Spawn) -> None:
+        self._replica_manager = replica_manager
+        self._metadata = metadata
+        self._spawn = spawn
 
-def _finish(
-    unfinished: UnfinishedAppends, transactional_id: str | None, refused: AppendResults, context: RequestContext
-) -> PendingResponse:
-    """Appends the rest of a large request in further turns."""
-    replica_manager = context.broker.replica_manager
+    def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
+        """Appends, and answers at once (acks 0 and 1) or when the batches are safe (acks all).
 
-    def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
-        return None if transactional_id is None else _verified(transactional_id, {key: records}, context).get(key)
-
-    def answer(results: AppendResults) -> ProduceResponse | PendingResponse | None:
+        What is too much for one turn of the event loop is appended in further ones, and holds back the later requests
+        of its connection.
+        """
+        entries, refused = self._entries(request)
+        if request.transactional_id is not None:
+            refused |= self._verified(request.transactional_id, entries)
+        elif any(map(has_transactional_batch, entries.values())):
+            if request.acks == 0:
+                raise CloseConnection("a transactional batch came without a transactional id", acks=0)
+            raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         pending = PendingResponse()
         version = context.api_version
-        outcome = replica_manager.appends.await_all(
-            unfinished.timeout_ms,
-            unfinished.acks,
-            results,
+        outcome = self._replica_manager.append_records(
+            request.timeout_ms,
+            request.acks,
+            entries,
+            version,
             lambda results: pending.complete(produce_response(results | refused, version)),
+            internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
         )
-        return _answer(outcome, unfinished.acks, refused, version, pending)
+        if isinstance(outcome, UnfinishedAppends):
+            return self._finish(outcome, request.transactional_id, refused, context)
+        return _answer(outcome, request.acks, refused, version, pending)
 
-    finishing = replica_manager.large_appends.finish(unfinished, refusal, answer)
-    return answered_later(finishing, context, Holds.EVERYTHING)
+    def _finish(
+        self,
+        unfinished: UnfinishedAppends,
+        transactional_id: str | None,
+        refused: AppendResults,
+        context: RequestContext,
+    ) -> PendingResponse:
+        """Appends the rest of a large request in further turns."""
+        replica_manager = self._replica_manager
+
+        def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
+            return None if transactional_id is None else self._verified(transactional_id, {key: records}).get(key)
+
+        def answer(results: AppendResults) -> ProduceResponse | PendingResponse | None:
+            pending = PendingResponse()
+            version = context.api_version
+            outcome = replica_manager.appends.await_all(
+                unfinished.timeout_ms,
+                unfinished.acks,
+                results,
+                lambda results: pending.complete(produce_response(results | refused, version)),
+            )
+            return _answer(outcome, unfinished.acks, refused, version, pending)
+
+        finishing = replica_manager.large_appends.finish(unfinished, refusal, answer)
+        return answered_later(finishing, context, self._spawn, Holds.EVERYTHING)
+
+    def _entries(self, request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
+        """The batches by partition, and what is refused unseen: null instead of records, a partition named twice."""
+        is_known = self._metadata.contains
+        entries: dict[TopicPartition, bytes] = {}
+        refused: AppendResults = {}
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                key = TopicPartition(topic.name, data.index)
+                if data.records is None:
+                    refused[key] = (
+                        PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="there are no records")
+                        if is_known(key)
+                        else PartitionAppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    )
+                elif key in entries or key in refused:
+                    refused[key] = PartitionAppendResult(
+                        ErrorCode.INVALID_REQUEST, error_message="the partition is named twice"
+                    )
+                else:
+                    entries[key] = data.records
+        for key in refused:
+            entries.pop(key, None)
+        return entries, refused
+
+    def _verified(self, transactional_id: str, entries: dict[TopicPartition, bytes]) -> AppendResults:
+        """Takes the batches that belong to no open transaction out of the entries; returns their errors."""
+        refused = self._replica_manager.verification.refused(transactional_id, entries)
+        for key in refused:
+            del entries[key]
+        return refused
 
 
 def _answer(
@@ -97,39 +144,6 @@ def _answer(
         _close_if_failed(outcome)
         return None
     return produce_response(outcome, version)
-
-
-def _entries(request: ProduceRequest, context: RequestContext) -> tuple[dict[TopicPartition, bytes], AppendResults]:
-    """The batches by partition, and what is refused unseen: null instead of records, and a partition named twice."""
-    is_known = context.broker.metadata.contains
-    entries: dict[TopicPartition, bytes] = {}
-    refused: AppendResults = {}
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            key = TopicPartition(topic.name, data.index)
-            if data.records is None:
-                refused[key] = (
-                    PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="there are no records")
-                    if is_known(key)
-                    else PartitionAppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                )
-            elif key in entries or key in refused:
-                refused[key] = PartitionAppendResult(
-                    ErrorCode.INVALID_REQUEST, error_message="the partition is named twice"
-                )
-            else:
-                entries[key] = data.records
-    for key in refused:
-        entries.pop(key, None)
-    return entries, refused
-
-
-def _verified(transactional_id: str, entries: dict[TopicPartition, bytes], context: RequestContext) -> AppendResults:
-    """Takes the batches that belong to no open transaction out of the entries; returns their errors."""
-    refused = context.broker.replica_manager.verification.refused(transactional_id, entries)
-    for key in refused:
-        del entries[key]
-    return refused
 
 
 def _close_if_failed(results: AppendResults) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from odradek.broker.handlers.answer_size import AnswerSize, answer_size
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps
-from odradek.broker.topic_names import topic_name_fault
+from odradek.broker.background.slices import Pace, Steps, each_in_steps
+from odradek.broker.handlers.answer_size import AnswerSize
+from odradek.broker.metadata.topic_names import topic_name_fault
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -17,44 +18,52 @@ PRODUCER_BYTES = 39
 _Answer = DescribeProducersResponse.PartitionResponse
 
 
-def handle_describe_producers(
-    request: DescribeProducersRequest, context: RequestContext
-) -> Steps[DescribeProducersResponse]:
-    """One partition after the other. One that is named twice is answered once, where it is named first."""
-    topics = []
-    seen: set[TopicPartition] = set()
-    pace, size = Pace(), answer_size(context)
-    for topic in request.topics:
-        partitions = []
-        for index in topic.partition_indexes:
-            key = TopicPartition(topic.name, index)
-            if key not in seen:
-                seen.add(key)
-                partitions.append((yield from _described(context, key, pace, size)))
+class DescribeProducersHandler:
+    """DescribeProducers (key 61)."""
+
+    def __init__(self, replica_manager: ReplicaManager, max_response_bytes: int) -> None:
+        self._replica_manager = replica_manager
+        self._max_response_bytes = max_response_bytes
+
+    def describe_producers(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> Steps[DescribeProducersResponse]:
+        """One partition after the other. One that is named twice is answered once, where it is named first."""
+        topics = []
+        seen: set[TopicPartition] = set()
+        pace, size = Pace(), AnswerSize(self._max_response_bytes)
+        for topic in request.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                key = TopicPartition(topic.name, index)
+                if key not in seen:
+                    seen.add(key)
+                    partitions.append((yield from self._described(key, pace, size)))
+                if pace.step_ends():
+                    yield
+            if partitions or not topic.partition_indexes:
+                topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=partitions))
             if pace.step_ends():
                 yield
-        if partitions or not topic.partition_indexes:
-            topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=partitions))
-        if pace.step_ends():
-            yield
-    return DescribeProducersResponse(topics=topics)
+        return DescribeProducersResponse(topics=topics)
 
-
-def _described(context: RequestContext, key: TopicPartition, pace: Pace, size: AnswerSize) -> Steps[_Answer]:
-    fault = topic_name_fault(key.topic)
-    if fault is not None:
-        return _Answer(partition_index=key.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault)
-    try:
-        producers = context.broker.replica_manager.describe_producers(key)
-    except ProtocolError as error:
-        return _Answer(
-            partition_index=key.partition,
-            error_code=error.code,
-            error_message=error.error_message or error.code.message,
-        )
-    size.add(PRODUCER_BYTES * len(producers))
-    active = yield from each_in_steps(producers, _producer, pace)
-    return _Answer(partition_index=key.partition, active_producers=active)
+    def _described(self, key: TopicPartition, pace: Pace, size: AnswerSize) -> Steps[_Answer]:
+        fault = topic_name_fault(key.topic)
+        if fault is not None:
+            return _Answer(
+                partition_index=key.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault
+            )
+        try:
+            producers = self._replica_manager.describe_producers(key)
+        except ProtocolError as error:
+            return _Answer(
+                partition_index=key.partition,
+                error_code=error.code,
+                error_message=error.error_message or error.code.message,
+            )
+        size.add(PRODUCER_BYTES * len(producers))
+        active = yield from each_in_steps(producers, _producer, pace)
+        return _Answer(partition_index=key.partition, active_producers=active)
 
 
 def _producer(producer: ProducerStateEntry) -> DescribeProducersResponse.ProducerState:

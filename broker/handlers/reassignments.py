@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.metadata_cache import PartitionState
+from odradek.broker.controller.replica_changes import ReplicaChanges
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,41 +27,48 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
-async def handle_alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> AlterPartitionReassignmentsResponse:
-    """Begins, replaces and cancels reassignments."""
-    targets = {
-        TopicPartition(topic.name, partition.partition_index): partition.replicas
-        for topic in request.topics
-        for partition in topic.partitions
-    }
-    outcomes = await context.broker.controller.replica_changes.reassign(targets)
-    responses = []
-    for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
-        partitions = [_altered(key.partition, outcomes[key]) for key in keys]
-        responses.append(Altered(name=name, partitions=partitions))
-    return AlterPartitionReassignmentsResponse(responses=responses)
+class ReassignmentHandlers:
+    """AlterPartitionReassignments and ListPartitionReassignments (keys 45 and 46)."""
+
+    def __init__(self, replica_changes: ReplicaChanges) -> None:
+        self._replica_changes = replica_changes
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begins, replaces and cancels reassignments."""
+        targets = {
+            TopicPartition(topic.name, partition.partition_index): partition.replicas
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        outcomes = await self._replica_changes.reassign(targets)
+        responses = []
+        for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
+            partitions = [_altered(key.partition, outcomes[key]) for key in keys]
+            responses.append(Altered(name=name, partitions=partitions))
+        return AlterPartitionReassignmentsResponse(responses=responses)
+
+    def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext
+    ) -> ListPartitionReassignmentsResponse:
+        """The reassignments under way."""
+        wanted = None
+        if request.topics is not None:
+            wanted = {
+                TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes
+            }
+        found = self._replica_changes.in_progress(wanted)
+        topics = []
+        for name, keys in groupby(sorted(found), key=lambda key: key.topic):
+            topics.append(Ongoing(name=name, partitions=[_ongoing(found[key]) for key in keys]))
+        return ListPartitionReassignmentsResponse(topics=topics)
 
 
 def _altered(partition: int, error: ProtocolError | None) -> AlteredPartition:
     if error is None:
         return AlteredPartition(partition_index=partition, error_message=None)
     return AlteredPartition(partition_index=partition, error_code=error.code, error_message=str(error.args[0]))
-
-
-def handle_list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> ListPartitionReassignmentsResponse:
-    """The reassignments under way."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
-    found = context.broker.controller.replica_changes.in_progress(wanted)
-    topics = []
-    for name, keys in groupby(sorted(found), key=lambda key: key.topic):
-        topics.append(Ongoing(name=name, partitions=[_ongoing(found[key]) for key in keys]))
-    return ListPartitionReassignmentsResponse(topics=topics)
 
 
 def _ongoing(state: PartitionState) -> OngoingPartition:

@@ -5,7 +5,7 @@ Source: Kafka's `KafkaApis.handleSaslHandshakeRequest` and `handleSaslAuthentica
 
 from __future__ import annotations
 
-from odradek.broker.handlers.request_context import RequestContext
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -15,12 +15,14 @@ from odradek.protocol.messages.sasl import (
 )
 
 
-def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """ILLEGAL_SASL_STATE with no mechanisms."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+class SaslHandlers:
+    """SaslHandshake and SaslAuthenticate (keys 17 and 36)."""
 
+    def sasl_handshake(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+        """ILLEGAL_SASL_STATE with no mechanisms."""
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
-def handle_sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    """ILLEGAL_SASL_STATE."""
-    message = f"Listener {context.listener.name} does not authenticate with SASL"
-    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+    def sasl_authenticate(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+        """ILLEGAL_SASL_STATE."""
+        message = f"Listener {context.listener.name} does not authenticate with SASL"
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from odradek.broker.config_description import ConfigDescription, TopicDescriptions
+from odradek.broker.background.slices import Pace, Steps, Turns, each_in_steps, others_between
+from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.state import NOTHING, NewPartitions, NewTopic, PlannedTopic
-from odradek.broker.handlers.request_context import RequestContext
-from odradek.broker.steps import Pace, Steps, each_in_steps, others_between
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.settings.config_description import ConfigDescription, TopicDescriptions
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -53,20 +56,105 @@ def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
     return (topic.count for topic in request.topics)
 
 
-async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Creates topics, or with validate_only says what would happen."""
-    in_turns = context.broker.background.turns.take
-    repeated = _repeated(topic.name for topic in request.topics)
-    wishes = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
-    outcomes = await context.broker.controller.create_topics(
-        await in_turns(each_in_steps(wishes, _new_topic)),
-        timeout_ms=request.timeout_ms,
-        validate_only=request.validate_only,
-    )
-    outcome_of = {topic.name: outcome for topic, outcome in zip(wishes, outcomes, strict=True)}
-    named = ((topic.name, outcome_of.get(topic.name) or _refusal(topic.name)) for topic in request.topics)
-    results = await in_turns(_topic_results(named, request.validate_only, context))
-    return CreateTopicsResponse(topics=results)
+class TopicHandlers:
+    """CreateTopics, DeleteTopics and CreatePartitions (keys 19, 20 and 37)."""
+
+    def __init__(self, controller: Controller, metadata: MetadataCache, config: BrokerConfig, turns: Turns) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._config = config
+        self._turns = turns
+
+    async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+        """Creates topics, or with validate_only says what would happen."""
+        in_turns = self._turns.take
+        repeated = _repeated(topic.name for topic in request.topics)
+        wishes = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
+        outcomes = await self._controller.create_topics(
+            await in_turns(each_in_steps(wishes, _new_topic)),
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+        )
+        outcome_of = {topic.name: outcome for topic, outcome in zip(wishes, outcomes, strict=True)}
+        named = ((topic.name, outcome_of.get(topic.name) or _refusal(topic.name)) for topic in request.topics)
+        results = await in_turns(self._topic_results(named, request.validate_only))
+        return CreateTopicsResponse(topics=results)
+
+    def _topic_results(
+        self, outcomes: Iterable[tuple[str, PlannedTopic | ProtocolError]], validate_only: bool
+    ) -> Steps[list[TopicResult]]:
+        """Case (B)."""
+        descriptions = TopicDescriptions(self._config, _shown)
+
+        def result(name: str, outcome: PlannedTopic | ProtocolError) -> TopicResult:
+            if isinstance(outcome, ProtocolError):
+                return TopicResult(name=name, error_code=outcome.code, error_message=_message(outcome), configs=[])
+            return TopicResult(
+                name=name,
+                topic_id=ZERO_UUID if validate_only else self._metadata.topic_id(name),
+                error_message=None,
+                num_partitions=len(outcome.replicas),
+                replication_factor=len(outcome.replicas[0]),
+                configs=descriptions.of(outcome.config),
+            )
+
+        results = []
+        pace = Pace()
+        for name, outcome in outcomes:
+            results.append(result(name, outcome))
+            if pace.step_ends(1 + len(results[-1].configs or ()) // 10):
+                yield
+        return results
+
+    async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+        """Deletes topics by name or id. Raises INVALID_REQUEST where an item has both."""
+        in_turns = self._turns.take
+        states = _topics_to_delete(request, context)
+        results = await in_turns(each_in_steps(states, lambda state: self._deletion_result(state, context)))
+        names: dict[str, None] = {}
+        async for result in others_between(results):
+            if result.error_code == ErrorCode.NONE and result.name is not None:
+                names[result.name] = None
+        outcomes = await self._controller.delete_topics(list(names), timeout_ms=request.timeout_ms)
+        outcome_of = dict(zip(names, outcomes, strict=True))
+        async for result in others_between(results):
+            outcome = outcome_of.get(result.name or "") if result.error_code == ErrorCode.NONE else None
+            if outcome is not None:
+                result.error_code, result.error_message = outcome.code, _message(outcome)
+        return DeleteTopicsResponse(responses=results)
+
+    def _deletion_result(self, state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
+        """NONE for what can be deleted."""
+        metadata = self._metadata
+        if not self._config["delete.topic.enable"]:
+            has_code = context.api_version >= DELETION_DISABLED_VERSION
+            code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
+            return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=code)
+        if state.name is None and state.topic_id == ZERO_UUID:
+            message = "Neither a name nor an id is given"
+            return DeletionResult(name=None, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+        if state.name is None:
+            name = metadata.topic_name(state.topic_id)
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+            return DeletionResult(name=name, topic_id=state.topic_id, error_code=code)
+        topic = metadata.topic(state.name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
+        return DeletionResult(name=state.name, error_code=code)
+
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, context: RequestContext
+    ) -> CreatePartitionsResponse:
+        """Raises topics' numbers of partitions."""
+        repeated = _repeated(topic.name for topic in request.topics)
+        wishes = [topic for topic in request.topics if topic.name not in repeated]
+        outcomes = await self._controller.create_partitions(
+            [_new_partitions(topic) for topic in wishes],
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+        )
+        results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(wishes, outcomes, strict=True)]
+        results.extend(_partitions_result(name, _refusal(name)) for name in repeated)
+        return CreatePartitionsResponse(results=results)
 
 
 def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
@@ -86,34 +174,6 @@ def _refusal(name: str) -> ProtocolError:
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
 
 
-def _topic_results(
-    outcomes: Iterable[tuple[str, PlannedTopic | ProtocolError]], validate_only: bool, context: RequestContext
-) -> Steps[list[TopicResult]]:
-    """Case (B)."""
-    broker = context.broker
-    descriptions = TopicDescriptions(broker.config, _shown)
-
-    def result(name: str, outcome: PlannedTopic | ProtocolError) -> TopicResult:
-        if isinstance(outcome, ProtocolError):
-            return TopicResult(name=name, error_code=outcome.code, error_message=_message(outcome), configs=[])
-        return TopicResult(
-            name=name,
-            topic_id=ZERO_UUID if validate_only else broker.metadata.topic_id(name),
-            error_message=None,
-            num_partitions=len(outcome.replicas),
-            replication_factor=len(outcome.replicas[0]),
-            configs=descriptions.of(outcome.config),
-        )
-
-    results = []
-    pace = Pace()
-    for name, outcome in outcomes:
-        results.append(result(name, outcome))
-        if pace.step_ends(1 + len(results[-1].configs or ()) // 10):
-            yield
-    return results
-
-
 def _shown(setting: ConfigDescription) -> CreateTopicsResponse.CreatableTopicConfigs:
     return CreateTopicsResponse.CreatableTopicConfigs(
         name=setting.name,
@@ -122,24 +182,6 @@ def _shown(setting: ConfigDescription) -> CreateTopicsResponse.CreatableTopicCon
         config_source=setting.source,
         is_sensitive=setting.is_sensitive,
     )
-
-
-async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Deletes topics by name or id. Raises INVALID_REQUEST where an item has both."""
-    in_turns = context.broker.background.turns.take
-    states = _topics_to_delete(request, context)
-    results = await in_turns(each_in_steps(states, lambda state: _deletion_result(state, context)))
-    names: dict[str, None] = {}
-    async for result in others_between(results):
-        if result.error_code == ErrorCode.NONE and result.name is not None:
-            names[result.name] = None
-    outcomes = await context.broker.controller.delete_topics(list(names), timeout_ms=request.timeout_ms)
-    outcome_of = dict(zip(names, outcomes, strict=True))
-    async for result in others_between(results):
-        outcome = outcome_of.get(result.name or "") if result.error_code == ErrorCode.NONE else None
-        if outcome is not None:
-            result.error_code, result.error_message = outcome.code, _message(outcome)
-    return DeleteTopicsResponse(responses=results)
 
 
 def _topics_to_delete(
@@ -152,41 +194,6 @@ def _topics_to_delete(
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named by an id as well")
     return request.topics
-
-
-def _deletion_result(state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
-    """NONE for what can be deleted."""
-    metadata = context.broker.metadata
-    if not context.broker.config["delete.topic.enable"]:
-        has_code = context.api_version >= DELETION_DISABLED_VERSION
-        code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
-        return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=code)
-    if state.name is None and state.topic_id == ZERO_UUID:
-        message = "Neither a name nor an id is given"
-        return DeletionResult(name=None, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
-    if state.name is None:
-        name = metadata.topic_name(state.topic_id)
-        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
-        return DeletionResult(name=name, topic_id=state.topic_id, error_code=code)
-    topic = metadata.topic(state.name)
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
-    return DeletionResult(name=state.name, error_code=code)
-
-
-async def handle_create_partitions(
-    request: CreatePartitionsRequest, context: RequestContext
-) -> CreatePartitionsResponse:
-    """Raises topics' numbers of partitions."""
-    repeated = _repeated(topic.name for topic in request.topics)
-    wishes = [topic for topic in request.topics if topic.name not in repeated]
-    outcomes = await context.broker.controller.create_partitions(
-        [_new_partitions(topic) for topic in wishes],
-        timeout_ms=request.timeout_ms,
-        validate_only=request.validate_only,
-    )
-    results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(wishes, outcomes, strict=True)]
-    results.extend(_partitions_result(name, _refusal(name)) for name in repeated)
-    return CreatePartitionsResponse(results=results)
 
 
 def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> NewPartitions:

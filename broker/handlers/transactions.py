@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from odradek.broker.background.slices import Pace, Steps, each_in_steps, each_when_written, items_of, once
+from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator
 from odradek.broker.coordinator.transaction.markers import Marker
 from odradek.broker.coordinator.transaction.records import partitions_by_topic
 from odradek.broker.coordinator.transaction.transaction import (
@@ -18,10 +21,9 @@ from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
-from odradek.broker.handlers.answer_size import answer_size
-from odradek.broker.handlers.request_context import PendingResponse, RequestContext
-from odradek.broker.metadata_cache import GROUP_TOPIC
-from odradek.broker.steps import Pace, Steps, each_in_steps, each_when_written, items_of, once
+from odradek.broker.handlers.answer_size import AnswerSize
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
+from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.transactions import (
@@ -74,75 +76,199 @@ def _code(error: ProtocolError | None, api_version: int, first_with_fenced: int 
 # --- InitProducerId -------------------------------------------------------------------------------------------------
 
 
-def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Any:
-    """Without transactional id: a new producer id with epoch 0. With one: see the coordinator."""
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id")
-    transactional_id = request.transactional_id
-    if transactional_id is None:
-        return _new_producer(context)
-    expected = None
-    if request.producer_id != NO_PRODUCER_ID:
-        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    coordinator = context.broker.transaction_coordinator
+class TransactionHandlers:
+    """InitProducerId and the requests of transactions (keys 22, 24 to 27, 65 and 66)."""
 
-    def respond(outcome: ProducerIdAndEpoch | ProtocolError) -> InitProducerIdResponse:
-        if isinstance(outcome, ProtocolError):
-            code = _code(outcome, context.api_version, FIRST_INIT_WITH_FENCED)
-            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        metadata: MetadataCache,
+        internal_topics: InternalTopics,
+        new_producer_id: NewProducerId,
+        max_response_bytes: int,
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._internal_topics = internal_topics
+        self._new_producer_id = new_producer_id
+        self._max_response_bytes = max_response_bytes
 
-    return answered(
-        lambda settle: coordinator.init_producer_id(transactional_id, request.transaction_timeout_ms, expected, settle),
-        respond,
-    )
+    def init_producer_id(self, request: InitProducerIdRequest, context: RequestContext) -> Any:
+        """Without transactional id: a new producer id with epoch 0. With one: see the coordinator."""
+        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id"
+            )
+        transactional_id = request.transactional_id
+        if transactional_id is None:
+            return self._new_producer()
+        expected = None
+        if request.producer_id != NO_PRODUCER_ID:
+            expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        coordinator = self._coordinator
 
+        def respond(outcome: ProducerIdAndEpoch | ProtocolError) -> InitProducerIdResponse:
+            if isinstance(outcome, ProtocolError):
+                code = _code(outcome, context.api_version, FIRST_INIT_WITH_FENCED)
+                return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+            return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
 
-def _new_producer(context: RequestContext) -> Any:
-    pending = PendingResponse()
+        return answered(
+            lambda settle: coordinator.init_producer_id(
+                transactional_id, request.transaction_timeout_ms, expected, settle
+            ),
+            respond,
+        )
 
-    async def run() -> None:
+    def _new_producer(self) -> PendingResponse:
+        pending = PendingResponse()
+
+        def use(found: int | ProtocolError) -> None:
+            if isinstance(found, ProtocolError):
+                pending.fail(found)
+            else:
+                pending.complete(InitProducerIdResponse(producer_id=found, producer_epoch=0))
+
+        self._new_producer_id(use)
+        return pending
+
+    def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+        """All partitions or none: with one that does not exist the others are OPERATION_NOT_ATTEMPTED."""
+        asked = [
+            TopicPartition(topic.name, partition)
+            for topic in request.v3_and_below_topics
+            for partition in topic.partitions
+        ]
+        contains = self._metadata.contains
+        if not all(map(contains, asked)):
+            return _added(
+                request,
+                lambda key: (
+                    ErrorCode.OPERATION_NOT_ATTEMPTED if contains(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ),
+            )
+        producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        coordinator = self._coordinator
+
+        def respond(error: ProtocolError | None) -> AddPartitionsToTxnResponse:
+            code = _code(error, context.api_version)
+            return _added(request, lambda _: code)
+
+        return answered(
+            lambda settle: coordinator.add_partitions(
+                request.v3_and_below_transactional_id, producer, frozenset(asked), settle
+            ),
+            respond,
+        )
+
+    def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
+        """The group's partition of `__consumer_offsets` belongs to the transaction."""
+        partition = partition_for(request.group_id, self._internal_topics.partition_count(GROUP_TOPIC))
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        return answered(
+            lambda settle: self._coordinator.add_partitions(
+                request.transactional_id, producer, {TopicPartition(GROUP_TOPIC, partition)}, settle
+            ),
+            lambda error: AddOffsetsToTxnResponse(error_code=_code(error, context.api_version)),
+        )
+
+    def end_txn(self, request: EndTxnRequest, context: RequestContext) -> Any:
+        """Answers when commit or abort is decided; the markers follow."""
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        coordinator = self._coordinator
+        return answered(
+            lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle),
+            lambda error: EndTxnResponse(error_code=_code(error, context.api_version)),
+        )
+
+    def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
+        """Another coordinator's markers, or an administrator's: into the partitions that this broker leads.
+
+        Answers when all of them are written or have failed, per producer id.
+        """
+        if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A marker needs a producer id and its epoch")
+        codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
+        waiting = sum(len(_partitions(marker)) for marker in request.markers)
+        if waiting == 0:
+            return _markers_response(codes)
+        pending = PendingResponse()
+
+        def written(producer_id: int, key: TopicPartition, code: ErrorCode) -> None:
+            nonlocal waiting
+            codes[producer_id][key] = code
+            waiting -= 1
+            if waiting == 0:
+                pending.complete(_markers_response(codes))
+
+        write = self._coordinator.own_logs.write
+        for marker in request.markers:
+            wanted = Marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.transaction_result,
+                tuple(_partitions(marker)),
+            )
+            write(wanted, partial(written, marker.producer_id))
+        return pending.result() if pending.settled else pending
+
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest, context: RequestContext
+    ) -> Steps[DescribeTransactionsResponse]:
+        """One after the other, each as it then is. One that is named twice is described once."""
+        states = []
+        pace, size = Pace(), AnswerSize(self._max_response_bytes)
+        transactional_ids = yield from once(request.transactional_ids)
+        for transactional_id in transactional_ids:
+            described = self._described(transactional_id)
+            partitions = sum(len(topic.partitions) for topic in described.topics)
+            size.add(PARTITION_BYTES * partitions)
+            states.append(described)
+            if pace.step_ends(items_of(transactional_id) + partitions):
+                yield
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    def _described(self, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
         try:
-            producer_id = await context.broker.producer_ids.next()
-        except Exception as error:
-            pending.fail(error)
-        else:
-            pending.complete(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+            transaction = self._coordinator.describe(transactional_id)
+        except ProtocolError as error:
+            return DescribeTransactionsResponse.TransactionState(
+                error_code=error.code, transactional_id=transactional_id, topics=NO_TOPICS
+            )
+        return DescribeTransactionsResponse.TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=transaction.state.label,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.start_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            topics=[
+                DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
+                for topic, numbers in partitions_by_topic(transaction.partitions).items()
+            ],
+        )
 
-    context.broker.background.spawn(run(), "a producer id")
-    return pending
+    def list_transactions(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> Steps[ListTransactionsResponse]:
+        """The transactional ids that this broker coordinates."""
+        found = self._coordinator.listing(request.state_filters, request.producer_id_filters, request.duration_filter)
+        rows = yield from each_in_steps(
+            found.transactions,
+            lambda transaction: ListTransactionsResponse.TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
+            ),
+        )
+        return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)
 
 
 # --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------------------------
 
 _AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-
-
-def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
-    """All partitions or none: with one that does not exist the others are OPERATION_NOT_ATTEMPTED."""
-    asked = [
-        TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
-    ]
-    contains = context.broker.metadata.contains
-    if not all(map(contains, asked)):
-        return _added(
-            request,
-            lambda key: ErrorCode.OPERATION_NOT_ATTEMPTED if contains(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        )
-    producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    coordinator = context.broker.transaction_coordinator
-
-    def respond(error: ProtocolError | None) -> AddPartitionsToTxnResponse:
-        code = _code(error, context.api_version)
-        return _added(request, lambda _: code)
-
-    return answered(
-        lambda settle: coordinator.add_partitions(
-            request.v3_and_below_transactional_id, producer, frozenset(asked), settle
-        ),
-        respond,
-    )
 
 
 def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
@@ -179,30 +305,7 @@ def _added(
     )
 
 
-def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
-    """The group's partition of `__consumer_offsets` belongs to the transaction."""
-    broker = context.broker
-    partition = partition_for(request.group_id, broker.internal_topics.partition_count(GROUP_TOPIC))
-    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    return answered(
-        lambda settle: broker.transaction_coordinator.add_partitions(
-            request.transactional_id, producer, {TopicPartition(GROUP_TOPIC, partition)}, settle
-        ),
-        lambda error: AddOffsetsToTxnResponse(error_code=_code(error, context.api_version)),
-    )
-
-
 # --- EndTxn ---------------------------------------------------------------------------------------------------------
-
-
-def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Any:
-    """Answers when commit or abort is decided; the markers follow."""
-    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    coordinator = context.broker.transaction_coordinator
-    return answered(
-        lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle),
-        lambda error: EndTxnResponse(error_code=_code(error, context.api_version)),
-    )
 
 
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------
@@ -213,39 +316,6 @@ _MarkedPartition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 MarkerCodes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id."""
-
-
-def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
-    """Another coordinator's markers, or an administrator's: into the partitions that this broker leads.
-
-    Answers when all of them are written or have failed, per producer id.
-    """
-    if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "A marker needs a producer id and its epoch")
-    codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
-    waiting = sum(len(_partitions(marker)) for marker in request.markers)
-    if waiting == 0:
-        return _markers_response(codes)
-    pending = PendingResponse()
-
-    def written(producer_id: int, key: TopicPartition, code: ErrorCode) -> None:
-        nonlocal waiting
-        codes[producer_id][key] = code
-        waiting -= 1
-        if waiting == 0:
-            pending.complete(_markers_response(codes))
-
-    write = context.broker.transaction_coordinator.own_logs.write
-    for marker in request.markers:
-        wanted = Marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.transaction_result,
-            tuple(_partitions(marker)),
-        )
-        write(wanted, partial(written, marker.producer_id))
-    return pending.result() if pending.settled else pending
 
 
 def write_txn_markers_error(
@@ -298,59 +368,3 @@ def _markers_response(codes: MarkerCodes) -> WriteTxnMarkersResponse:
 
 
 # --- DescribeTransactions, ListTransactions (KIP-664) ---------------------------------------------------------------
-
-
-def handle_describe_transactions(
-    request: DescribeTransactionsRequest, context: RequestContext
-) -> Steps[DescribeTransactionsResponse]:
-    """One after the other, each as it then is. One that is named twice is described once."""
-    states = []
-    pace, size = Pace(), answer_size(context)
-    transactional_ids = yield from once(request.transactional_ids)
-    for transactional_id in transactional_ids:
-        described = _described(context, transactional_id)
-        partitions = sum(len(topic.partitions) for topic in described.topics)
-        size.add(PARTITION_BYTES * partitions)
-        states.append(described)
-        if pace.step_ends(items_of(transactional_id) + partitions):
-            yield
-    return DescribeTransactionsResponse(transaction_states=states)
-
-
-def _described(context: RequestContext, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
-    try:
-        transaction = context.broker.transaction_coordinator.describe(transactional_id)
-    except ProtocolError as error:
-        return DescribeTransactionsResponse.TransactionState(
-            error_code=error.code, transactional_id=transactional_id, topics=NO_TOPICS
-        )
-    return DescribeTransactionsResponse.TransactionState(
-        transactional_id=transactional_id,
-        transaction_state=transaction.state.label,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_start_time_ms=transaction.start_ms,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        topics=[
-            DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
-            for topic, numbers in partitions_by_topic(transaction.partitions).items()
-        ],
-    )
-
-
-def handle_list_transactions(
-    request: ListTransactionsRequest, context: RequestContext
-) -> Steps[ListTransactionsResponse]:
-    """The transactional ids that this broker coordinates."""
-    found = context.broker.transaction_coordinator.listing(
-        request.state_filters, request.producer_id_filters, request.duration_filter
-    )
-    rows = yield from each_in_steps(
-        found.transactions,
-        lambda transaction: ListTransactionsResponse.TransactionState(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            transaction_state=transaction.state.label,
-        ),
-    )
-    return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)

@@ -9,13 +9,11 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.handlers.offsets import Asked
-    from odradek.broker.handlers.request_context import RequestContext
+    from odradek.broker.handlers.asked_commits import AskedCommits
 
 
-async def commit_to_zookeeper(group_id: str, asked: Asked, context: RequestContext) -> OffsetCommitResponse:
+async def commit_to_zookeeper(store: ZooKeeperOffsets, group_id: str, asked: AskedCommits) -> OffsetCommitResponse:
     """One after the other; each is answered for itself."""
-    store = ZooKeeperOffsets(context.broker.metadata_store)
     for topic in asked.topics:
         commits = asked.commits.get(topic.name, {})
         for answer in topic.partitions:

@@ -24,17 +24,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from odradek.broker.handlers.parked_answer import ParkedAnswer, Part, size_of
-from odradek.broker.handlers.request_context import CloseConnection, ConnectionInfo
 from odradek.broker.network.connection_limits import MIN_FRAME_BYTES
+from odradek.broker.network.file_sending import RunInThread
 from odradek.broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
+from odradek.broker.network.queued_bytes import QueuedBytes
+from odradek.broker.network.rounds import Flushable, Rounds
+from odradek.broker.requests.parked_answer import ParkedAnswer, Part, size_of
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo
 
 if TYPE_CHECKING:
-    from odradek.broker.network.endpoint import Endpoint
-    from odradek.broker.network.socket_server import SocketServer
+    from odradek.broker.requests.endpoint import Endpoint
 
 _LENGTH = struct.Struct(">i").unpack_from
 _API_KEY = struct.Struct(">h").unpack_from
@@ -52,7 +55,29 @@ YIELDING = 32  # It has had its turn.
 QUEUED = 64  # All connections together have sent too much (queued_bytes.py).
 
 
-class Connection:
+class Server(Protocol):
+    """What a connection uses of the socket server that has it."""
+
+    rounds: Rounds
+    run_in_thread: RunInThread
+    blocked: dict[Connection, None]
+    not_read_by: dict[Connection, int]
+    queued: QueuedBytes[Connection]
+
+    def opened(self, connection: Connection) -> None: ...
+
+    def closing(self, connection: Connection) -> None: ...
+
+    def lost(self, connection: Connection) -> None: ...
+
+    def complain(self, event: str, info: ConnectionInfo, **details: Any) -> None: ...
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> object: ...
+
+
+class Connection(Flushable):
     """An asyncio.BufferedProtocol in all but name: a compiled class has no base that is not compiled. socket_server.py
     wraps it for the loop that asks for the name.
     """
@@ -84,7 +109,7 @@ class Connection:
     info: ConnectionInfo
     _outbox: Outbox
 
-    def __init__(self, server: SocketServer, listener: Endpoint) -> None:
+    def __init__(self, server: Server, listener: Endpoint) -> None:
         self._server = server
         self._rounds = server.rounds
         self.info = ConnectionInfo(listener)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.broker.handlers.request_context import CloseConnection
-from odradek.broker.open_files import NO_LIMIT, descriptors_for_connections, descriptors_for_sending
+from odradek.broker.network.open_files import NO_LIMIT, descriptors_for_connections, descriptors_for_sending
+from odradek.broker.requests.request_context import CloseConnection
 from odradek.protocol.api_keys import ApiKey
 from odradek.storage.files import Buffer
 
 if TYPE_CHECKING:
-    from odradek.broker.config import BrokerConfig
+    from odradek.broker.settings.config import BrokerConfig
 
 LISTEN_BACKLOG = 8192
 """The kernel caps it. With asyncio's 100, ten thousand clients take up to a minute to connect."""

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
-from odradek.broker.handlers.parked_answer import Part, size_of
+from odradek.broker.requests.parked_answer import Part, size_of
 from odradek.storage.file_slice import FileSlice
 
 RunInThread = Callable[[Callable[[], bool]], Awaitable[bool]]

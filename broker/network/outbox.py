@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from odradek.broker.handlers.parked_answer import JOIN_PART_BYTES, Part, in_memory, size_of
 from odradek.broker.network.file_sending import FileSending, RunInThread
+from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory, size_of
 
 JOIN_BYTES = 64 * 1024
 WRITE_HIGH_BYTES = 1024 * 1024

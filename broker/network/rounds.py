@@ -7,15 +7,12 @@ in `leave`, once per connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from odradek.broker.handlers.parked_answer import ParkedAnswer, Part
-from odradek.broker.handlers.request_context import ConnectionInfo
 from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.timer import Clock
-
-if TYPE_CHECKING:
-    from odradek.broker.network.connection import Connection
 
 Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
 """Frame, connection, now_ms -> the encoded answer, a parked one, or None for no answer. Raises CloseConnection."""
@@ -23,6 +20,16 @@ CallSoon = Callable[..., Any]
 
 SCRATCH_BYTES = 256 * 1024
 """More than any frame that is not large, with its length."""
+
+
+class Flushable:
+    """What has something to write at the end of a round: a connection."""
+
+    __slots__ = ()
+
+    def flush(self) -> None:
+        """Writes it."""
+        raise NotImplementedError
 
 
 class NetworkCounters:
@@ -73,7 +80,7 @@ class Rounds:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._drain_completions = drain_completions
         self._call_soon = call_soon
-        self._unflushed: list[Connection] = []
+        self._unflushed: list[Flushable] = []
         self._entered = False
         self._flush_is_due = False
 
@@ -90,7 +97,7 @@ class Rounds:
             self._entered = False
             self._flush()
 
-    def to_be_flushed(self, connection: Connection) -> None:
+    def to_be_flushed(self, connection: Flushable) -> None:
         """At the end of the round, or soon where there is none."""
         self._unflushed.append(connection)
         if not self._entered and not self._flush_is_due:

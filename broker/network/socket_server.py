@@ -18,15 +18,15 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from odradek.broker.handlers.request_context import ConnectionInfo
-from odradek.broker.listeners import Listener
-from odradek.broker.network.complaints import Complaints
+from odradek.broker.logging.complaints import Complaints
 from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.endpoint import Endpoint
 from odradek.broker.network.file_sending import RunInThread
 from odradek.broker.network.queued_bytes import QueuedBytes
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
+from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_context import ConnectionInfo
+from odradek.broker.settings.listeners import Listener
 from odradek.timer import Clock
 
 CUT_OFF_AFTER_MS = 1000

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from odradek.broker.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.flusher import LogFlusher
 from odradek.broker.replica.hosted_partitions import HostedPartitions

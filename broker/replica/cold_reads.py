@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.flusher import Threads
+    from odradek.broker.background.tasks import Threads
     from odradek.storage.log_read import ColdRead
 
 log = structlog.get_logger("broker.replica")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from odradek.broker.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.replica.hosted_partitions import HostedPartitions
 from odradek.broker.replica.wakeups import Wakeups
 from odradek.protocol.errors import ErrorCode, ProtocolError

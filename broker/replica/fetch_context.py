@@ -6,8 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from odradek.broker.replica.fetch_session import INVALID_SESSION_ID, FetchResult, FetchSession, Targets, next_epoch
-from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.broker.replica.fetch_session import (
+    INVALID_SESSION_ID,
+    FetchResult,
+    FetchSession,
+    FetchTarget,
+    Targets,
+    next_epoch,
+)
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 

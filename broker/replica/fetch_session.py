@@ -29,13 +29,21 @@ Source: Kafka's FetchSession.scala.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from odradek.broker.replica.fetch_target import UNKNOWN_OFFSET, FetchIsolation, FetchTarget
+from odradek.broker.replica.fetch_params import FetchIsolation, upper_bound
+from odradek.broker.replica.watcher import Watcher
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.topic_partition import TopicPartition
 
+if TYPE_CHECKING:
+    from odradek.broker.replica.partition import Partition
+    from odradek.storage.log_offsets import LogOffsetMetadata
+
+NO_EPOCH = -1
+UNKNOWN_OFFSET = -1
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -43,15 +51,89 @@ MAX_INT32 = 0x7FFFFFFF
 MAX_PARTITIONS = 10_000
 """As many as one request may name: a session is one request that goes on."""
 
-FetchResult = tuple[FetchTarget, FetchResponse.PartitionData]
-Targets = dict[TopicPartition, FetchTarget]
-
 
 def next_epoch(epoch: int) -> int:
     """1, 2, ... and round to 1 again; the final epoch stays. (KIP-227)"""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_INT32 else epoch + 1
+
+
+class FetchTarget(Watcher):
+    """One partition that a fetch asks for.
+
+    A target of a session outlives its request: it keeps what its client was sent last and what the last read found, so
+    that a fetch that has to wait knows how much has arrived since.
+
+    fetch_offset, max_bytes, current_leader_epoch (-1: no check), last_fetched_epoch (-1: none), log_start_offset (the
+    follower's) are as in the request. `hosted` and `start` are what the last read found: the partition, and where in
+    its log the fetch offset lies; None where it failed. `told_high_watermark` and `told_log_start_offset` are what
+    the session's client knows (-1: nothing, or an error).
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "hosted",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "session",
+        "start",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.hosted: Partition | None = None
+        self.start: LogOffsetMetadata | None = None
+        self.session: FetchSession | None = None
+        self.told_high_watermark = UNKNOWN_OFFSET
+        self.told_log_start_offset = UNKNOWN_OFFSET
+
+    def awaken(self) -> Hashable | None:
+        """See Watcher: the session learns that this target may have news."""
+        session = self.session
+        return session if session is not None and session.awaken(self) else None
+
+    def ask_again(self, newer: FetchTarget) -> None:
+        """Takes over what a later request of the session asks for the same partition."""
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
+
+    def has_nothing_new(self, isolation: FetchIsolation) -> bool:
+        """Whether a read now would find neither records nor anything else that the session's client was not told."""
+        partition = self.hosted
+        if partition is None or not partition.is_leader:
+            return False
+        log = partition.log
+        return (
+            upper_bound(log, isolation).message_offset <= self.fetch_offset <= log.log_end_offset
+            and log.high_watermark == self.told_high_watermark
+            and log.log_start_offset == self.told_log_start_offset
+        )
+
+
+FetchResult = tuple[FetchTarget, FetchResponse.PartitionData]
+Targets = dict[TopicPartition, FetchTarget]
 
 
 class FetchSession:

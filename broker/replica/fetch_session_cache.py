@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from random import Random
 
 from odradek.broker.replica.fetch_context import FailedContext, FetchContext, FullContext, IncrementalContext
+from odradek.broker.replica.fetch_params import FetchIsolation, FetchParams
 from odradek.broker.replica.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -17,7 +18,6 @@ from odradek.broker.replica.fetch_session import (
     Targets,
     next_epoch,
 )
-from odradek.broker.replica.fetch_target import FetchIsolation, FetchParams
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock

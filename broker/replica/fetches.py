@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.replica.cold_reads import read_from_disk
 from odradek.broker.replica.fetch_context import FetchContext
-from odradek.broker.replica.fetch_session import FetchResult
-from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
+from odradek.broker.replica.fetch_params import FetchParams
+from odradek.broker.replica.fetch_session import FetchResult, FetchTarget
 from odradek.broker.replica.hosted_partitions import HostedPartitions
 from odradek.broker.replica.log_reader import FetchRead, LogReader
 from odradek.broker.replica.wakeups import Wakeups
 from odradek.purgatory import DelayedFetch, FetchExpirations
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.flusher import Threads
+    from odradek.broker.background.tasks import Threads
 
 OnFetched = Callable[[list[FetchResult]], object]
 

@@ -15,27 +15,20 @@ Source: Kafka's log.flush.interval.messages and log.flush.interval.ms, which flu
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odradek.broker.replica.flushes import flush_until_enough
 from odradek.timer import TimerTask
 
 if TYPE_CHECKING:
+    from odradek.broker.background.tasks import Threads
     from odradek.broker.replica.partition import Partition
     from odradek.protocol.topic_partition import TopicPartition
     from odradek.storage.flushing import FlushJob
     from odradek.timer import SystemTimer
 
 NEVER_MS = 0x7FFFFFFFFFFFFFFF
-
-
-class Threads(Protocol):
-    """What the flusher needs of Background."""
-
-    def run_in_thread(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]: ...
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Any: ...
 
 
 class FlushTask(TimerTask):

@@ -6,16 +6,31 @@ deprecated since Python 3.12, and with `-W error` something else is raised.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from odradek.broker.background.tasks import Threads
 from odradek.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.flusher import LogFlusher
     from odradek.broker.replica.partition import Partition
+    from odradek.storage.flushing import FlushJob
 
 
-async def flush_until_enough(flusher: LogFlusher, partition: Partition) -> None:
+class Flusher(Protocol):
+    """The part of `LogFlusher` that one partition's flushes need."""
+
+    background: Threads
+
+    def begin(self, partition: Partition) -> FlushJob | None: ...
+
+    def finish(self, partition: Partition, job: FlushJob) -> bool: ...
+
+    def failed(self, partition: Partition) -> None: ...
+
+    def ended(self, partition: Partition) -> None: ...
+
+
+async def flush_until_enough(flusher: Flusher, partition: Partition) -> None:
     """Until all is on the disk that somebody waits for, or a flush has failed."""
     try:
         while (job := flusher.begin(partition)) is not None:

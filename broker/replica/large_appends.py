@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from odradek.broker.background.slices import Steps
+from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import AppendResults, Appends, UnfinishedAppends
-from odradek.broker.replica.flusher import Threads
 from odradek.broker.replica.hosted_partitions import HostedPartitions
-from odradek.broker.steps import Steps, Turns
 from odradek.protocol.append_allowance import EVERYTHING, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.compression import Scratch
 from odradek.protocol.errors import ProtocolError
@@ -42,12 +42,6 @@ SCRATCH_KEPT_S = 10
 R = TypeVar("R")
 Refusal = Callable[[TopicPartition, bytes], PartitionAppendResult | None]
 """Why a batch may not be appended now whatever is in its records; None where it may."""
-
-
-class ThreadsAndTurns(Threads, Protocol):
-    """What large appends need of Background."""
-
-    turns: Turns
 
 
 class LargeAppends:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.background import run_all_in_threads
+from odradek.broker.background.background import run_all_in_threads
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_creation import DirectorySync, LogCreation, NewLog
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.flusher import Threads
+    from odradek.broker.background.tasks import Threads
     from odradek.storage.log_manager import LogManager
 
 LOGS_PER_TURN = 4

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from odradek.broker.replica.flusher import Threads
+from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.tasks import Threads
 from odradek.broker.replica.hosted_partitions import HostedPartitions
-from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_names import has_room_for_a_future
 
 if TYPE_CHECKING:
-    from odradek.broker.metadata_cache import MetadataCache
+    from odradek.broker.metadata.metadata_cache import MetadataCache
     from odradek.storage.log_manager import LogManager
     from odradek.storage.log_move import LogMove, MoveJob
 

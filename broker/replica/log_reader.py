@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from odradek.broker.replica.fetch_target import FetchIsolation, FetchParams, FetchTarget, upper_bound
+from odradek.broker.replica.fetch_params import FetchIsolation, FetchParams, upper_bound
+from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.purgatory import ANSWER_NOW

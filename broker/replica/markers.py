@@ -22,7 +22,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.replica_manager import LeadershipListener
+    from odradek.broker.replica.leadership_listener import LeadershipListener
 
 MARKER_TIMEOUT_MS = 30_000
 

@@ -35,7 +35,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.fetch_target import FetchTarget
+    from odradek.broker.replica.watcher import Watcher
     from odradek.storage.log import Log
     from odradek.storage.log_append import LogAppendInfo
     from odradek.storage.log_offsets import EpochEndOffset
@@ -92,7 +92,7 @@ class Partition:
         self.remote_replicas: dict[int, RemoteReplica] = {}
         self.epoch_start_offset = 0
         self.required_flush_offset = 0
-        self.watchers: set[FetchTarget] = set()
+        self.watchers: set[Watcher] = set()
         self._clock = clock
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
 

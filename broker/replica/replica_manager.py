@@ -12,18 +12,21 @@ Source: Kafka's ReplicaManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 import structlog
 
+from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.replica import partition_offsets
 from odradek.broker.replica.appends import Appends
 from odradek.broker.replica.deletions import Deletions
 from odradek.broker.replica.fetches import Fetches
 from odradek.broker.replica.flusher import LogFlusher
 from odradek.broker.replica.hosted_partitions import HostedPartitions
-from odradek.broker.replica.large_appends import LargeAppends, ThreadsAndTurns
+from odradek.broker.replica.large_appends import LargeAppends
+from odradek.broker.replica.leadership_listener import LeadershipListener
 from odradek.broker.replica.log_creations import LogCreations
 from odradek.broker.replica.log_dir_moves import LogDirMoves
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
@@ -32,14 +35,13 @@ from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.topic_stats import AllTopicStats
 from odradek.broker.replica.verification import TransactionVerification
 from odradek.broker.replica.wakeups import Wakeups
-from odradek.broker.steps import Pace, Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
-    from odradek.broker.config import BrokerConfig
+    from odradek.broker.settings.config import BrokerConfig
     from odradek.storage.log_config import LogConfig
     from odradek.storage.log_creation import NewLog
     from odradek.storage.log_manager import LogManager
@@ -65,19 +67,6 @@ class ReplicaSettings(NamedTuple):
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
         """The values of the settings of these names."""
         return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
-
-
-class LeadershipListener(Protocol):
-    """Hears of the partitions of one topic that this broker leads."""
-
-    def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition, with that epoch; the log is open and may be read and appended to."""
-
-    def resigned(self, partition: int) -> None:
-        """It leads the partition no more, and the log may be gone. No effect where it did not lead it."""
-
-    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker was appended to the partition, and the high watermark has passed it."""
 
 
 class ReplicaManager:

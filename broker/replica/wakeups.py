@@ -53,8 +53,8 @@ class Wakeups:
 
     def _wake_sessions(self, partition: Partition) -> None:
         watchers, partition.watchers = partition.watchers, set()
-        for target in watchers:
-            session = target.session
-            if session is not None and session.awaken(target):
-                partition.watchers.add(target)
-                self._completions.add(self.fetch, session)
+        for watcher in watchers:
+            key = watcher.awaken()
+            if key is not None:
+                partition.watchers.add(watcher)
+                self._completions.add(self.fetch, key)

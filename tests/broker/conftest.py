@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from odradek.broker.network.connection_limits import ConnectionLimits
-from tests.broker.echo_server import Bench, running
+from tests.broker.network.echo_server import Bench, running
 from tests.kinds import is_chosen
 
 

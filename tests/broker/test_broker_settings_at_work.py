@@ -52,25 +52,29 @@ ELSEWHERE = {
         "::test_without_verification_a_late_batch_hangs_until_an_administrator_ends_its_transaction"
     ),
     "broker.id": "broker/test_server.py::test_the_directory_of_another_cluster_or_broker_is_refused",
-    "node.id": "broker/test_config.py::test_node_id_and_broker_id_are_one",
+    "node.id": "broker/settings/test_config.py::test_node_id_and_broker_id_are_one",
     "reserved.broker.max.id": (
-        "broker/test_settings_in_effect.py::test_a_node_without_a_number_chooses_one_above_the_reserved_ones"
+        "broker/settings/test_settings_in_effect.py::test_a_node_without_a_number_chooses_one_above_the_reserved_ones"
     ),
-    "broker.id.generation.enable": "broker/test_config.py::test_settings_that_contradict_each_other_are_refused",
-    "process.roles": "broker/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
-    "controller.listener.names": "broker/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
+    "broker.id.generation.enable": (
+        "broker/settings/test_config.py::test_settings_that_contradict_each_other_are_refused"
+    ),
+    "process.roles": "broker/settings/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
+    "controller.listener.names": "broker/settings/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
     "listeners": "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own",
     "advertised.listeners": "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own",
     "listener.security.protocol.map": (
         "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own"
     ),
-    "inter.broker.listener.name": "broker/test_listeners.py::test_listeners_that_cannot_be_are_refused",
-    "security.inter.broker.protocol": "broker/test_listeners.py::test_listeners_that_cannot_be_are_refused",
-    "socket.receive.buffer.bytes": "broker/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
-    "socket.send.buffer.bytes": "broker/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
+    "inter.broker.listener.name": "broker/settings/test_listeners.py::test_listeners_that_cannot_be_are_refused",
+    "security.inter.broker.protocol": "broker/settings/test_listeners.py::test_listeners_that_cannot_be_are_refused",
+    "socket.receive.buffer.bytes": (
+        "broker/settings/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set"
+    ),
+    "socket.send.buffer.bytes": "broker/settings/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
     "odradek.metrics.allowed.hosts": "scenarios/test_hostile_metrics_clients.py::test_other_names_may_be_allowed",
-    "odradek.metrics.host": "broker/test_metrics.py::test_metrics_are_served_on_loopback_unless_told_otherwise",
-    "odradek.metrics.port": "broker/test_metrics.py::test_health_is_200_while_clients_are_served",
+    "odradek.metrics.host": "broker/metrics/test_metrics.py::test_metrics_are_served_on_loopback_unless_told_otherwise",
+    "odradek.metrics.port": "broker/metrics/test_metrics.py::test_health_is_200_while_clients_are_served",
     "odradek.max.request.bytes": (
         "scenarios/test_hostile_frames.py::test_only_a_produce_may_be_as_long_as_the_socket_allows"
     ),
@@ -82,18 +86,18 @@ ELSEWHERE = {
         "scenarios/test_hostile_frames.py::test_unfinished_frames_of_many_clients_share_one_bound_and_others_go_on"
     ),
     "odradek.max.unread.bytes": (
-        "broker/test_connection.py::test_many_clients_that_read_nothing_end_before_their_answers_fill_the_memory"
+        "broker/network/test_connection.py::test_many_clients_that_read_nothing_end_before_their_answers_fill_the_memory"
     ),
     "odradek.max.unread.bytes.per.connection": (
-        "broker/test_connection.py::test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_connection"
+        "broker/network/test_connection.py::test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_connection"
     ),
     "odradek.max.in.flight.bytes.per.connection": (
-        "broker/test_connection.py::test_more_than_the_bounded_bytes_in_flight_is_not_handled"
+        "broker/network/test_connection.py::test_more_than_the_bounded_bytes_in_flight_is_not_handled"
     ),
-    "log.cleaner.enable": "broker/test_log_cleaner.py::test_without_the_cleaner_nothing_is_cleaned",
-    "log.cleaner.backoff.ms": "broker/test_log_cleaner.py::test_the_cleaners_rest_for_the_backoff",
+    "log.cleaner.enable": "broker/cleaning/test_log_cleaner.py::test_without_the_cleaner_nothing_is_cleaned",
+    "log.cleaner.backoff.ms": "broker/cleaning/test_log_cleaner.py::test_the_cleaners_rest_for_the_backoff",
     "log.cleaner.io.max.bytes.per.second": (
-        "broker/test_log_cleaner.py::test_no_cleaner_gets_beyond_the_bytes_per_second"
+        "broker/cleaning/test_log_cleaner.py::test_no_cleaner_gets_beyond_the_bytes_per_second"
     ),
     **dict.fromkeys(
         (
@@ -101,11 +105,11 @@ ELSEWHERE = {
             "log.cleaner.io.buffer.load.factor",
             "log.cleaner.io.buffer.size",
         ),
-        "broker/test_log_cleaner.py"
+        "broker/cleaning/test_log_cleaner.py"
         "::test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_cleaners_together",
     ),
     "log.cleaner.threads": (
-        "broker/test_log_cleaner.py::test_cleaners_share_the_throttle_and_come_and_go_with_the_setting"
+        "broker/cleaning/test_log_cleaner.py::test_cleaners_share_the_throttle_and_come_and_go_with_the_setting"
     ),
     **dict.fromkeys(
         (

@@ -6,7 +6,6 @@ from pathlib import Path
 import structlog.testing
 
 from odradek.broker.controller.state import NewTopic
-from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.records import Record, build_batch
@@ -27,7 +26,7 @@ async def fill(broker: Broker, batches: int, timestamp: int = -1, **config: str)
 async def test_checkpoints_say_where_the_logs_stand(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 5)
-        work = PeriodicWork(broker)
+        work = broker.periodic_work
         await work.write_checkpoint(HIGH_WATERMARK)
         await work.write_checkpoint(RECOVERY_POINT)
         assert read_offsets(broker.files, str(tmp_path / HIGH_WATERMARK)) == {T0: 5}
@@ -37,7 +36,7 @@ async def test_checkpoints_say_where_the_logs_stand(tmp_path: Path) -> None:
 async def test_a_checkpoint_that_cannot_be_written_is_named_and_tried_again(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 1)
-        work = PeriodicWork(broker)
+        work = broker.periodic_work
         in_the_way = tmp_path / HIGH_WATERMARK
         in_the_way.unlink(missing_ok=True)
         in_the_way.mkdir()
@@ -54,7 +53,7 @@ async def test_rolled_segments_are_flushed(tmp_path: Path) -> None:
         await fill(broker, 10, **{"segment.bytes": "2000"})
         log = broker.replica_manager.partition(T0).log
         assert log.recovery_point == 0
-        await PeriodicWork(broker).keep_house()
+        await broker.periodic_work.keep_house()
         assert log.recovery_point == log.active_segment.base_offset > 0
 
 
@@ -64,7 +63,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_while(tm
         old = broker.clock.wall_ms() - 10 * day_ms
         config = {"segment.bytes": "2000", "retention.ms": str(day_ms), "file.delete.delay.ms": "0"}
         await fill(broker, 10, old, **config)
-        work = PeriodicWork(broker)
+        work = broker.periodic_work
         await work.apply_retention()
         log = broker.replica_manager.partition(T0).log
         assert log.log_start_offset == 10
@@ -77,5 +76,5 @@ async def test_the_folders_of_deleted_topics_are_removed_after_a_while(tmp_path:
         await fill(broker, 1, **{"file.delete.delay.ms": "0"})
         await broker.controller.delete_topics(["t"], timeout_ms=10_000)
         assert [name for name in os.listdir(tmp_path) if name.endswith("-delete")] != []
-        await PeriodicWork(broker).keep_house()
+        await broker.periodic_work.keep_house()
         assert [name for name in os.listdir(tmp_path) if name.startswith("t-0")] == []

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.config import BrokerConfig, ConfigError
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.server import Broker
+from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
 from odradek.broker.testing import BrokerThread, in_process_broker
 from odradek.protocol.api_keys import ApiKey
@@ -28,7 +28,7 @@ from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import DirectoryLock, OsFiles
 from odradek.timer import ManualClock
-from tests.broker.echo_server import close
+from tests.broker.network.echo_server import close
 
 
 class RawClient:

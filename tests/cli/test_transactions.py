@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from odradek.broker.admin_client import AdminClient
+from odradek.broker.admin.client import AdminClient
 from odradek.cli.__main__ import main
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.produce import ProduceRequest

@@ -6,8 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
-from odradek.broker.config import load_config
 from odradek.broker.serve import add_arguments
+from odradek.broker.settings.config import load_config
 
 COMPOSE = (Path(__file__).parents[2] / "docker-compose.yml").read_text()
 

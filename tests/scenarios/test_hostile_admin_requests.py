@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from odradek.broker.metadata_cache import PartitionState, TopicMetadata
+from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import (
     AlterConfigsRequest,

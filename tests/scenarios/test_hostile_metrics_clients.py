@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from odradek.broker import metrics_server
-from odradek.broker.metrics_server import MAX_CONNECTIONS
+from odradek.broker.metrics import server
+from odradek.broker.metrics.server import MAX_CONNECTIONS
 from odradek.broker.testing import in_process_broker
-from tests.broker.test_metrics import ask, told
+from tests.broker.metrics.test_metrics import ask, told
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -53,8 +53,8 @@ async def test_half_a_request_is_no_request() -> None:
 
 
 async def test_a_connection_without_a_request_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert metrics_server.HEAD_TIMEOUT_S <= 5
-    monkeypatch.setattr(metrics_server, "HEAD_TIMEOUT_S", 0.05)
+    assert server.HEAD_TIMEOUT_S <= 5
+    monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.05)
     async with told() as (_, port), connections(port, 1, b"GET /health HT") as (connection,):
         await ends(connection)
 

@@ -10,8 +10,8 @@ import kafka
 import pytest
 import structlog
 
-from odradek.broker.printable import printable, printable_lines
-from odradek.broker.structured_logging import configure_logging
+from odradek.broker.logging.printable import printable, printable_lines
+from odradek.broker.logging.structured_logging import configure_logging
 from odradek.broker.testing import BrokerThread
 from odradek.cli.__main__ import describe, main
 

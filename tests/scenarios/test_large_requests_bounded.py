@@ -19,7 +19,6 @@ import structlog
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.testing import BrokerThread
-from odradek.protocol.api_keys import ApiKey
 from tests.base_requests import Known
 from tests.large_requests import LargeRequest, large_requests
 from tests.scenarios.known_world import SETTINGS, KnownWorld
@@ -66,17 +65,15 @@ class Swept:
         return [f"{measured.name}, {measured.frame_bytes} bytes: {text}" for text in found]
 
     @contextmanager
-    def harmed(self, key: ApiKey, harm: Callable[[], object]) -> Iterator[None]:
-        """The API's handler does harm first."""
-        row = self._broker.api_table.row(key)
-        assert row is not None
-        handle, handler = row.handle, row.handler
-        row.handle = lambda request, context: (harm(), handle(request, context))[1]
-        row.handler = lambda request, context: (harm(), handler(request, context))[1]
+    def harmed(self, harm: Callable[[], object]) -> Iterator[None]:
+        """ListGroups does harm first."""
+        coordinator: Any = self._broker.group_coordinator
+        list_groups = coordinator.list_groups
+        coordinator.list_groups = lambda states: (harm(), list_groups(states))[1]
         try:
             yield
         finally:
-            row.handle, row.handler = handle, handler
+            del coordinator.list_groups
 
     def _large(self, row: ApiRow, version: int, size: int) -> Iterator[LargeRequest]:
         return large_requests(int(row.key), version, size, Random(SEED), self._world.restore())
@@ -170,11 +167,11 @@ async def test_the_sweep_sees_a_handler_that_keeps_the_loop_busy_or_takes_memory
     harms: dict[str, Callable[[], object]] = {"a turn of": burn_processor_time, "MB for": allocate}
     for sentence, harm in harms.items():
         assert swept.excess(row, 4, SIZE_OF_HARM, case) == []
-        with swept.harmed(ApiKey.LIST_GROUPS, harm):
+        with swept.harmed(harm):
             (found,) = swept.excess(row, 4, SIZE_OF_HARM, case)
         assert sentence in found
         assert f"ListGroups v4: {case}" in found
-    with swept.harmed(ApiKey.LIST_GROUPS, fail):
+    with swept.harmed(fail):
         assert "a request failed" in swept.excess(row, 4, SIZE_OF_HARM, case)[0]
 
 

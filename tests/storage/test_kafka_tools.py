@@ -11,7 +11,7 @@ from vector_logs import copy_of, open_manager
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker
-from odradek.storage.dump import DumpOptions, dump_files
+from odradek.storage.dump.files import DumpOptions, dump_files
 from odradek.storage.files import OsFiles
 
 KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.join import Joining
@@ -23,34 +23,13 @@ from odradek.broker.coordinator.group.offsets import GroupOffsets
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.group.state import GroupState
-from odradek.broker.coordinator.shard import Decision, Shard
+from odradek.broker.coordinator.shard import Decision, StartRuntime
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 CLASSIC = "classic"
 """The type of these groups. (KIP-848)"""
-
-
-class Runtime(Protocol):
-    """What the coordinator asks of `CoordinatorRuntime`."""
-
-    def shard_for(self, key: str) -> Shard: ...
-
-    def shards(self) -> Sequence[Shard]: ...
-
-    @property
-    def loading(self) -> bool: ...
-
-    @property
-    def is_stopping(self) -> bool: ...
-
-    def act(self, shard: Shard, decision: Decision) -> None: ...
-
-    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None: ...
 
 
 class GroupOverview(NamedTuple):
@@ -72,7 +51,7 @@ class GroupCoordinator:
         timer: SystemTimer,
         completions: CompletionQueue,
         random: Random,
-        start_runtime: Callable[[Callable[[int, int], Shard]], Runtime],
+        start_runtime: StartRuntime,
     ) -> None:
         self.settings = settings
         self.waits = GroupWaits(

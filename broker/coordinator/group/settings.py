@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from odradek.broker.config import BrokerConfig
+    from odradek.broker.settings.config import BrokerConfig
 
 
 class GroupSettings(NamedTuple):

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Set
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import structlog
 
-from odradek.broker.coordinator.shard import Decision, Shard
+from odradek.broker.coordinator.shard import Decision, Runtime, StartRuntime
 from odradek.broker.coordinator.transaction import rules
 from odradek.broker.coordinator.transaction.changes import Changes, Soon
 from odradek.broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
@@ -54,22 +54,6 @@ PRODUCE_CODES = {
 """What Produce and TxnOffsetCommit say for it, in the versions that are served."""
 
 
-class Runtime(Protocol):
-    """What is used of `CoordinatorRuntime`."""
-
-    def shard_for(self, key: str) -> Shard: ...
-
-    def shards(self) -> list[Shard]: ...
-
-    def act(self, shard: Shard, decision: Decision) -> None: ...
-
-    @property
-    def loading(self) -> bool: ...
-
-    @property
-    def is_stopping(self) -> bool: ...
-
-
 class Listing(NamedTuple):
     """The transactional ids that pass the filters, and the names of states that no state has."""
 
@@ -78,9 +62,7 @@ class Listing(NamedTuple):
 
 
 class TransactionCoordinator:
-    """`runtime` is set by who assembles them: it makes its shards by `new_shard`. Times are the clock's wall time."""
-
-    runtime: Runtime
+    """`start_runtime(new_shard)` starts the runtime that loads and writes the shards. Times are wall time."""
 
     def __init__(
         self,
@@ -93,6 +75,7 @@ class TransactionCoordinator:
         own_logs: MarkerWriter,
         later: Later,
         soon: Soon,
+        start_runtime: StartRuntime,
     ) -> None:
         self._clock = clock
         self._longest_timeout_ms = longest_timeout_ms
@@ -104,8 +87,9 @@ class TransactionCoordinator:
         self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
         self.completions_to_retry = 0
         """Completions that could not be appended and are tried again (Kafka: LogAppendRetryQueueSize)."""
+        self.runtime: Runtime = start_runtime(self._new_shard)
 
-    def new_shard(self, partition: int, coordinator_epoch: int) -> TransactionShard:
+    def _new_shard(self, partition: int, coordinator_epoch: int) -> TransactionShard:
         """An empty one, for the runtime to fill."""
         return TransactionShard(partition, coordinator_epoch, on_loaded=self._go_on, on_unload=self.markers.forget)
 

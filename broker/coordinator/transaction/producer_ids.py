@@ -10,6 +10,7 @@ Source: Kafka's `ZkProducerIdManager`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -32,6 +33,21 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._taking = asyncio.Lock()
+
+    async def give(self, use: Callable[[int | ProtocolError], object]) -> None:
+        """Calls `use` once: with a new id, or with the error that `next` raises."""
+        try:
+            found: int | ProtocolError = await self.next()
+        except ProtocolError as error:
+            found = error
+        except Exception:
+            log.exception("no producer id")
+            found = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        try:
+            use(found)
+        except Exception:
+            log.exception("a producer id could not be used")
+            use(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     async def next(self) -> int:
         """A new id, 0 or greater. Raises COORDINATOR_LOAD_IN_PROGRESS (clients try again) while the store takes no

@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from odradek.broker.config import BrokerConfig
+from odradek.broker.background.slices import Steps
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
-from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
-from odradek.broker.steps import Steps
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory

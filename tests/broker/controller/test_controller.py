@@ -7,7 +7,7 @@ from odradek.broker.controller import znodes
 from odradek.broker.controller.metadata_store import Create, StoreUnavailable
 from odradek.broker.controller.start_up import ClusterIdMismatch
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.broker.metadata_cache import NO_LEADER
+from odradek.broker.metadata.metadata_cache import NO_LEADER
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.rooms import BROKER_ID, ControllerRoom, at_once

@@ -1,5 +1,6 @@
 import pytest
 
+from odradek.broker.background.slices import finished
 from odradek.broker.controller.metadata_journal import (
     encode_journal_header,
     encode_line,
@@ -10,7 +11,6 @@ from odradek.broker.controller.metadata_journal import (
 )
 from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set, StoreDamaged
 from odradek.broker.controller.metadata_tree import MetadataTree
-from odradek.broker.steps import finished
 
 CHANGES: list[list[Operation]] = [
     [Create("/topics"), Create("/topics/Größe", "Größe".encode())],

@@ -1,5 +1,6 @@
 import pytest
 
+from odradek.broker.background.slices import finished
 from odradek.broker.controller.metadata_store import (
     BadArguments,
     BadVersion,
@@ -15,7 +16,6 @@ from odradek.broker.controller.metadata_store import (
     WatchEvent,
 )
 from odradek.broker.controller.metadata_tree import MetadataTree
-from odradek.broker.steps import finished
 
 
 def run(tree: MetadataTree, *operations: Operation) -> list[str | int | None]:

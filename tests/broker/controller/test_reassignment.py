@@ -20,7 +20,7 @@ from odradek.broker.controller.reassignment import (
     target_of,
 )
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.broker.metadata_cache import NO_LEADER, BrokerInfo, PartitionState
+from odradek.broker.metadata.metadata_cache import NO_LEADER, BrokerInfo, PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.rooms import BROKER_ID, ControllerRoom

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.controller import znodes
-from odradek.broker.controller.kafka_uuid import parse_uuid, uuid_text
 from odradek.broker.controller.metadata_store import StoreDamaged
-from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from tests.broker.controller.rooms import ControllerRoom
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "zookeeper"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest

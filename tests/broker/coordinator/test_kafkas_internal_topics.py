@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.documents import to_document
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.background.slices import finished
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.handlers.api_table import client_api_table
-from odradek.broker.handlers.dispatcher import Route
-from odradek.broker.metrics import BrokerMetrics
-from odradek.broker.steps import finished
+from odradek.broker.handlers.route import Route
+from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.group_admin import ListGroupsResponse
@@ -17,10 +18,14 @@ from odradek.storage.files import Buffer
 VERSION = 4
 
 
+def never(request: Any, context: RequestContext) -> None:
+    raise AssertionError("no request is handled here")
+
+
 def route(most_bytes: int) -> Route:
     row = client_api_table().row(ApiKey.LIST_GROUPS)
     assert row is not None
-    return Route(row, VERSION, BrokerMetrics().of(ApiKey.LIST_GROUPS, VERSION), most_bytes)
+    return Route(row, never, never, VERSION, BrokerMetrics().of(ApiKey.LIST_GROUPS, VERSION), most_bytes)
 
 
 def groups(count: int) -> ListGroupsResponse:

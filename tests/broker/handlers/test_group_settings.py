@@ -8,7 +8,7 @@ import pytest
 
 from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.runtime import RuntimeSettings
-from odradek.broker.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches
 from odradek.timer import ManualClock

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.handlers.api_row import MAX_PARTITIONS_PER_REQUEST
+from odradek.broker.background.slices import EachMade
 from odradek.broker.network.network_client import NetworkClient
-from odradek.broker.steps import EachMade
+from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.controller.state import NewTopic
-from odradek.broker.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.handlers.api_client import Api, api_of_a_broker

@@ -10,7 +10,6 @@ import pytest
 from odradek.broker.coordinator.group.offset_records import CommittedOffset
 from odradek.broker.coordinator.group.offsets import GroupOffsets
 from odradek.broker.coordinator.shard import nobody_waits
-from odradek.broker.periodic_work import PeriodicWork
 from odradek.protocol.errors import ErrorCode, UnwritableMessage
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -170,7 +169,7 @@ async def test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_goo
     settings = {**SETTINGS, "offsets.retention.minutes": 10}
     async with api_of_a_broker(settings, clock=clock, data_dir=tmp_path) as api:
         await coordinated(api, "t")
-        work = PeriodicWork(api.broker)
+        work = api.broker.periodic_work
         await commit(api, "t", {0: 5})
         await commit(api, "t", {0: 5}, "stays")
         clock.advance(5 * MINUTE_MS)
@@ -202,10 +201,10 @@ async def test_a_retention_that_came_with_the_commit_lasts_over_a_restart(tmp_pa
     async with api_of_a_broker(SETTINGS, clock=clock, data_dir=tmp_path) as api:
         await loaded(api)
         clock.advance(MINUTE_MS - 1)
-        await PeriodicWork(api.broker).expire_offsets()
+        await api.broker.periodic_work.expire_offsets()
         assert await fetched(api) == {"t": {0: 5, 1: 6}}
         clock.advance(1)
-        await PeriodicWork(api.broker).expire_offsets()
+        await api.broker.periodic_work.expire_offsets()
         assert await fetched(api) == {"t": {1: 6}}
 
 
@@ -215,7 +214,7 @@ async def test_a_retention_beyond_the_end_of_time_is_for_ever() -> None:
         await coordinated(api, "t")
         assert await commit(api, "t", {0: 5}, version=2, retention_time_ms=2**63 - 1) == [0]
         clock.advance(1000 * 365 * 24 * 60 * MINUTE_MS)
-        await PeriodicWork(api.broker).expire_offsets()
+        await api.broker.periodic_work.expire_offsets()
         assert await fetched(api, require_stable=True) == {"t": {0: 5}}
 
 

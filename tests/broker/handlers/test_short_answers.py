@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from odradek.broker.background.slices import ITEMS_PER_STEP
 from odradek.broker.handlers.long_requests import is_short
-from odradek.broker.steps import ITEMS_PER_STEP
 from odradek.protocol.messages.configs import DescribeConfigsResponse
 from odradek.protocol.messages.group_admin import ListGroupsResponse
 

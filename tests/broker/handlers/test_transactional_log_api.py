@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.controller.state import NewTopic
-from odradek.broker.metrics_families import FAMILIES
+from odradek.broker.metrics.families import FAMILIES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -100,7 +100,7 @@ async def producers(api: Api) -> list[Any]:
 
 def told(api: Api, name: str) -> float:
     (family,) = [family for family in FAMILIES if family.name == name]
-    ((_, value),) = family.read(api.broker)
+    ((_, value),) = family.read(api.broker.metric_sources())
     return value
 
 

@@ -11,7 +11,7 @@ import pytest
 from odradek.broker.coordinator.java_hash import java_string_hash
 from odradek.broker.coordinator.transaction.state import BY_LABEL
 from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH
-from odradek.broker.metrics_families import FAMILIES
+from odradek.broker.metrics.families import FAMILIES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -407,7 +407,7 @@ async def test_the_longest_time_out_is_a_setting() -> None:
 
 def told(api: Api, name: str) -> dict[tuple[str, ...], float]:
     (family,) = (family for family in FAMILIES if family.name == name)
-    return {tuple(labels): value for labels, value in family.read(api.broker)}
+    return {tuple(labels): value for labels, value in family.read(api.broker.metric_sources())}
 
 
 async def test_metrics_count_ids_by_state_and_what_is_being_completed(api: Api) -> None:

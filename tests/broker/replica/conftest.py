@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.background.slices import Turns, finished
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.fetch_context import FetchContext
+from odradek.broker.replica.fetch_params import FetchParams
+from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetch_target import FetchParams, FetchTarget
 from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.steps import Turns, finished
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition

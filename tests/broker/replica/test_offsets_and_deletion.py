@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.fetch_target import FetchTarget
+from odradek.broker.background.slices import finished
+from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
-from odradek.broker.steps import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.retention import SEGMENTS_PER_STEP

@@ -65,6 +65,7 @@ class TransactionRoom:
         self.producer_id_failure: ProtocolError | None = None
         self.coordinator_epoch = -1
         self.loading = self.is_stopping = False
+        self._new_shard: Callable[[int, int], Any] | None = None
         self.on_step: Callable[[str], None] = lambda step: None
         """Called after each thing that survives a crash: `append` or `marker`."""
         self.start()
@@ -83,12 +84,17 @@ class TransactionRoom:
             own_logs=self,
             later=self._later,
             soon=lambda call: call(),
+            start_runtime=self._start_runtime,
         )
-        self.coordinator.runtime = self
-        self.shard = self.coordinator.new_shard(0, self.coordinator_epoch)
+        assert self._new_shard is not None
+        self.shard = self._new_shard(0, self.coordinator_epoch)
         for offset, record in enumerate(list(self.log)):
             self.shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
         self.shard.loaded()
+
+    def _start_runtime(self, new_shard: Callable[[int, int], Any]) -> Any:
+        self._new_shard = new_shard
+        return self
 
     def crash(self) -> None:
         """kill -9: what was held is gone, nobody is answered."""

@@ -1,0 +1,146 @@
+"""Everything that runs beside the requests, with one owner that stops it: threads, tasks and periodic work.
+
+(a) `run_in_thread`: for what releases the GIL (fsync, deleting files, cold reads). Threads are made at the first use.
+(b) `spawn`: a task. An exception that leaves it is logged, never lost; cancelling is silent.
+(c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
+    that slow work never piles up. A run that fails is logged and does not end the series.
+(d) `turns`: long work on the loop, one step a turn (slices.py); who wants it done is a task of (b).
+
+`stop()` ends (c), cancels (b) and waits for it, then waits for what threads still do. For what is to be synced after
+that there is `run_all_in_threads`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+import structlog
+
+from odradek.broker.background.slices import Turns
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = structlog.get_logger("broker.background")
+
+
+THREADS_AT_THE_END = 8
+
+
+def run_all_in_threads(functions: Sequence[Callable[[], None]]) -> None:
+    """Calls all functions, a few at a time, and waits for them. When a broker stops many logs wait for the disk, which
+    serves several at once faster than one after the other.
+    """
+    with ThreadPoolExecutor(THREADS_AT_THE_END, thread_name_prefix="odradek-end") as executor:
+        for done in [executor.submit(function) for function in functions]:
+            done.result()
+
+
+class Periodic:
+    """One series of runs; `cancel()` ends it (a run under way goes on to its end unless it is a coroutine)."""
+
+    __slots__ = ("_background", "_cancelled", "_function", "_handle", "_interval_s", "_task", "name")
+
+    def __init__(self, background: Background, interval_ms: float, function: Callable[[], Any], name: str) -> None:
+        self.name = name
+        self._background = background
+        self._interval_s = interval_ms / 1000
+        self._function = function
+        self._cancelled = False
+        self._task: asyncio.Task[Any] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._arm()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._task is not None:
+            self._task.cancel()
+
+    def _arm(self) -> None:
+        if not self._cancelled:
+            self._handle = asyncio.get_running_loop().call_later(self._interval_s, self._run)
+
+    def _run(self) -> None:
+        self._handle = None
+        try:
+            result = self._function()
+        except Exception:
+            log.exception("periodic work failed", work=self.name)
+            result = None
+        if inspect.iscoroutine(result):
+            self._task = self._background.spawn(result, self.name)
+            self._task.add_done_callback(self._ended)
+        else:
+            self._arm()
+
+    def _ended(self, _task: asyncio.Task[Any]) -> None:
+        self._task = None
+        self._arm()
+
+
+class Background:
+    def __init__(self, *, threads: int = 4) -> None:
+        self._thread_count = threads
+        self._executor: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._periodics: list[Periodic] = []
+        self._stopped = False
+        self.turns = Turns()
+
+    def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """The result, or the exception, of function(*args, **kwargs) run in a thread."""
+        if self._stopped:
+            raise RuntimeError("the background has been stopped")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._thread_count, thread_name_prefix="odradek")
+        loop = asyncio.get_running_loop()
+        if kwargs:
+            return loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+        return loop.run_in_executor(self._executor, function, *args)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        if self._stopped:
+            coroutine.close()
+            raise RuntimeError("the background has been stopped")
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def every(self, interval_ms: float, function: Callable[[], Any], name: str) -> Periodic:
+        """Calls function() (plain, or returning a coroutine) every interval_ms, first after one interval."""
+        if interval_ms <= 0:
+            raise ValueError(f"the interval of {name!r} must be positive")
+        periodic = Periodic(self, interval_ms, function, name)
+        self._periodics.append(periodic)
+        return periodic
+
+    async def stop(self) -> None:
+        """Ends everything; returns when no task and no thread of the background is left. May be called again."""
+        self._stopped = True
+        for periodic in self._periodics:
+            periodic.cancel()
+        self._periodics.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        exception = task.exception()
+        if exception is not None:
+            log.error("a background task failed", task=task.get_name(), exc_info=exception)

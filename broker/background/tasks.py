@@ -1,0 +1,31 @@
+"""What the rest of the broker asks of its `Background`; tests may bring something else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from odradek.broker.background.slices import Turns
+
+T = TypeVar("T")
+
+
+class Spawn(Protocol):
+    """`Background.spawn`: starts a task that the background owns, and returns it."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]: ...
+
+
+class Threads(Protocol):
+    """Functions in threads, and tasks on the loop."""
+
+    def run_in_thread(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Any: ...
+
+
+class ThreadsAndTurns(Threads, Protocol):
+    """These, and turns for long work on the loop."""
+
+    turns: Turns

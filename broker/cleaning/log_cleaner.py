@@ -1,0 +1,236 @@
+"""The cleaners of compacted logs at work (Kafka's LogCleaner): `log.cleaner.threads` of them, one log each at a time.
+
+Each cleans the dirtiest log there is, and again, until none is due; then it rests for log.cleaner.backoff.ms. New
+settings hold at once, as in Kafka, whose cleaners begin anew with them: whoever rests or waits for the throttle is
+woken.
+
+Where the work is done: a small log in slices on the loop, any other in a process of its own, which is started for it
+and ends with the round (see docs/decisions/a-process-that-cleans.md). Both are driven alike: after each step its bytes
+are paced by the throttle, and the clean is given up when the log is not what it was. The process reads and writes
+files only; segments change places here, on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from odradek.broker.cleaning.cleaner_process import CleanerProcess
+from odradek.storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT
+from odradek.storage.cleaner.candidates import LogToClean
+from odradek.storage.cleaner.cleaner import Progress, clean_steps
+from odradek.storage.cleaner.job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
+from odradek.storage.cleaner.manager import Clean, CleanerManager
+from odradek.storage.cleaner.throttle import Throttle
+from odradek.storage.files import Files, OsFiles
+
+if TYPE_CHECKING:
+    from odradek.broker.background.background import Background
+    from odradek.broker.settings.config import BrokerConfig
+    from odradek.storage.log_manager import LogManager
+    from odradek.timer import Clock
+
+SMALL_BYTES = 1 << 20
+"""A log whose segments to clean have no more is cleaned on the loop."""
+SLICE_BYTES = 32 << 10
+"""Read at once on the loop: below a millisecond's work, unless the batches are larger."""
+
+log = structlog.get_logger("storage.cleaner")
+
+
+class LastClean(NamedTuple):
+    """What a cleaner did last, for the metrics."""
+
+    stats: CleanStats
+    seconds: float
+
+
+class LogCleaner:
+    """`last` by the cleaner's number. `files`: only those of the operating system are cleaned by another process."""
+
+    def __init__(
+        self, logs: LogManager, config: BrokerConfig, background: Background, clock: Clock, files: Files
+    ) -> None:
+        self.manager = CleanerManager(logs, clock)
+        self.last: dict[int, LastClean] = {}
+        self._logs = logs
+        self._config = config
+        self._background = background
+        self._clock = clock
+        self._files = files
+        self._throttle = Throttle(config["log.cleaner.io.max.bytes.per.second"])
+        self._tasks: list[asyncio.Task[None]] = []
+        self._new_settings = asyncio.Event()
+
+    def start(self) -> None:
+        self._tasks = [self._start_one(number) for number in range(self._config["log.cleaner.threads"])]
+
+    def _start_one(self, number: int) -> asyncio.Task[None]:
+        return self._background.spawn(self._run(number), f"log cleaner {number}")
+
+    def settings_changed(self) -> None:
+        """As many cleaners as the settings say now; the others come to an end after the log that they clean."""
+        if self._throttle.bytes_per_second != self._config["log.cleaner.io.max.bytes.per.second"]:
+            self._throttle = Throttle(self._config["log.cleaner.io.max.bytes.per.second"])
+        for number, task in enumerate(self._tasks):
+            if task.done() and number < self._config["log.cleaner.threads"]:
+                self._tasks[number] = self._start_one(number)
+        while self._tasks and len(self._tasks) < self._config["log.cleaner.threads"]:
+            self._tasks.append(self._start_one(len(self._tasks)))
+        self._new_settings.set()
+        self._new_settings = asyncio.Event()
+
+    async def _rest(self, milliseconds: float) -> None:
+        """Until they have passed, or there are new settings."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(milliseconds / 1000):
+                await self._new_settings.wait()
+
+    @property
+    def dead(self) -> int:
+        """Cleaners that should be there and are not."""
+        return sum(task.done() for task in self._tasks[: self._config["log.cleaner.threads"]])
+
+    @property
+    def recopy_percent(self) -> int:
+        read = sum(last.stats.bytes_read for last in self.last.values())
+        written = sum(last.stats.bytes_written for last in self.last.values())
+        return 100 * written // max(read, 1)
+
+    @property
+    def max_buffer_utilization_percent(self) -> int:
+        return int(100 * max((last.stats.buffer_utilization for last in self.last.values()), default=0))
+
+    @property
+    def max_clean_time_secs(self) -> int:
+        return int(max((last.seconds for last in self.last.values()), default=0))
+
+    async def _run(self, number: int) -> None:
+        while number < self._config["log.cleaner.threads"]:
+            await self.clean_all(number)
+            await self._rest(self._config["log.cleaner.backoff.ms"])
+
+    async def clean_all(self, number: int = 0) -> None:
+        """Cleans the logs that are due, the dirtiest first, until none is left."""
+        process = CleanerProcess()
+        self.manager.begin_round()
+        try:
+            while (to_clean := self.manager.filthiest()) is not None:
+                await self._clean(to_clean, number, process)
+                await asyncio.sleep(0)
+        finally:
+            await process.stop()
+
+    async def _clean(self, to_clean: LogToClean, number: int, process: CleanerProcess) -> None:
+        clean = self._begin(to_clean)
+        if clean is None:
+            return
+        end_offset = None
+        replaced: list[str] = []
+        try:
+            # After a crash segments are read from the checkpointed recovery point on: those that are cleaned lie below.
+            await self._background.run_in_thread(self._logs.take_checkpoint(RECOVERY_POINT))
+            started_ms = self._clock.now_ms()
+            done = await self._drive(clean, process, replaced)
+            if done is not None:
+                end_offset = done.end_offset
+                self._tell(clean, done, number, (self._clock.now_ms() - started_ms) / 1000)
+        except (ProcessLookupError, UncleanableLog) as error:
+            if self.manager.is_valid(clean):
+                self.manager.mark_uncleanable(clean.log, str(error))
+        except OSError as error:
+            if self.manager.is_valid(clean):
+                self.manager.postpone(clean.log, str(error))
+        finally:
+            self.manager.done(clean, end_offset)
+        await self._remove_later(clean, replaced)
+        await self._write_checkpoint()
+
+    def _begin(self, to_clean: LogToClean) -> Clean | None:
+        config = self._config
+        cleaners = max(config["log.cleaner.threads"], 1)
+        map_bytes = (
+            int(config["log.cleaner.dedupe.buffer.size"] * config["log.cleaner.io.buffer.load.factor"]) // cleaners
+        )
+        chunk_bytes = max(config["log.cleaner.io.buffer.size"] // cleaners // 2, 1)
+        if self._is_small(to_clean):
+            chunk_bytes = min(chunk_bytes, SLICE_BYTES)
+        return self.manager.begin(to_clean, max(map_bytes, 1), chunk_bytes)
+
+    def _is_small(self, to_clean: LogToClean) -> bool:
+        return to_clean.total_bytes <= SMALL_BYTES or not isinstance(self._files, OsFiles)
+
+    async def _drive(self, clean: Clean, process: CleanerProcess, replaced: list[str]) -> CleanDone | None:
+        """None: the clean was given up. `replaced` takes the files that are not needed any more."""
+        work = self._on_the_loop(clean.job) if self._is_small(clean.to_clean) else process.clean(clean.job)
+        async with aclosing(work) as steps:
+            async for step in steps:
+                if isinstance(step, CleanDone):
+                    return step
+                if not self.manager.is_valid(clean):
+                    log.info("clean_given_up", partition=str(clean.log.topic_partition))
+                    if isinstance(step, CleanedGroup):
+                        self.manager.discard(clean, step)
+                    return None
+                if not isinstance(step, CleanedGroup):
+                    await self._pace(step)
+                elif step.changed:
+                    replaced += self.manager.swap(clean, step)
+        return None
+
+    async def _on_the_loop(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
+        steps = clean_steps(self._files, job)
+        try:
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as end:
+                    yield end.value
+                    return
+                yield step
+                await asyncio.sleep(0)
+        finally:
+            steps.close()
+
+    async def _pace(self, size: int) -> None:
+        throttle = self._throttle
+        delay_ms = throttle.delay_ms(size, self._clock.now_ms())
+        due_ms = self._clock.now_ms() + delay_ms
+        while delay_ms > 0 and self._throttle is throttle:
+            await self._rest(delay_ms)
+            delay_ms = due_ms - self._clock.now_ms()
+
+    async def _remove_later(self, clean: Clean, replaced: list[str]) -> None:
+        """The names of what has replaced them are on the disk first."""
+        if not replaced:
+            return
+        try:
+            await self._background.run_in_thread(self._files.sync_directory, clean.log.directory)
+        except OSError as error:  # old files stay until the next start
+            log.warning("directory_not_synced", directory=clean.log.directory, reason=str(error))
+            return
+        due_ms = self._clock.now_ms() + clean.log.config.file_delete_delay_ms
+        clean.log.removals += [(due_ms, path) for path in replaced]
+
+    async def _write_checkpoint(self) -> None:
+        try:
+            await self._background.run_in_thread(self._logs.take_checkpoint(CLEANER_OFFSET))
+        except OSError as error:
+            log.error("a checkpoint could not be written", checkpoint=CLEANER_OFFSET, reason=str(error))
+
+    def _tell(self, clean: Clean, done: CleanDone, number: int, seconds: float) -> None:
+        stats = done.stats
+        self.last[number] = LastClean(stats, seconds)
+        told: dict[str, Any] = {
+            "partition": str(clean.log.topic_partition),
+            "dirty_from": clean.job.first_dirty_offset,
+            "dirty_to": done.end_offset,
+            "seconds": round(seconds, 3),
+            **stats.as_dict(),
+        }
+        log.info("log_cleaned", cleaner=number, **told)

@@ -1,0 +1,26 @@
+"""A partition of an internal topic that this broker leads, and what its coordinator keeps for it."""
+
+from __future__ import annotations
+
+from odradek.broker.coordinator.shard import Shard
+from odradek.protocol.topic_partition import TopicPartition
+
+
+class LedPartition:
+    """A partition of the internal topic that this broker leads, and its shard."""
+
+    __slots__ = ("_is_current", "is_loading", "leader_epoch", "shard", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int, shard: Shard) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.shard = shard
+        self.is_loading = True
+        self._is_current = True
+
+    def is_current(self) -> bool:
+        """False for good once the shard was unloaded."""
+        return self._is_current
+
+    def give_up(self) -> None:
+        self._is_current = False

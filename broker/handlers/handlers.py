@@ -1,0 +1,94 @@
+"""The handlers of a broker, each with the parts that it uses. The API table picks from them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.broker.background.background import Background
+from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.metadata_store import MetadataStore
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.coordinator.internal_topics import InternalTopics
+from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator
+from odradek.broker.handlers.acls import AclHandlers
+from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
+from odradek.broker.handlers.cluster import DescribeClusterHandler
+from odradek.broker.handlers.configs import AlterConfigsHandlers
+from odradek.broker.handlers.coordinators import FindCoordinatorHandler
+from odradek.broker.handlers.delete_records import DeleteRecordsHandler
+from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
+from odradek.broker.handlers.elections import ElectLeadersHandler
+from odradek.broker.handlers.fetch import FetchHandler
+from odradek.broker.handlers.group_admin import GroupAdminHandlers
+from odradek.broker.handlers.groups import GroupHandlers
+from odradek.broker.handlers.list_offsets import ListOffsetsHandler
+from odradek.broker.handlers.log_dirs import LogDirHandlers
+from odradek.broker.handlers.metadata import MetadataHandler
+from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
+from odradek.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from odradek.broker.handlers.offsets import OffsetHandlers
+from odradek.broker.handlers.produce import ProduceHandler
+from odradek.broker.handlers.producers import DescribeProducersHandler
+from odradek.broker.handlers.reassignments import ReassignmentHandlers
+from odradek.broker.handlers.sasl import SaslHandlers
+from odradek.broker.handlers.topics import TopicHandlers
+from odradek.broker.handlers.transactions import TransactionHandlers
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.settings.config import BrokerConfig
+from odradek.timer import Clock
+
+
+class Handlers:
+    """Made once per broker; `apis` is what ApiVersions lists."""
+
+    def __init__(
+        self,
+        apis: Sequence[ServedApi],
+        config: BrokerConfig,
+        clock: Clock,
+        background: Background,
+        metadata: MetadataCache,
+        metadata_store: MetadataStore,
+        replica_manager: ReplicaManager,
+        fetch_sessions: FetchSessionCache,
+        controller: Controller,
+        internal_topics: InternalTopics,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        new_producer_id: NewProducerId,
+    ) -> None:
+        spawn, turns = background.spawn, background.turns
+        max_response_bytes = int(config["odradek.max.response.bytes"])
+        zookeeper_offsets = ZooKeeperOffsets(metadata_store)
+        verification, replica_changes = replica_manager.verification, controller.replica_changes
+
+        self.produce = ProduceHandler(replica_manager, metadata, spawn)
+        self.fetch = FetchHandler(replica_manager, fetch_sessions)
+        self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
+        self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(replica_manager)
+        self.delete_records = DeleteRecordsHandler(replica_manager)
+        self.producers = DescribeProducersHandler(replica_manager, max_response_bytes)
+        self.log_dirs = LogDirHandlers(replica_manager)
+
+        self.api_versions = ApiVersionsHandler(apis)
+        self.metadata = MetadataHandler(metadata, config, controller, internal_topics, spawn, turns)
+        self.cluster = DescribeClusterHandler(metadata)
+        self.topics = TopicHandlers(controller, metadata, config, turns)
+        self.elections = ElectLeadersHandler(replica_changes, metadata)
+        self.reassignments = ReassignmentHandlers(replica_changes)
+        self.describe_configs = DescribeConfigsHandler(config, metadata)
+        self.alter_configs = AlterConfigsHandlers(controller, config, metadata.broker_id, turns)
+        self.sasl = SaslHandlers()
+        self.acls = AclHandlers()
+
+        self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager)
+        self.groups = GroupHandlers(groups)
+        self.group_admin = GroupAdminHandlers(groups, max_response_bytes)
+        self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
+        self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, max_response_bytes)
+        self.transactions = TransactionHandlers(
+            transactions, metadata, internal_topics, new_producer_id, max_response_bytes
+        )

@@ -1,0 +1,108 @@
+"""The way of one API's version through the dispatcher: its reader, its handler, its writer, its counters."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from odradek.broker.background.slices import Steps, memory_of_request
+from odradek.broker.handlers.answer_size import AnswerTooLarge
+from odradek.broker.handlers.api_row import ApiRow, Handler
+from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory
+from odradek.broker.requests.request_metrics import RequestMetrics
+from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
+from odradek.protocol.element_sizes import answered_bytes
+from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
+
+_PREFIX = struct.Struct(">ii").pack
+_FLEXIBLE_PREFIX = struct.Struct(">iib").pack
+
+
+class Route:
+    """What is known of one API in one version: looked up once per request."""
+
+    __slots__ = (
+        "_most_bytes",
+        "_reader_in_steps",
+        "_writer_in_steps",
+        "api_key",
+        "api_version",
+        "flexible_header",
+        "handle",
+        "handler",
+        "is_served",
+        "metrics",
+        "read_body",
+        "read_header",
+        "row",
+        "write",
+    )
+
+    def __init__(
+        self, row: ApiRow, handler: Handler, handle: Handler, api_version: int, metrics: RequestMetrics, most_bytes: int
+    ) -> None:
+        """`handle` calls `handler`, see `running`. `most_bytes`: of an answer."""
+        self.row = row
+        self.handler = handler
+        self.handle = handle
+        self._most_bytes = most_bytes
+        self.metrics = metrics
+        self.is_served = row.serves(api_version)
+        self.api_key = int(row.key)
+        self.api_version = api_version if self.is_served else 0
+        self.read_header = reader_of(RequestHeader, request_header_version(row.key, api_version))
+        self.read_body = reader_of(row.request_class, self.api_version)
+        self.write = writer_of(row.response_class, self.api_version)
+        self.flexible_header = response_header_version(row.key, self.api_version) > 0
+        self._reader_in_steps: Any = None
+        self._writer_in_steps: Any = None
+
+    def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
+        """`read_body` in steps, into no more memory than a request of this size may take."""
+        if self._reader_in_steps is None:
+            answered = answered_bytes(self.row.response_class)
+            self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version, answered)
+        steps: Steps[tuple[Any, int]] = self._reader_in_steps(frame, position, memory_of_request(len(frame)))
+        return steps
+
+    def encode_in_steps(self, response: Any, correlation_id: int) -> Steps[list[Part]]:
+        """`encode` in steps; what is small is joined as it comes. Raises AnswerTooLarge on the way."""
+        if self._writer_in_steps is None:
+            self._writer_in_steps = writer_in_steps(self.row.response_class, self.api_version)
+        parts: list[Part] = []
+        made: list[Part] = [b""]
+        size = 0
+        for _ in self._writer_in_steps(response, parts):
+            size += _gather(parts, made)
+            if size > self._most_bytes:
+                raise AnswerTooLarge(self._most_bytes)
+            yield
+        size += _gather(parts, made)
+        made[0] = self._beginning(size, correlation_id)
+        return made
+
+    def encode(self, response: Any, correlation_id: int) -> list[Part]:
+        """The answer with its length and header. Large records stay apart, by reference. Raises AnswerTooLarge."""
+        parts: list[Part] = [b""]
+        self.write(response, parts)
+        parts[0] = self._beginning(sum(map(len, parts)), correlation_id)
+        return parts
+
+    def _beginning(self, size: int, correlation_id: int) -> bytes:
+        if size > self._most_bytes:
+            raise AnswerTooLarge(self._most_bytes)
+        if self.flexible_header:
+            return _FLEXIBLE_PREFIX(size + 5, correlation_id, 0)
+        return _PREFIX(size + 4, correlation_id)
+
+
+def _gather(parts: list[Part], made: list[Part]) -> int:
+    """Moves the parts over, joined where they are small; returns their size."""
+    size = sum(map(len, parts))
+    buffers = in_memory(parts, size) if size <= JOIN_PART_BYTES * len(parts) else None
+    if buffers is not None:
+        made.append(b"".join(buffers))
+    else:
+        made += parts
+    parts.clear()
+    return size

@@ -1,0 +1,215 @@
+"""What this broker knows of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written
+by the controller alone.
+
+Plain objects in plain dictionaries; nothing here waits or fails. Readers must not change what they get. Partition
+states are replaced whole, never changed in place, so that a reader that keeps one keeps a consistent one.
+
+Source: Kafka's `MetadataCache` / `ZkMetadataCache`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from odradek.broker.metadata.topic_names import unified_name
+from odradek.protocol.topic_partition import TopicPartition
+
+ZERO_UUID = uuid.UUID(int=0)
+NO_LEADER = -1
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+_NO_CONFIG: Mapping[str, str] = MappingProxyType({})
+
+
+class BrokerEndpoint(NamedTuple):
+    """Where clients of one listener reach a broker: the advertised address."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+class BrokerInfo(NamedTuple):
+    """One live broker. `endpoints` by listener name; `epoch` grows with every registration (Kafka's broker epoch)."""
+
+    broker_id: int
+    endpoints: Mapping[str, BrokerEndpoint]
+    rack: str | None = None
+    epoch: int = -1
+
+    def endpoint(self, listener: str) -> BrokerEndpoint | None:
+        """Its address on `listener`, or None where it has none there."""
+        return self.endpoints.get(listener)
+
+
+class PartitionState(NamedTuple):
+    """One partition: `replicas` and `isr` are broker ids, `leader` is one of them or NO_LEADER.
+
+    While it is being reassigned `replicas` includes those that come (`adding`) and those that go (`removing`).
+    """
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    controller_epoch: int = 0
+    partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+class TopicMetadata(NamedTuple):
+    """One topic: `partitions` by partition number, ascending without gaps."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, PartitionState]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of Kafka's own topics."""
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        """The replicas of its first partition."""
+        return len(self.partitions[0].replicas) if 0 in self.partitions else 0
+
+
+class MetadataCache:
+    """See the file's head. `cluster_id` is Kafka's 22-character text; `controller_id` a broker id or -1."""
+
+    def __init__(self, cluster_id: str, broker_id: int) -> None:
+        self.cluster_id = cluster_id
+        self.broker_id = broker_id
+        self.controller_id = -1
+        self.controller_epoch = 0
+        self.brokers: dict[int, BrokerInfo] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._names_by_id: dict[uuid.UUID, str] = {}
+        self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
+        self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._broker_configs: dict[int | None, Mapping[str, str]] = {}
+
+    # Topics and partitions
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """The topic called `name`, or None."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicMetadata | None:
+        """The topic with this id, or None."""
+        name = self._names_by_id.get(topic_id)
+        return None if name is None else self._topics.get(name)
+
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        """The name of the topic with this id, or None."""
+        return self._names_by_id.get(topic_id)
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """The topic's id; all zero where there is no such topic."""
+        topic = self._topics.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+    def topic_names(self) -> list[str]:
+        """All topics' names, sorted."""
+        return sorted(self._topics)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """Another topic whose metrics would have the same name; None if there is none."""
+        unified = self._names_by_unified_name.get(unified_name(name), ())
+        return next((other for other in unified if other != name), None)
+
+    def partition(self, topic: str, partition: int) -> PartitionState | None:
+        """The partition's state, or None where there is no such topic or partition."""
+        metadata = self._topics.get(topic)
+        return None if metadata is None else metadata.partitions.get(partition)
+
+    def leader_of(self, topic_partition: TopicPartition) -> int | None:
+        """The broker that leads the partition (NO_LEADER if none does), or None where there is no such partition."""
+        state = self.partition(topic_partition.topic, topic_partition.partition)
+        return None if state is None else state.leader
+
+    def contains(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        return self.partition(topic_partition.topic, topic_partition.partition) is not None
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are."""
+        return len(self._topics)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions all topics have together."""
+        return sum(len(topic.partitions) for topic in self._topics.values())
+
+    # Settings
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """The topic's own settings: what was set on it, by property name; not the defaults."""
+        return self._topic_configs.get(topic, _NO_CONFIG)
+
+    def broker_config(self, broker_id: int | None) -> Mapping[str, str]:
+        """The dynamic settings of one broker, or with None the cluster-wide default ones."""
+        return self._broker_configs.get(broker_id, _NO_CONFIG)
+
+    # Changes (the controller's)
+
+    def put_topic(self, topic: TopicMetadata, config: Mapping[str, str]) -> None:
+        """Adds or replaces a topic and its settings."""
+        previous = self._topics.get(topic.name)
+        if previous is not None and previous.topic_id != topic.topic_id:
+            del self._names_by_id[previous.topic_id]
+        if previous is None:
+            unified = unified_name(topic.name)
+            self._names_by_unified_name[unified] = (*self._names_by_unified_name.get(unified, ()), topic.name)
+        self._topics[topic.name] = topic
+        self._names_by_id[topic.topic_id] = topic.name
+        self.put_topic_config(topic.name, config)
+
+    def remove_topic(self, name: str) -> None:
+        """Forgets a topic and its settings."""
+        topic = self._topics.pop(name, None)
+        self._topic_configs.pop(name, None)
+        if topic is not None:
+            self._names_by_id.pop(topic.topic_id, None)
+            self._forget_unified_name(name)
+
+    def _forget_unified_name(self, name: str) -> None:
+        unified = unified_name(name)
+        left = tuple(other for other in self._names_by_unified_name[unified] if other != name)
+        if left:
+            self._names_by_unified_name[unified] = left
+        else:
+            del self._names_by_unified_name[unified]
+
+    def put_partition(self, topic: str, state: PartitionState) -> None:
+        """Replaces one partition's state. The topic must exist."""
+        metadata = self._topics[topic]
+        self._topics[topic] = metadata._replace(partitions={**metadata.partitions, state.partition: state})
+
+    def put_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Replaces a topic's own settings."""
+        if config:
+            self._topic_configs[topic] = MappingProxyType(dict(config))
+        else:
+            self._topic_configs.pop(topic, None)
+
+    def put_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
+        """Replaces a broker's dynamic settings (None: the cluster-wide default ones)."""
+        self._broker_configs[broker_id] = MappingProxyType(dict(config))
+
+    def put_broker(self, broker: BrokerInfo) -> None:
+        """Adds or replaces a live broker."""
+        self.brokers[broker.broker_id] = broker
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Forgets a broker that is gone."""
+        self.brokers.pop(broker_id, None)

@@ -1,0 +1,356 @@
+"""The table of what `/metrics` tells: name, kind, what it means, its labels, and how it is read.
+
+Names and labels are those that the Prometheus JMX exporter's sample configuration for Kafka makes of Kafka's beans,
+so that dashboards made for Kafka show this broker. Values are read when somebody asks; nothing is kept up to date for
+that.
+
+A reader gives rows of (label values, value). It takes a snapshot of what it walks through, since the loop turns in
+between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.transaction.state import TransactionState
+from odradek.broker.replica.topic_stats import TopicStats
+from odradek.broker.requests.request_metrics import error_name
+
+if TYPE_CHECKING:
+    from odradek.broker.cleaning.log_cleaner import LogCleaner
+    from odradek.broker.metrics.sources import MetricSources
+    from odradek.broker.replica.partition import Partition
+    from odradek.purgatory import DelayedOperationPurgatory
+    from odradek.storage.log import Log
+
+COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
+Row = tuple[Sequence[str], float]
+Reader = Callable[["MetricSources"], Iterable[Row]]
+
+TOTAL = "kafka_network_requestmetrics_totaltimems"
+"""The one family that is no plain number per row: see `exposition.RequestTimes`."""
+LATE_TRANSACTION_BUFFER_MS = 300_000
+
+
+class Family(NamedTuple):
+    """One metric. A counter's name stands here without its `_total`."""
+
+    name: str
+    kind: str
+    documentation: str
+    labels: tuple[str, ...]
+    read: Reader
+
+
+def single(value: Callable[[MetricSources], float]) -> Reader:
+    """One row without labels."""
+    return lambda sources: [((), value(sources))]
+
+
+def by_topic(count: Callable[[TopicStats], int]) -> Reader:
+    """A row for each topic, and one without a name for all that ever were."""
+
+    def read(sources: MetricSources) -> list[Row]:
+        stats = sources.replica_manager.topic_stats
+        rows: list[Row] = [((name,), count(topic)) for name, topic in stats.by_topic.items()]
+        return [(("",), count(stats.forgotten) + sum(value for _, value in rows)), *rows]
+
+    return read
+
+
+def by_partition(value: Callable[[Partition], float]) -> Reader:
+    def read(sources: MetricSources) -> Iterable[Row]:
+        for partition in sources.replica_manager.partitions:
+            yield (partition.topic_partition.topic, str(partition.topic_partition.partition)), value(partition)
+
+    return read
+
+
+def by_purgatory(value: Callable[[DelayedOperationPurgatory], int]) -> Reader:
+    def read(sources: MetricSources) -> list[Row]:
+        manager, waits = sources.replica_manager, sources.group_coordinator.waits
+        of_partitions = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
+        purgatories = (*of_partitions, sources.topic_purgatory, *waits)
+        return [((purgatory.name,), value(purgatory)) for purgatory in purgatories]
+
+    return read
+
+
+def requests(sources: MetricSources) -> list[Row]:
+    return [((row.api, str(row.version)), row.requests) for row in list(sources.requests.requests.values())]
+
+
+def request_errors(sources: MetricSources) -> list[Row]:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in list(sources.requests.requests.values()):
+        for code, count in list(row.errors.items()):
+            found[(row.api, error_name(code))] += count
+    return list(found.items())
+
+
+def produce_expirations(sources: MetricSources) -> list[Row]:
+    counted = sources.replica_manager.appends.expirations
+    rows: list[Row] = [((key.topic, str(key.partition)), count) for key, count in counted.by_partition.items()]
+    return [(("", ""), counted.total), *rows]
+
+
+def fetch_expirations(sources: MetricSources) -> list[Row]:
+    counted = sources.replica_manager.fetches.expirations
+    return [(("consumer",), counted.consumer), (("follower",), counted.follower)]
+
+
+def connections(sources: MetricSources) -> list[Row]:
+    found = Counter({endpoint.name: 0 for endpoint in sources.endpoints})
+    found.update(connection.info.listener.name for connection in list(sources.socket_server.connections))
+    return [((name,), count) for name, count in found.items()]
+
+
+def leaders(sources: MetricSources) -> float:
+    return sum(partition.is_leader for partition in sources.replica_manager.partitions)
+
+
+def late_transactions(sources: MetricSources) -> float:
+    """A transaction may take `transaction.max.timeout.ms`, and its marker five minutes more."""
+    before_ms = sources.late_transactions_before_ms() - LATE_TRANSACTION_BUFFER_MS
+    return sum(
+        partition.is_leader and partition.log.producer_state.has_late_transaction(before_ms)
+        for partition in sources.replica_manager.partitions
+    )
+
+
+def groups_in(state: GroupState) -> Reader:
+    return single(lambda sources: sources.group_coordinator.groups_by_state()[state])
+
+
+def under_replicated(sources: MetricSources) -> float:
+    return sum(partition.is_under_replicated for partition in sources.replica_manager.partitions)
+
+
+def cleaning(value: Callable[[LogCleaner], float]) -> Reader:
+    """One row; 0 where no logs are cleaned."""
+    return lambda sources: [((), value(sources.log_cleaner) if sources.log_cleaner is not None else 0)]
+
+
+def uncleanable(value: Callable[[LogCleaner, Sequence[Log]], float]) -> Reader:
+    """A row for each log directory."""
+
+    def read(sources: MetricSources) -> list[Row]:
+        cleaner = sources.log_cleaner
+        if cleaner is None:
+            return []
+        return [((path,), value(cleaner, logs)) for path, logs in cleaner.manager.uncleanable().items()]
+
+    return read
+
+
+def transactional_ids(sources: MetricSources) -> list[Row]:
+    found = Counter(dict.fromkeys(TransactionState, 0))
+    for shard in sources.transaction_coordinator.shards():
+        found.update(transaction.state for transaction in list(shard.transactions.values()))
+    return [((state.label,), count) for state, count in found.items()]
+
+
+_TOPIC, _TOPIC_PARTITION, _NONE = ("topic",), ("topic", "partition"), ()
+
+# fmt: off
+FAMILIES = (
+    Family("kafka_server_brokertopicmetrics_messagesin", COUNTER,
+           "Records appended.",
+           _TOPIC, by_topic(lambda t: t.messages_in)),
+    Family("kafka_server_brokertopicmetrics_bytesin", COUNTER,
+           "Bytes of record batches appended.",
+           _TOPIC, by_topic(lambda t: t.bytes_in)),
+    Family("kafka_server_brokertopicmetrics_bytesout", COUNTER,
+           "Bytes of record batches sent to consumers.",
+           _TOPIC, by_topic(lambda t: t.bytes_out)),
+    Family("kafka_server_brokertopicmetrics_totalproducerequests", COUNTER,
+           "Partitions written to, by request.",
+           _TOPIC, by_topic(lambda t: t.produce_requests)),
+    Family("kafka_server_brokertopicmetrics_totalfetchrequests", COUNTER,
+           "Partitions read from, by request.",
+           _TOPIC, by_topic(lambda t: t.fetch_requests)),
+    Family("kafka_server_brokertopicmetrics_failedproducerequests", COUNTER,
+           "Partitions whose append failed.",
+           _TOPIC, by_topic(lambda t: t.failed_produce_requests)),
+    Family("kafka_server_brokertopicmetrics_failedfetchrequests", COUNTER,
+           "Partitions whose read failed.",
+           _TOPIC, by_topic(lambda t: t.failed_fetch_requests)),
+    Family("kafka_network_requestmetrics_requests", COUNTER,
+           "Requests that came to their end.",
+           ("request", "version"), requests),
+    Family("kafka_network_requestmetrics_errors", COUNTER,
+           "Errors in answers, item by item; NONE counts answers without any.",
+           ("request", "error"), request_errors),
+    Family(TOTAL, SUMMARY,
+           "Milliseconds from a request's arrival to its answer; quantiles of the last one to two minutes.",
+           ("request",), requests),
+    Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE,
+           "Entries in watcher lists, one per key; some completed and not yet purged.",
+           ("delayedOperation",), by_purgatory(lambda p: p.watched)),
+    Family("kafka_server_delayedoperationpurgatory_numdelayedoperations", GAUGE,
+           "Requests that wait.",
+           ("delayedOperation",), by_purgatory(lambda p: p.delayed)),
+    Family("odradek_purgatory_completed", COUNTER,
+           "Requests that waited and were released by an event.",
+           ("delayedOperation",), by_purgatory(lambda p: p.completed)),
+    Family("odradek_purgatory_expired", COUNTER,
+           "Requests that waited until their time-out.",
+           ("delayedOperation",), by_purgatory(lambda p: p.expired)),
+    Family("kafka_server_delayedproducemetrics_expires", COUNTER,
+           "Partitions of produce requests that timed out.",
+           _TOPIC_PARTITION, produce_expirations),
+    Family("kafka_server_delayedfetchmetrics_expires", COUNTER,
+           "Fetch requests that timed out.",
+           ("fetcherType",), fetch_expirations),
+    Family("kafka_server_delayeddeleterecordsmetrics_expires", COUNTER,
+           "Partitions of DeleteRecords requests that timed out.",
+           _NONE, single(lambda s: s.replica_manager.deletions.expirations.total)),
+    Family("kafka_log_log_size", GAUGE,
+           "Bytes in the partition's segments.",
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.size)),
+    Family("kafka_log_log_numlogsegments", GAUGE,
+           "The partition's segments.",
+           _TOPIC_PARTITION, by_partition(lambda p: len(p.log.segments))),
+    Family("kafka_log_log_logstartoffset", GAUGE,
+           "The first offset that can be read.",
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.log_start_offset)),
+    Family("kafka_log_log_logendoffset", GAUGE,
+           "The offset that the next record gets.",
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.log_end_offset)),
+    Family("kafka_log_logcleaner_cleaner_recopy_percent", GAUGE,
+           "Bytes that the last cleans wrote, of those that they read.",
+           _NONE, cleaning(lambda c: c.recopy_percent)),
+    Family("kafka_log_logcleaner_max_buffer_utilization_percent", GAUGE,
+           "How full the fullest table of keys was in a last clean.",
+           _NONE, cleaning(lambda c: c.max_buffer_utilization_percent)),
+    Family("kafka_log_logcleaner_max_clean_time_secs", GAUGE,
+           "The longest of the last cleans.",
+           _NONE, cleaning(lambda c: c.max_clean_time_secs)),
+    Family("kafka_log_logcleaner_max_compaction_delay_secs", GAUGE,
+           "The longest that a log has been due by max.compaction.lag.ms.",
+           _NONE, cleaning(lambda c: c.manager.max_delay_ms // 1000)),
+    Family("kafka_log_logcleaner_deadthreadcount", GAUGE,
+           "Cleaners that have ended and should not have.",
+           _NONE, cleaning(lambda c: c.dead)),
+    Family("kafka_log_logcleanermanager_max_dirty_percent", GAUGE,
+           "The dirty share of the dirtiest log.",
+           _NONE, cleaning(lambda c: int(100 * c.manager.dirtiest_ratio))),
+    Family("kafka_log_logcleanermanager_time_since_last_run_ms", GAUGE,
+           "Since a log to clean was looked for.",
+           _NONE, cleaning(lambda c: c.manager.ms_since_last_run)),
+    Family("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE,
+           "Partitions whose log could not be cleaned.",
+           ("logDirectory",), uncleanable(lambda c, logs: len(logs))),
+    Family("kafka_log_logcleanermanager_uncleanable_bytes", GAUGE,
+           "What there would be to clean in them.",
+           ("logDirectory",), uncleanable(lambda c, logs: sum(map(c.manager.uncleanable_bytes, logs)))),
+    Family("kafka_server_replicamanager_partitioncount", GAUGE,
+           "Partitions on this broker.",
+           _NONE, single(lambda s: len(s.replica_manager.partitions))),
+    Family("kafka_server_replicamanager_leadercount", GAUGE,
+           "Partitions that this broker leads.",
+           _NONE, single(leaders)),
+    Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE,
+           "Partitions led here with replicas out of sync.",
+           _NONE, single(under_replicated)),
+    Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
+           "Partitions here whose disk fails.",
+           _NONE, single(lambda s: len(s.replica_manager.partitions.offline))),
+    Family("kafka_server_replicamanager_partitionswithlatetransactionscount", GAUGE,
+           "Partitions led here with a transaction open for longer than any may be: one that hangs (KIP-664).",
+           _NONE, single(late_transactions)),
+    Family("kafka_server_addpartitionstotxnmanager_verificationfailurerate", COUNTER,
+           "Batches refused since they belonged to no open transaction (KIP-890).",
+           _NONE, single(lambda s: s.replica_manager.verification.failures)),
+    Family("kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE,
+           "Fetch sessions (KIP-227).",
+           _NONE, single(lambda s: len(s.fetch_sessions))),
+    Family("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", GAUGE,
+           "Partitions in fetch sessions.",
+           _NONE, single(lambda s: s.fetch_sessions.partitions)),
+    Family("kafka_server_fetchsessioncache_incrementalfetchsessionevictions", COUNTER,
+           "Fetch sessions that had to make room.",
+           _NONE, single(lambda s: s.fetch_sessions.evictions)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE,
+           "Groups that this broker coordinates.",
+           _NONE, single(lambda s: s.group_coordinator.groups_by_state().total())),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance", GAUGE,
+           "Groups that wait for their members to join again.",
+           _NONE, groups_in(GroupState.PREPARING_REBALANCE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance", GAUGE,
+           "Groups that wait for their leader's assignment.",
+           _NONE, groups_in(GroupState.COMPLETING_REBALANCE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsstable", GAUGE,
+           "Groups whose members have their assignments.",
+           _NONE, groups_in(GroupState.STABLE)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsdead", GAUGE,
+           "Groups that are gone.",
+           _NONE, groups_in(GroupState.DEAD)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroupsempty", GAUGE,
+           "Groups without members.",
+           _NONE, groups_in(GroupState.EMPTY)),
+    Family("kafka_server_group_coordinator_metrics_group_completed_rebalance", COUNTER,
+           "Rebalances that came to an assignment.",
+           _NONE, single(lambda s: s.group_coordinator.completed_rebalances)),
+    Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
+           "Offsets that groups have committed.",
+           _NONE, single(lambda s: s.group_coordinator.offset_count)),
+    Family("kafka_server_group_coordinator_metrics_offset_commit", COUNTER,
+           "Offsets committed.",
+           _NONE, single(lambda s: s.group_coordinator.offset_metrics.commits)),
+    Family("kafka_server_group_coordinator_metrics_offset_expiration", COUNTER,
+           "Committed offsets that have expired.",
+           _NONE, single(lambda s: s.group_coordinator.offset_metrics.expirations)),
+    Family("kafka_server_group_coordinator_metrics_offset_deletion", COUNTER,
+           "Committed offsets deleted on request.",
+           _NONE, single(lambda s: s.group_coordinator.offset_metrics.deletions)),
+    Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", GAUGE,
+           "Transaction markers for partitions that nobody leads.",
+           _NONE, single(lambda s: s.transaction_coordinator.markers.of_unknown_destination)),
+    Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize", GAUGE,
+           "Transactions whose completion is to be appended once more.",
+           _NONE, single(lambda s: s.transaction_coordinator.completions_to_retry)),
+    Family("odradek_transactions_being_completed", GAUGE,
+           "Transactions whose markers are being written.",
+           _NONE, single(lambda s: s.transaction_coordinator.markers.pending)),
+    Family("odradek_transactional_ids", GAUGE,
+           "Transactional ids that this broker coordinates.",
+           ("state",), transactional_ids),
+    Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE,
+           "Topics.",
+           _NONE, single(lambda s: s.metadata.topic_count)),
+    Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE,
+           "Partitions.",
+           _NONE, single(lambda s: s.metadata.partition_count)),
+    Family("kafka_server_socket_server_metrics_connection_count", GAUGE,
+           "Open connections.",
+           ("listener",), connections),
+    Family("kafka_server_socket_server_metrics_connection_creation", COUNTER,
+           "Connections accepted.",
+           _NONE, single(lambda s: s.socket_server.counters.accepted)),
+    Family("kafka_server_socket_server_metrics_connection_close", COUNTER,
+           "Connections ended.",
+           _NONE, single(lambda s: s.socket_server.counters.closed)),
+    Family("kafka_server_socket_server_metrics_expired_connections_killed_count", GAUGE,
+           "Connections ended after connections.max.idle.ms.",
+           _NONE, single(lambda s: s.socket_server.counters.expired)),
+    Family("kafka_server_socket_server_metrics_incoming_byte", COUNTER,
+           "Bytes received from clients.",
+           _NONE, single(lambda s: s.socket_server.counters.bytes_in)),
+    Family("kafka_server_socket_server_metrics_outgoing_byte", COUNTER,
+           "Bytes sent to clients.",
+           _NONE, single(lambda s: s.socket_server.counters.bytes_out)),
+    Family("odradek_connections_refused", COUNTER,
+           "Connections ended as they came: above max.connections or max.connections.per.ip.",
+           _NONE, single(lambda s: s.socket_server.counters.refused)),
+    Family("odradek_timer_tasks", GAUGE,
+           "Tasks in the timing wheel.",
+           _NONE, single(lambda s: s.timer.size)),
+    Family("odradek_timer_wakeups", COUNTER,
+           "Times that the wheel's reaper woke up.",
+           _NONE, single(lambda s: s.reaper.wakeups)),
+)
+# fmt: on

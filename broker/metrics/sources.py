@@ -1,0 +1,46 @@
+"""What the metrics are read from: the parts of a broker that serves clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from odradek.broker.cleaning.log_cleaner import LogCleaner
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_metrics import BrokerMetrics
+from odradek.purgatory import DelayedOperationPurgatory
+from odradek.timer import ExpirationReaper, SystemTimer
+
+
+class MetricSources(NamedTuple):
+    """`late_transactions_before_ms()`: wall time before which no open transaction may have begun.
+
+    `log_cleaner` is None where log.cleaner.enable is false."""
+
+    requests: BrokerMetrics
+    endpoints: Sequence[Endpoint]
+    socket_server: SocketServer
+    metadata: MetadataCache
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchSessionCache
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    topic_purgatory: DelayedOperationPurgatory
+    timer: SystemTimer
+    reaper: ExpirationReaper
+    log_cleaner: LogCleaner | None
+    late_transactions_before_ms: Callable[[], int]
+
+
+class BrokerStatus(NamedTuple):
+    """`state`: Kafka's number. `sources` is None while no clients are served."""
+
+    state: int
+    broker_id: int
+    sources: MetricSources | None

@@ -1,0 +1,192 @@
+"""Settings as clients are shown them: value, where it comes from, and what stands behind it.
+
+    A   A broker setting's synonyms are listed layer by layer (this broker's dynamic, the cluster's dynamic, static,
+        default), within a layer in their own order. What comes before the first that bears the setting's own name is
+        left out, and the first that is left names the source.
+    B   A topic setting's list is its own value, if it has one, and then that of the first broker setting its default
+        comes from.
+    C   Values of passwords, and of names that are no settings and so might be passwords, are not shown.
+    D   Internal settings are shown only where they were set.
+
+Source: Kafka's `ConfigHelper`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import IntEnum
+from functools import cached_property
+from typing import Generic, NamedTuple, TypeVar
+
+from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, parse_value, value_text
+from odradek.broker.settings.config import LISTENER_PREFIX, BrokerConfig, broker_setting
+
+T = TypeVar("T")
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are DescribeConfigs'."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+class ConfigSynonym(NamedTuple):
+    """A value behind a value; None where it is not shown."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigDescription(NamedTuple):
+    """One setting as shown. `type` is a SettingType, 0 for a name that is no setting."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    is_sensitive: bool
+    synonyms: list[ConfigSynonym]
+    type: int
+    documentation: str | None
+
+
+class TopicDescriptions(Generic[T]):
+    """The descriptions of many topics' settings, for one answer.
+
+    What topics have in common is described once, and `shown` makes of it once what the answer holds, so that another
+    topic costs a list of references.
+    """
+
+    def __init__(self, config: BrokerConfig, shown: Callable[[ConfigDescription], T]) -> None:
+        self._config = config
+        self._defaults = config.topic_defaults()
+        self._shown = shown
+        self._inherited: dict[str, T] = {}
+        self._own: dict[tuple[str, str], T] = {}
+
+    def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[T]:
+        """A topic's settings (all, or those of `names`), sorted. `overrides`: what was set on the topic. Topics may
+        share a list.
+
+        Raises ConfigError for a stored value that is not of its setting's type.
+        """
+        if not overrides and names is None:
+            return self._all_inherited
+        return [
+            self._own_one(name, overrides[name]) if name in overrides else self._inherited_one(name)
+            for name in sorted(TOPIC if names is None else TOPIC.keys() & names)
+        ]
+
+    @cached_property
+    def _all_inherited(self) -> list[T]:
+        return [self._inherited_one(name) for name in sorted(TOPIC)]
+
+    def _inherited_one(self, name: str) -> T:
+        known = self._inherited.get(name)
+        if known is None:
+            value = value_text(self._defaults[name])
+            known = self._inherited[name] = self._shown(_topic_description(self._config, TOPIC[name], value, False))
+        return known
+
+    def _own_one(self, name: str, text: str) -> T:
+        known = self._own.get((name, text))
+        if known is None:
+            value = value_text(parse_value(TOPIC[name], text))
+            known = self._own[name, text] = self._shown(_topic_description(self._config, TOPIC[name], value, True))
+        return known
+
+
+def shown_settings(config: BrokerConfig) -> set[str]:
+    """The names that a description of the broker holds: settings (D), and unknown names that were set."""
+    return {name for name, setting in BROKER.items() if not setting.internal} | config.given.keys()
+
+
+def describe_broker_setting(config: BrokerConfig, name: str) -> ConfigDescription:
+    """One of `shown_settings`."""
+    return _broker_description(config, name, _broker_synonyms(config, name))
+
+
+def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescription:
+    """One of the dynamic settings that hold for the whole cluster, `config.cluster_wide`."""
+    synonyms = [
+        synonym
+        for synonym in _broker_synonyms(config, name)
+        if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    ]
+    description = _broker_description(config, name, synonyms)
+    return description._replace(value=None if description.is_sensitive else config.cluster_wide[name])
+
+
+def _topic_description(
+    config: BrokerConfig, setting: Setting, value: str | None, is_overridden: bool
+) -> ConfigDescription:
+    """Case B."""
+    synonyms = _broker_synonyms(config, setting.synonyms[0].name) if setting.synonyms else []
+    if is_overridden:
+        synonyms.insert(0, ConfigSynonym(setting.name, value, ConfigSource.TOPIC_CONFIG))
+    return ConfigDescription(
+        setting.name,
+        value,
+        _source(synonyms),
+        read_only=False,
+        is_sensitive=setting.is_sensitive,
+        synonyms=synonyms,
+        type=setting.type,
+        documentation=setting.documentation,
+    )
+
+
+def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSynonym]) -> ConfigDescription:
+    setting = broker_setting(name)
+    is_sensitive = setting is None or setting.is_sensitive
+    value = value_text(config[name]) if name in BROKER else config.given[name]
+    is_dynamic = name in BROKER and BROKER[name].update_mode is not UpdateMode.READ_ONLY
+    return ConfigDescription(
+        name,
+        None if is_sensitive else value,
+        _source(synonyms),
+        read_only=not is_dynamic,
+        is_sensitive=is_sensitive,
+        synonyms=synonyms,
+        type=0 if setting is None else setting.type,
+        documentation=None if setting is None else setting.documentation,
+    )
+
+
+def _broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
+    """Case A."""
+    setting = broker_setting(name)
+    names = [name]
+    if setting is not None and setting.synonyms:
+        names = [synonym.name for synonym in setting.synonyms]
+    elif setting is not None and name.startswith(LISTENER_PREFIX):
+        names.append(setting.name)
+    layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, config.per_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, config.cluster_wide),
+        (ConfigSource.STATIC_BROKER_CONFIG, config.static),
+    )
+    is_hidden = setting is None or setting.is_sensitive
+    synonyms = [
+        ConfigSynonym(each, None if is_hidden else layer[each], source)
+        for source, layer in layers
+        for each in names
+        if each in layer
+    ]
+    for each in names:
+        default = value_text(BROKER[each].default) if each in BROKER else None
+        if default is not None:
+            synonyms.append(ConfigSynonym(each, None if is_hidden else default, ConfigSource.DEFAULT_CONFIG))
+    while synonyms and synonyms[0].name != name:
+        del synonyms[0]
+    return synonyms
+
+
+def _source(synonyms: list[ConfigSynonym]) -> ConfigSource:
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG

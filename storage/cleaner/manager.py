@@ -1,0 +1,176 @@
+"""Which logs are cleaned when, which are being cleaned, and which cannot be (Kafka's LogCleanerManager).
+
+A clean goes on beside appends, DeleteRecords and reads. What takes its ground away makes it `is_valid` no more, and it
+is given up; the log is cleaned anew in a later round: truncation, deletion of the partition, a topic that is no longer
+compacted, a disk that fails, a move to another log directory (until it has ended). Retention passes over a log that
+is being cleaned.
+
+Everything here is synchronous and runs on the loop.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import structlog
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.cleaner.candidates import LogToClean, clean_job, log_to_clean
+from odradek.storage.cleaner.job import CleanedGroup, CleanJob
+from odradek.storage.cleaner.swap import discard_cleaned, replace_segments
+from odradek.storage.log import Log
+from odradek.storage.log_manager import LogManager
+from odradek.storage.segment import LogSegment
+from odradek.storage.transaction_index import CorruptTransactionIndex
+from odradek.timer.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+
+class Clean(NamedTuple):
+    """One clean under way: of `log` as it was at `generation`, with these segments by their base offsets."""
+
+    to_clean: LogToClean
+    job: CleanJob
+    generation: int
+    segments: dict[int, LogSegment]
+
+    @property
+    def log(self) -> Log:
+        return self.to_clean.log
+
+
+class CleanerManager:
+    """`dirtiest_ratio`: of the log most in need of a clean when one was looked for last, at `last_run_ms` (wall
+    clock). `delayed`, `max_delay_ms`: of logs that are due by max.compaction.lag.ms, then.
+    """
+
+    def __init__(self, logs: LogManager, clock: Clock) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._uncleanable: dict[TopicPartition, Log] = {}
+        self._postponed: set[Log] = set()
+        self.in_progress: dict[TopicPartition, Clean] = {}
+        self.dirtiest_ratio = 0.0
+        self.last_run_ms = clock.wall_ms()
+        self.max_delay_ms = 0
+        self.delayed = 0
+
+    @property
+    def ms_since_last_run(self) -> int:
+        return self._clock.wall_ms() - self.last_run_ms
+
+    def filthiest(self) -> LogToClean | None:
+        """The log with the largest share of dirty bytes, of those that are due."""
+        now_ms = self.last_run_ms = self._clock.wall_ms()
+        dirty = [found for log in self._compacted() if (found := self._look_at(log, now_ms)) and found.total_bytes]
+        self.dirtiest_ratio = max((found.cleanable_ratio for found in dirty), default=0.0)
+        self.max_delay_ms = max((found.delay_ms for found in dirty), default=0)
+        self.delayed = sum(found.delay_ms > 0 for found in dirty)
+        due = [found for found in dirty if found.is_due]
+        return max(due, key=lambda found: found.cleanable_ratio, default=None)
+
+    def _compacted(self) -> list[Log]:
+        self._forget_deleted()
+        return [
+            log
+            for key, log in self._logs.logs.items()
+            if log.config.compact
+            and log.failure is None
+            and key not in self.in_progress
+            and self._logs.moves.get(key) is None
+            and log not in self._postponed
+            and not self._is_marked(log)
+        ]
+
+    def _look_at(self, log: Log, now_ms: int) -> LogToClean | None:
+        try:
+            return log_to_clean(log, now_ms)
+        except OSError as error:
+            self.mark_uncleanable(log, str(error))
+            return None
+
+    def begin(self, to_clean: LogToClean, map_bytes: int, chunk_bytes: int) -> Clean | None:
+        """None when the log cannot be cleaned, which is then known."""
+        log = to_clean.log
+        try:
+            job = clean_job(to_clean, self._clock.wall_ms(), map_bytes, chunk_bytes, log)
+        except (OSError, CorruptTransactionIndex) as error:
+            self.mark_uncleanable(log, str(error))
+            return None
+        segments = {segment.base_offset: segment for segment in log.segments}
+        clean = Clean(to_clean, job, log.generation, segments)
+        self.in_progress[log.topic_partition] = clean
+        log.being_cleaned = True
+        return clean
+
+    def is_valid(self, clean: Clean) -> bool:
+        """Whether what the clean goes by still holds."""
+        log = clean.log
+        return (
+            self._logs.get(log.topic_partition) is log
+            and self._logs.moves.get(log.topic_partition) is None
+            and log.config.compact
+            and log.generation == clean.generation
+            and log.failure is None
+            and log.directory == clean.job.directory
+        )
+
+    def swap(self, clean: Clean, group: CleanedGroup) -> list[str]:
+        """Puts a cleaned group in its place; returns what to remove when the directory is synced. Raises OSError."""
+        old = [clean.segments[base] for base in group.replaced]
+        if not all(segment in clean.log.segments for segment in old):
+            discard_cleaned(clean.log, group.base_offset)
+            raise OSError(2, "a segment has gone while it was being cleaned", clean.log.directory)
+        return replace_segments(clean.log, group.base_offset, old)
+
+    def discard(self, clean: Clean, group: CleanedGroup) -> None:
+        """The group is not wanted any more. Of a folder that has gone nothing is left to remove."""
+        if self._logs.get(clean.log.topic_partition) is clean.log:
+            discard_cleaned(clean.log, group.base_offset)
+
+    def done(self, clean: Clean, end_offset: int | None) -> None:
+        """The clean has come to its end; `end_offset` None: it was given up."""
+        self.in_progress.pop(clean.log.topic_partition, None)
+        clean.log.being_cleaned = False
+        if end_offset is not None:
+            clean.log.cleaned_offset = end_offset
+
+    # ---- logs that cannot be cleaned
+
+    def postpone(self, log: Log, reason: str) -> None:
+        """The disk did not let it be cleaned: other logs have their turn first, until the next round."""
+        _log.error("clean_failed", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        self._postponed.add(log)
+
+    def begin_round(self) -> None:
+        """What was postponed is tried again."""
+        self._postponed.clear()
+
+    def mark_uncleanable(self, log: Log, reason: str) -> None:
+        """The log is passed over until the broker starts again, or the partition is made anew."""
+        _log.error("log_uncleanable", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        self._uncleanable[log.topic_partition] = log
+
+    def _is_marked(self, log: Log) -> bool:
+        return self._uncleanable.get(log.topic_partition) is log
+
+    def _forget_deleted(self) -> None:
+        gone = [key for key, log in self._uncleanable.items() if self._logs.get(key) is not log]
+        for key in gone:
+            del self._uncleanable[key]
+
+    def uncleanable(self) -> dict[str, list[Log]]:
+        """By the path of the log directory."""
+        self._forget_deleted()
+        found: dict[str, list[Log]] = {path: [] for path in self._logs.directories}
+        for log in self._uncleanable.values():
+            found[self._logs.directory_of(log)].append(log)
+        return found
+
+    def uncleanable_bytes(self, log: Log) -> int:
+        """What a clean of the log would take up."""
+        try:
+            return log_to_clean(log, self._clock.wall_ms()).cleanable_bytes
+        except OSError:
+            return 0

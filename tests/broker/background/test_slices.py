@@ -1,0 +1,184 @@
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from odradek.broker.background.slices import (
+    ITEMS_PER_LOOK,
+    ITEMS_PER_STEP,
+    MOST_BYTES_AT_ONCE,
+    EachMade,
+    Pace,
+    Steps,
+    Turns,
+    each_in_steps,
+    each_when_written,
+    finished,
+    in_steps,
+    let_go,
+    once,
+    others_between,
+)
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest
+
+
+def count(steps: int, seen: list[str], name: str) -> Steps[str]:
+    for _ in range(steps):
+        seen.append(name)
+        yield
+    return name
+
+
+def test_steps_that_are_finished_at_once_give_their_value() -> None:
+    seen: list[str] = []
+    assert finished(count(3, seen, "a")) == "a"
+    assert seen == ["a"] * 3
+
+
+def test_a_list_is_made_some_items_a_step_and_a_step_is_shared_by_nested_loops() -> None:
+    pace = Pace()
+    for _ in range(ITEMS_PER_STEP - 1):
+        assert not pace.step_ends()
+    steps = each_in_steps(range(2), str, pace)
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == ["0", "1"]
+    assert not Pace().step_ends(ITEMS_PER_STEP - 1)
+    assert Pace().step_ends(ITEMS_PER_STEP)
+
+
+def test_each_item_comes_once_in_the_order_of_the_first() -> None:
+    assert finished(once("abca")) == ["a", "b", "c"]
+    assert len(list(once("a" * (3 * ITEMS_PER_LOOK)))) == 2
+
+
+async def test_all_that_take_turns_have_one_step_a_turn_together() -> None:
+    turns, seen = Turns(), []
+    both = [asyncio.ensure_future(turns.take(count(5, seen, name))) for name in "ab"]
+    before: list[int] = []
+    while not all(task.done() for task in both):
+        before.append(len(seen))
+        await asyncio.sleep(0)
+    assert max(after - earlier for earlier, after in pairwise(before)) == 1
+    assert [task.result() for task in both] == ["a", "b"]
+    assert "".join(seen) != "a" * 5 + "b" * 5
+
+
+async def test_what_a_step_raises_reaches_who_waits_and_the_others_go_on() -> None:
+    turns = Turns()
+
+    def failing() -> Steps[None]:
+        yield
+        raise ValueError("no")
+
+    task = asyncio.ensure_future(turns.take(failing()))
+    assert await turns.take(count(5, [], "other")) == "other"
+    with pytest.raises(ValueError, match="no"):
+        await task
+
+
+async def test_requests_that_are_too_large_together_are_at_work_one_after_the_other() -> None:
+    turns, log = Turns(), []
+
+    async def work(name: str, size: int) -> None:
+        async with turns.room_for(size):
+            log.append(f"{name} begins")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            log.append(f"{name} ends")
+
+    await asyncio.gather(work("huge", MOST_BYTES_AT_ONCE + 1), work("large", MOST_BYTES_AT_ONCE - 1), work("small", 1))
+    assert log[:2] == ["huge begins", "huge ends"]
+    assert log[2:4] == ["large begins", "small begins"]
+
+
+async def test_a_request_that_is_given_up_leaves_its_room_to_others() -> None:
+    turns = Turns()
+
+    async def hold() -> None:
+        async with turns.room_for(MOST_BYTES_AT_ONCE):
+            await asyncio.Event().wait()
+
+    holding, waiting = asyncio.ensure_future(hold()), asyncio.ensure_future(hold())
+    await asyncio.sleep(0)
+    for task in (waiting, holding):
+        task.cancel()
+        await asyncio.wait([task])
+    async with asyncio.timeout(60), turns.room_for(MOST_BYTES_AT_ONCE):
+        pass
+
+
+async def test_a_coroutine_takes_steps_of_its_own_one_a_turn() -> None:
+    seen: list[str] = []
+    task = asyncio.ensure_future(in_steps(count(3, seen, "a")))
+    for taken in range(4):
+        assert len(seen) == taken
+        await asyncio.sleep(0)
+    assert await task == "a"
+
+
+async def test_a_costly_item_makes_a_step_of_its_own() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other())
+    assert [item async for item in others_between(range(10), ITEMS_PER_STEP)] == list(range(10))
+    task.cancel()
+    assert turns >= 9
+
+
+async def test_a_coroutine_that_never_waits_lets_others_have_their_turn() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other())
+    assert [item async for item in others_between(range(10 * ITEMS_PER_STEP))] == list(range(10 * ITEMS_PER_STEP))
+    task.cancel()
+    assert turns >= 9
+
+
+def test_the_arrays_of_a_message_are_emptied_some_items_a_step() -> None:
+    names = DescribeGroupsRequest(groups=["g"] * (3 * ITEMS_PER_STEP))
+    partition, topic = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
+    nested = topic(name="t", partitions=[partition(partition_index=i) for i in range(2 * ITEMS_PER_STEP)])
+    commits = OffsetCommitRequest(topics=[nested] + [topic(name="u")] * ITEMS_PER_STEP)
+    left = [len(names.groups) for _ in let_go(names)]
+    assert left == [2 * ITEMS_PER_STEP, ITEMS_PER_STEP, 0]
+    finished(let_go(commits))
+    assert (commits.topics, nested.partitions) == ([], [])
+
+
+def test_a_long_array_is_emptied_in_steps_also_where_few_hold_it() -> None:
+    partition, topic = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
+    long = topic(name="t", partitions=[partition(partition_index=i) for i in range(2 * ITEMS_PER_STEP)])
+    commits = OffsetCommitRequest(topics=[long])
+    assert [len(long.partitions) for _ in let_go(commits)] == [ITEMS_PER_STEP, 0]
+    assert commits.topics == [long]
+
+
+def test_very_many_elements_of_an_answer_are_made_when_they_are_looked_at() -> None:
+    made = []
+
+    def make(number: int) -> str:
+        made.append(number)
+        return str(number)
+
+    many = each_when_written(range(ITEMS_PER_STEP + 1), make)
+    assert isinstance(many, EachMade)
+    assert len(many) == ITEMS_PER_STEP + 1
+    assert made == []
+    assert list(many) == list(map(str, range(ITEMS_PER_STEP + 1)))
+    assert each_when_written(range(ITEMS_PER_STEP), str) == list(map(str, range(ITEMS_PER_STEP)))

@@ -1,0 +1,181 @@
+"""The API table: what is served, and how each API says that a request failed as a whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.background.slices import Turns, finished
+from odradek.broker.handlers.api_row import ApiRow, running
+from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode, encode
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.registry import codec_versions
+from odradek.protocol.schema import Message
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
+ROWS = client_api_table().rows()
+KAFKA_3_0 = {
+    "PRODUCE": (0, 9),
+    "FETCH": (0, 12),
+    "LIST_OFFSETS": (0, 7),
+    "TXN_OFFSET_COMMIT": (0, 3),
+    "OFFSET_DELETE": (0, 0),
+    "OFFSET_FETCH": (0, 8),
+    "OFFSET_COMMIT": (0, 8),
+    "METADATA": (0, 11),
+    "FIND_COORDINATOR": (0, 4),
+    "SASL_HANDSHAKE": (0, 1),
+    "API_VERSIONS": (0, 3),
+    "CREATE_TOPICS": (0, 7),
+    "DELETE_TOPICS": (0, 6),
+    "DELETE_RECORDS": (0, 2),
+    "JOIN_GROUP": (0, 7),
+    "HEARTBEAT": (0, 4),
+    "LEAVE_GROUP": (0, 4),
+    "SYNC_GROUP": (0, 5),
+    "DESCRIBE_GROUPS": (0, 5),
+    "LIST_GROUPS": (0, 4),
+    "DELETE_GROUPS": (0, 2),
+    "INIT_PRODUCER_ID": (0, 4),
+    "ADD_PARTITIONS_TO_TXN": (0, 3),
+    "ADD_OFFSETS_TO_TXN": (0, 3),
+    "END_TXN": (0, 3),
+    "WRITE_TXN_MARKERS": (0, 1),
+    "DESCRIBE_TRANSACTIONS": (0, 0),
+    "LIST_TRANSACTIONS": (0, 0),
+    "OFFSET_FOR_LEADER_EPOCH": (0, 4),
+    "ALTER_REPLICA_LOG_DIRS": (0, 2),
+    "DESCRIBE_ACLS": (0, 2),
+    "CREATE_ACLS": (0, 2),
+    "DELETE_ACLS": (0, 2),
+    "ELECT_LEADERS": (0, 2),
+    "ALTER_PARTITION_REASSIGNMENTS": (0, 0),
+    "LIST_PARTITION_REASSIGNMENTS": (0, 0),
+    "DESCRIBE_CONFIGS": (0, 4),
+    "ALTER_CONFIGS": (0, 2),
+    "DESCRIBE_LOG_DIRS": (0, 2),
+    "SASL_AUTHENTICATE": (0, 2),
+    "CREATE_PARTITIONS": (0, 3),
+    "INCREMENTAL_ALTER_CONFIGS": (0, 1),
+    "DESCRIBE_CLUSTER": (0, 0),
+    "DESCRIBE_PRODUCERS": (0, 0),
+}
+"""Apache Kafka 3.0's ApiVersions answer of a ZooKeeper-mode broker, less what is not served yet."""
+WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+"""These have none but for each directory; an empty answer says it all, as in Kafka."""
+
+
+def requests_of(row: ApiRow) -> list[tuple[int, Message]]:
+    """Kafka's own test documents of the request, in every version that is served."""
+    name = row.request_class.__schema__.name
+    vectors = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
+    return [
+        (vector["version"], decode(row.request_class, vector["version"], bytes.fromhex(vector["hex"])))
+        for vector in vectors
+        if row.serves(vector["version"])
+    ]
+
+
+def error_codes(value: Any) -> list[int]:
+    if isinstance(value, list):
+        return [code for element in value for code in error_codes(element)]
+    if isinstance(value, Message):
+        own = [getattr(value, name) for name in ("error_code", "partition_error_code") if name in value.__slots__]
+        return own + [code for name in value.__slots__ for code in error_codes(getattr(value, name))]
+    return []
+
+
+def test_exactly_kafka_3_0s_versions_of_what_works_are_advertised() -> None:
+    assert {row.key.name: tuple(row.advertised) for row in ROWS} == KAFKA_3_0
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
+def test_what_is_advertised_is_served_and_what_is_served_is_known_to_the_codec(row: ApiRow) -> None:
+    known = codec_versions(row.key)
+    assert known.lowest <= row.served.lowest <= row.advertised.lowest
+    assert row.advertised.highest <= row.served.highest <= known.highest
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
+def test_a_request_that_fails_as_a_whole_is_answered_in_every_version(row: ApiRow) -> None:
+    requests = requests_of(row)
+    assert {version for version, _ in requests} == set(range(row.served.lowest, row.served.highest + 1))
+    for version, request in requests:
+        response = finished(row.error_response(request, ErrorCode.POLICY_VIOLATION, "why"))
+        read_again = decode(row.response_class, version, encode(response, version))
+        codes = set(error_codes(read_again)) - {0}
+        if (row.key, version) in WITHOUT_ERROR_CODE:
+            assert codes == set()
+        elif names_something(row, request):
+            assert codes == {ErrorCode.POLICY_VIOLATION}
+        else:
+            assert codes <= {ErrorCode.POLICY_VIOLATION}
+
+
+def names_something(row: ApiRow, request: Any) -> bool:
+    """Whether there is anything in the request that an error can be told of."""
+    if row.partitions_asked is not None and row.bound_from_bytes:
+        return sum(row.partitions_asked(request)) > 0
+    arrays = [field.attribute for field in request.__schema__.fields if field.type == "array"]
+    return not arrays or any(getattr(request, name) for name in arrays)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.partitions_asked], ids=lambda row: str(row.key.name))
+def test_a_short_request_cannot_name_too_many_partitions(row: ApiRow) -> None:
+    """Those below `bound_from_bytes` are not counted: the least that they take on the wire must be right."""
+    assert row.partitions_asked is not None
+    for version, request in requests_of(row):
+        if row.bound_from_bytes:
+            assert sum(row.partitions_asked(request)) * 4 <= len(encode(request, version))
+
+
+def test_too_many_new_partitions_are_refused_however_short_the_request_is() -> None:
+    table = client_api_table()
+    create = table.row(ApiKey.CREATE_TOPICS)
+    add = table.row(ApiKey.CREATE_PARTITIONS)
+    assert create is not None
+    assert add is not None
+    assert create.bound_from_bytes == add.bound_from_bytes == 0
+    topic: Any = next(
+        field for field in create.request_class.__schema__.fields if field.attribute == "topics"
+    ).structure
+    for count, refused in ((10_000, False), (10_001, True)):
+        request: Any = create.request_class(topics=[topic(name="t", num_partitions=count)])
+        if refused:
+            with pytest.raises(ProtocolError) as caught:
+                create.check_bound(request)
+            assert caught.value.code is ErrorCode.POLICY_VIOLATION
+        else:
+            create.check_bound(request)
+
+
+class Spawns:
+    def __init__(self) -> None:
+        self.coroutines: list[Any] = []
+
+    def spawn(self, coroutine: Any, name: str) -> Any:
+        self.coroutines.append(coroutine)
+
+
+async def test_a_handler_that_waits_answers_when_it_ends_and_fails_as_it_fails() -> None:
+    async def handler(request: Any, context: RequestContext) -> str:
+        if request == "bad":
+            raise ProtocolError(ErrorCode.INVALID_REQUEST)
+        return f"{request} done"
+
+    spawns = Spawns()
+    handle = running(handler, spawns.spawn, Turns())
+    connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
+    context = RequestContext(connection, 3, 1, 1, None, 0)
+    good, bad = handle("good", context), handle("bad", context)
+    assert not good.settled
+    for coroutine in spawns.coroutines:
+        await coroutine
+    assert good.result() == "good done"
+    with pytest.raises(ProtocolError):
+        bad.result()

@@ -1,0 +1,417 @@
+"""/metrics and /health over real sockets; what the counters count."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
+from odradek.broker.metrics.families import FAMILIES, TOTAL
+from odradek.broker.metrics.server import MAX_HEAD_BYTES, MetricsServer
+from odradek.broker.replica.topic_stats import AllTopicStats
+from odradek.broker.requests.request_metrics import (
+    FINE_TIMES,
+    TIME_BUCKETS,
+    BrokerMetrics,
+    bucket_time_ms,
+    error_finder,
+    time_bucket,
+)
+from odradek.broker.server import Broker
+from odradek.broker.start_error import StartError
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.messages.produce import ProduceResponse
+from odradek.timer import ManualClock
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+Answer = tuple[int, dict[str, str], bytes]
+
+
+async def ask(port: int, path: str = "/metrics", method: str = "GET", raw: bytes | None = None) -> Answer:
+    """Status, headers and body of one request on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(raw if raw is not None else f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines[1:])
+    return int(lines[0].split()[1]), headers, body
+
+
+def samples_of(text: bytes) -> Samples:
+    """Every sample by name and labels, read by Prometheus's own parser. Asserts that none is told twice."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found, f"{key} is told twice"
+            found[key] = sample.value
+    return found
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples[(name, frozenset(labels.items()))]
+
+
+@asynccontextmanager
+async def told() -> AsyncIterator[tuple[Broker, int]]:
+    """A broker with a metrics port."""
+    async with in_process_broker({"odradek.metrics.port": "0"}) as broker:
+        assert broker.metrics_server is not None
+        yield broker, broker.metrics_server.port
+
+
+async def produce_and_fetch(broker: Broker, records: int) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, acks="all") as producer:
+        for number in range(records):
+            await producer.send_and_wait("counted", b"%d" % number, partition=0)
+    consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+    async with consumer:
+        consumer.assign([TopicPartition("counted", 0)])
+        for _ in range(records):
+            await consumer.getone()
+
+
+async def test_what_clients_do_is_told_under_the_names_of_kafkas_jmx_exporter() -> None:
+    async with told() as (broker, port):
+        await produce_and_fetch(broker, 10)
+        status, headers, body = await ask(port)
+        assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        samples = samples_of(body)
+    assert value(samples, "kafka_server_brokertopicmetrics_messagesin_total", topic="counted") == 10
+    assert value(samples, "kafka_server_brokertopicmetrics_messagesin_total") == 10
+    bytes_in = value(samples, "kafka_server_brokertopicmetrics_bytesin_total", topic="counted")
+    assert bytes_in > 10 * 61
+    assert value(samples, "kafka_server_brokertopicmetrics_bytesout_total", topic="counted") == bytes_in
+    assert value(samples, "kafka_server_brokertopicmetrics_totalproducerequests_total", topic="counted") == 10
+    assert value(samples, "kafka_log_log_size", topic="counted", partition="0") == bytes_in
+    assert value(samples, "kafka_log_log_logendoffset", topic="counted", partition="0") == 10
+    assert value(samples, "kafka_log_log_logstartoffset", topic="counted", partition="0") == 0
+    assert value(samples, "kafka_log_log_numlogsegments", topic="counted", partition="0") == 1
+    produced = [
+        count
+        for (name, labels), count in samples.items()
+        if name == "kafka_network_requestmetrics_requests_total" and ("request", "Produce") in labels
+    ]
+    assert produced == [10]
+    assert value(samples, f"{TOTAL}_count", request="Produce") == 10
+    assert value(samples, "kafka_network_requestmetrics_errors_total", request="Produce", error="NONE") == 10
+    assert value(samples, "kafka_server_kafkaserver_brokerstate") == 3
+    assert value(samples, "kafka_server_socket_server_metrics_connection_creation_total") >= 2
+    assert value(samples, "kafka_server_replicamanager_leadercount") == 1
+    assert value(samples, "kafka_controller_kafkacontroller_globaltopiccount") == 1
+    assert value(samples, "kafka_server_delayedoperationpurgatory_numdelayedoperations", delayedOperation="Fetch") == 0
+
+
+async def test_every_family_is_told_with_its_help_and_type_even_before_anything_happened() -> None:
+    async with told() as (_, port):
+        _, _, body = await ask(port)
+    text = body.decode()
+    for family in FAMILIES:
+        name = f"{family.name}_total" if family.kind == "counter" else family.name
+        assert text.count(f"# TYPE {name} {family.kind}\n") == 1
+        assert f"# HELP {name} {family.documentation}\n" in text
+    assert "process_cpu_seconds_total" in text
+
+
+async def test_a_clients_waiting_fetch_is_seen_in_its_purgatory() -> None:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    async with told() as (broker, port):
+        await produce_and_fetch(broker, 1)
+        consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, fetch_max_wait_ms=60_000)
+        async with consumer:
+            consumer.assign([TopicPartition("counted", 0)])
+            consumer.seek(TopicPartition("counted", 0), 1)
+            waiting = asyncio.ensure_future(consumer.getone())
+            for _ in range(10_000):
+                if broker.replica_manager.fetch_purgatory.delayed:
+                    break
+                await asyncio.sleep(0.001)
+            samples = samples_of((await ask(port))[2])
+            waiting.cancel()
+    assert value(samples, "kafka_server_delayedoperationpurgatory_numdelayedoperations", delayedOperation="Fetch") == 1
+    assert value(samples, "kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Fetch") >= 1
+    assert value(samples, "kafka_server_delayedfetchmetrics_expires_total", fetcherType="follower") == 0
+
+
+async def test_a_creation_that_takes_its_time_is_seen_in_the_purgatory_of_topics() -> None:
+    labels = {"delayedOperation": "topic"}
+    async with told() as (broker, port):
+        gate = asyncio.Event()
+        put = broker.metadata_store.multi
+
+        async def slowly(*operations: Any) -> Any:
+            await gate.wait()
+            return await put(*operations)
+
+        broker.metadata_store.multi = slowly  # type: ignore[method-assign]
+        topics = [NewTopic("a", 1, 1), NewTopic("b", 1, 1)]
+        creating = asyncio.ensure_future(broker.controller.create_topics(topics, timeout_ms=60_000))
+        while not broker.topic_purgatory.delayed:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+        waiting = samples_of((await ask(port))[2])
+        gate.set()
+        await creating
+        over = samples_of((await ask(port))[2])
+    assert value(waiting, "kafka_server_delayedoperationpurgatory_purgatorysize", **labels) == 2
+    assert value(waiting, "kafka_server_delayedoperationpurgatory_numdelayedoperations", **labels) == 1
+    assert value(over, "kafka_server_delayedoperationpurgatory_purgatorysize", **labels) == 0
+
+
+async def test_more_partitions_than_fit_a_chunk_are_told_once_each_under_one_head() -> None:
+    count = 2 * SAMPLES_PER_CHUNK + 1
+    async with told() as (broker, port):
+        stats = broker.replica_manager.topic_stats
+        for number in range(count):
+            stats.of(f"topic-{number}").messages_in = number
+        _, _, body = await ask(port)
+    samples = samples_of(body)
+    told_topics = [
+        labels for name, labels in samples if name == "kafka_server_brokertopicmetrics_messagesin_total" and labels
+    ]
+    assert len(told_topics) == count
+    assert value(samples, "kafka_server_brokertopicmetrics_messagesin_total") == sum(range(count))
+    assert body.count(b"# TYPE kafka_server_brokertopicmetrics_messagesin_total counter\n") == 1
+
+
+async def test_the_text_is_made_in_chunks_of_a_bounded_number_of_samples() -> None:
+    async with told() as (broker, _):
+        for number in range(3 * SAMPLES_PER_CHUNK):
+            broker.replica_manager.topic_stats.of(f"topic-{number}")
+        chunks = list(Exposition(broker.clock, broker.metrics).chunks(broker.status()))
+    sizes = [sum(not line.startswith(b"#") for line in chunk.splitlines()) for chunk in chunks]
+    assert max(sizes) == SAMPLES_PER_CHUNK
+
+
+async def test_names_that_need_escaping_come_through() -> None:
+    async with told() as (broker, port):
+        broker.replica_manager.topic_stats.of('a"b\\c\nd').messages_in = 7
+        samples = samples_of((await ask(port))[2])
+    assert value(samples, "kafka_server_brokertopicmetrics_messagesin_total", topic='a"b\\c\nd') == 7
+
+
+# Health
+
+
+async def test_health_is_200_while_clients_are_served() -> None:
+    async with told() as (broker, port):
+        status, headers, body = await ask(port, "/health")
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        assert json.loads(body) == {
+            "status": "up",
+            "broker_id": broker.broker_id,
+            "cluster_id": broker.metadata.cluster_id,
+            "offline_partitions": [],
+        }
+
+
+async def test_health_is_503_when_a_partitions_disk_fails() -> None:
+    from odradek.protocol.topic_partition import TopicPartition
+
+    async with told() as (broker, port):
+        broker.replica_manager.partitions.offline.add(TopicPartition("lost", 3))
+        status, _, body = await ask(port, "/health")
+    document = json.loads(body)
+    assert (status, document["status"], document["offline_partitions"]) == (503, "degraded", ["lost-3"])
+
+
+async def test_a_broker_that_does_not_serve_yet_says_503_and_tells_of_its_process_alone() -> None:
+    async with in_process_broker() as broker:
+        running = broker.state
+        not_yet = Broker(broker.config)
+        server = MetricsServer(not_yet.status, Exposition(not_yet.clock, not_yet.metrics), "127.0.0.1", 0)
+        await server.start()
+        try:
+            status, _, body = await ask(server.port, "/health")
+            assert (status, json.loads(body)["status"]) == (503, "down")
+            status, _, body = await ask(server.port)
+            assert status == 200
+            assert samples_of(body)[("kafka_server_kafkaserver_brokerstate", frozenset())] == 0
+            assert b"kafka_server_brokertopicmetrics" not in body
+        finally:
+            await server.stop()
+        assert running == 3
+
+
+# HTTP
+
+
+async def test_a_head_request_gets_the_head_alone() -> None:
+    async with told() as (_, port):
+        status, headers, body = await ask(port, method="HEAD")
+    assert (status, body) == (200, b"")
+    assert headers["Connection"] == "close"
+
+
+async def test_a_query_is_no_part_of_the_path() -> None:
+    async with told() as (_, port):
+        assert (await ask(port, "/health?verbose=1"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"\x00\x00\x00\x12\x00\x12\x00\x00 no http \r\n\r\n", 400),
+        (b"GET /metrics\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n", 400),
+    ],
+    ids=["unknown path", "unknown method", "not http", "http 0.9", "a head without end"],
+)
+async def test_a_bad_request_is_answered_and_the_next_is_served(request_bytes: bytes, status: int) -> None:
+    async with told() as (_, port):
+        assert (await ask(port, raw=request_bytes))[0] == status
+        assert (await ask(port, "/health"))[0] == 200
+
+
+async def test_a_client_that_hangs_up_halfway_harms_nobody() -> None:
+    async with told() as (_, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metr")
+        writer.close()
+        await writer.wait_closed()
+        assert (await ask(port, "/health"))[0] == 200
+
+
+async def test_stopping_ends_connections_that_say_nothing() -> None:
+    async with told() as (broker, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert (await ask(port, "/health"))[0] == 200
+        assert broker.metrics_server is not None
+        await broker.metrics_server.stop()
+        await broker.metrics_server.stop()
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection("127.0.0.1", port)
+        try:
+            assert await reader.read() == b""
+        except ConnectionResetError:
+            pass
+        writer.close()
+
+
+async def test_without_a_port_nothing_listens() -> None:
+    async with in_process_broker() as broker:
+        assert broker.metrics_server is None
+
+
+@pytest.mark.parametrize(("given", "bound"), [({}, "127.0.0.1"), ({"odradek.metrics.host": "127.0.0.2"}, "127.0.0.2")])
+async def test_metrics_are_served_on_loopback_unless_told_otherwise(given: dict[str, str], bound: str) -> None:
+    everywhere = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised.listeners": "PLAINTEXT://localhost:0"}
+    async with in_process_broker({"odradek.metrics.port": "0", **everywhere, **given}) as broker:
+        assert broker.metrics_server is not None
+        assert [address[0] for address in broker.metrics_server.addresses] == [bound]
+
+
+async def test_a_taken_metrics_port_is_a_reason_not_to_start() -> None:
+    async with told() as (_, port):
+        with pytest.raises(StartError, match="in use"):
+            async with in_process_broker({"odradek.metrics.port": str(port)}):
+                raise AssertionError("it started")
+
+
+# What the counters count
+
+
+def test_times_are_exact_below_16_ms_and_within_6_percent_above() -> None:
+    assert [time_bucket(ms) for ms in range(FINE_TIMES)] == list(range(FINE_TIMES))
+    for elapsed_ms in [*range(100_000), 10**6, 10**8, 2**31 - 1]:
+        highest = bucket_time_ms(time_bucket(elapsed_ms))
+        assert elapsed_ms <= highest <= elapsed_ms * (1 + 1 / FINE_TIMES)
+    assert all(time_bucket(bucket_time_ms(bucket)) == bucket for bucket in range(TIME_BUCKETS))
+    assert time_bucket(-1) == 0
+    assert time_bucket(2**62) == TIME_BUCKETS - 1
+
+
+def test_quantiles_come_from_the_counts() -> None:
+    counts = [0] * TIME_BUCKETS
+    for elapsed_ms in range(1, 11):
+        counts[time_bucket(elapsed_ms)] += 10
+    assert [quantile_ms(counts, quantile) for quantile in (0.5, 0.95, 0.99, 1.0)] == [5, 10, 10, 10]
+    assert quantile_ms([0] * TIME_BUCKETS, 0.5) != quantile_ms([0] * TIME_BUCKETS, 0.5), "NaN without requests"
+
+
+def test_errors_are_counted_item_by_item_through_all_arrays() -> None:
+    metrics = BrokerMetrics().of(ApiKey.PRODUCE, 9)
+    topic, partition = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
+    failures = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    response = ProduceResponse(
+        responses=[
+            topic(name="a", partition_responses=[partition(index=0, error_code=code) for code in failures]),
+            topic(name="b", partition_responses=[partition(index=0, error_code=ErrorCode.CORRUPT_MESSAGE)]),
+        ]
+    )
+    metrics.answered(response, 3)
+    metrics.answered(ProduceResponse(), 0)
+    metrics.answered(None, 1)
+    assert metrics.errors == {0: 2, 3: 2, 2: 1}
+    assert (metrics.requests, metrics.total_time_ms, sum(metrics.times)) == (3, 4, 3)
+
+
+def test_an_error_at_the_top_of_a_response_counts_too() -> None:
+    errors = {0: 0}
+    assert error_finder(FetchResponse)(FetchResponse(error_code=70), errors)
+    assert not error_finder(MetadataResponse)(MetadataResponse(), errors)
+    assert errors == {0: 0, 70: 1}
+
+
+def test_every_api_has_counters_under_kafkas_name_for_it() -> None:
+    metrics = BrokerMetrics()
+    assert metrics.of(ApiKey.API_VERSIONS, 3).api == "ApiVersions"
+    assert metrics.of(ApiKey.FETCH, 12) is metrics.of(ApiKey.FETCH, 12)
+    assert metrics.of(ApiKey.FETCH, 11) is not metrics.of(ApiKey.FETCH, 12)
+
+
+def test_a_deleted_topic_stays_in_the_sum_over_all_topics() -> None:
+    stats = AllTopicStats()
+    stats.of("gone").messages_in = 5
+    stats.of("gone").failed_fetch_requests = 2
+    stats.forget("gone")
+    stats.forget("never known")
+    assert stats.by_topic == {}
+    assert (stats.forgotten.messages_in, stats.forgotten.failed_fetch_requests) == (5, 2)
+
+
+async def test_quantiles_are_those_of_the_last_minute_or_two() -> None:
+    clock = ManualClock()
+    async with in_process_broker() as running:
+        broker = Broker(running.config, clock=clock)
+    times = RequestTimes(clock, broker.metrics)
+    family = next(family for family in FAMILIES if family.name == TOTAL)
+    row = broker.metrics.of(ApiKey.FETCH, 12)
+
+    def median() -> float:
+        samples = times.metric(family).samples
+        return next(sample.value for sample in samples if sample.labels.get("quantile") == "0.50")
+
+    for _ in range(100):
+        row.answered(None, 500)
+    assert median() == bucket_time_ms(time_bucket(500))
+    for _ in range(3):
+        clock.advance(60_000)
+        median()
+    row.answered(None, 2)
+    assert median() == 2
+
+
+async def test_an_answered_error_is_told_by_its_name() -> None:
+    async with told() as (broker, port):
+        broker.metrics.of(ApiKey.FETCH, 12).answered(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 1)
+        broker.metrics.of(ApiKey.FETCH, 12).answered(FetchResponse(error_code=12345), 1)
+        samples = samples_of((await ask(port))[2])
+    name = "kafka_network_requestmetrics_errors_total"
+    assert value(samples, name, request="Fetch", error="FETCH_SESSION_ID_NOT_FOUND") == 1
+    assert value(samples, name, request="Fetch", error="12345") == 1

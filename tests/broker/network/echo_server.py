@@ -1,0 +1,168 @@
+"""A server on real sockets, with a small dispatcher in place of the APIs.
+
+A frame is `>hhi` (what to do, 0, correlation id) and a payload. What to do: see `Echo`.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from odradek.broker.background.background import Background
+from odradek.broker.logging.complaints import Complaints
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from odradek.broker.settings.listeners import Listener
+from odradek.storage.file_slice import FileSlice
+from odradek.storage.files import File
+from odradek.timer import SystemClock
+
+ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH, PIECES, FILE = range(11)
+
+
+class Echo:
+    """Answers with the correlation id and payload; parks, closes or grows the answer as told."""
+
+    def __init__(self) -> None:
+        self.parked: list[PendingResponse] = []
+        self.abandoned = 0
+        self.handled: list[int] = []
+        self.file: File | None = None
+        """FILE answers with slices of it: the payload is (position, length) as `>ii`, as often as one likes."""
+
+    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+        todo, _, correlation_id = struct.unpack_from(">hhi", frame)
+        self.handled.append(correlation_id)
+        payload = frame[8:]
+        if todo == SILENT:
+            return None
+        if todo == CLOSE:
+            raise CloseConnection("told to", correlation_id=correlation_id)
+        if todo == BIG:
+            payload = bytes(int.from_bytes(payload, "big"))
+        if todo == LENGTH:
+            payload = str(len(payload)).encode()
+        if todo == PIECES:
+            count = int.from_bytes(payload, "big")
+            return [struct.pack(">ii", count + 4, correlation_id), *([b"."] * count)]
+        if todo == FILE:
+            slices = [self.slice(*where) for where in struct.iter_unpack(">ii", payload)]
+            return [struct.pack(">ii", sum(map(len, slices)) + 8, correlation_id), *slices, b"done"]
+        if todo == THROTTLE:
+            connection.throttle_ms = int.from_bytes(payload, "big")
+        if todo in (PARK, HOLD_ALL, HOLD_SAME):
+            holds = {PARK: Holds.NOTHING, HOLD_ALL: Holds.EVERYTHING, HOLD_SAME: Holds.SAME_API}[todo]
+            pending = PendingResponse(holds=holds)
+            pending.when_abandoned(self.count_abandoned)
+            self.parked.append(pending)
+            return ParkedAnswer(todo, pending, len(frame), lambda done: answer(correlation_id, done.result()))
+        return answer(correlation_id, payload)
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        assert self.file is not None
+        found = self.file.slice(position, length)
+        assert found is not None
+        return found
+
+    def count_abandoned(self) -> None:
+        self.abandoned += 1
+
+
+def answer(correlation_id: int, payload: bytes) -> list[Part]:
+    return [struct.pack(">ii", len(payload) + 4, correlation_id), payload]
+
+
+def request(todo: int, correlation_id: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">ihhi", len(payload) + 8, todo, 0, correlation_id) + payload
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Whether or not the server has gone before."""
+    writer.close()
+    try:
+        await writer.wait_closed()
+    except ConnectionError:
+        pass
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> tuple[int, bytes]:
+        length, correlation_id = struct.unpack(">ii", await self.reader.readexactly(8))
+        return correlation_id, await self.reader.readexactly(length - 4)
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        await close(self.writer)
+
+
+class Bench:
+    """A server on a free port, its dispatcher and the clients it has had."""
+
+    def __init__(self, echo: Echo, server: SocketServer, endpoint: Endpoint) -> None:
+        self.echo = echo
+        self.server = server
+        self.endpoint = endpoint
+        self.clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.endpoint.port))
+        self.clients.append(client)
+        return client
+
+    async def settle(self) -> None:
+        """Some turns of the loop, for what should not happen."""
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Waits for what the server does on its own time."""
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - what is waited for has no event to set
+                await asyncio.sleep(0.002)
+
+
+def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo, SocketServer]:
+    """Not bound yet."""
+    clock = SystemClock()
+    echo = Echo()
+    return echo, SocketServer(
+        clock=clock,
+        dispatch=echo.dispatch,
+        drain_completions=lambda: None,
+        run_in_thread=background.run_in_thread,
+        limits=limits,
+        complaints=Complaints(clock),
+    )
+
+
+@asynccontextmanager
+async def running(limits: ConnectionLimits) -> AsyncIterator[Bench]:
+    """Stopped, with its clients, at the end; then nothing may be left of them."""
+    background = Background()
+    echo, server = echo_server(limits, background)
+    [endpoint] = await server.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)])
+    await server.start()
+    bench = Bench(echo, server, endpoint)
+    yield bench
+    for pending in echo.parked:
+        pending.abandon()
+    for client in bench.clients:
+        await client.close()
+    await server.stop(100)
+    await background.stop()
+    assert not server.connections

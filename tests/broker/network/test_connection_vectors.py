@@ -1,0 +1,126 @@
+"""Raw bytes on a fresh connection: what Apache Kafka 3.9.1 (KRaft) did with them, and what we do.
+
+Texts, addresses and ids are not compared. Everything else that differs is listed here with its reason.
+"""
+
+import asyncio
+import contextlib
+import json
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode
+from odradek.protocol.headers import response_header_version
+from odradek.protocol.messages.registry import response_class
+from odradek.protocol.schema import Message
+
+VECTORS = [
+    json.loads(line) for line in (Path(__file__).parents[2] / "vectors" / "connections.jsonl").read_text().splitlines()
+]
+NOT_COMPARED = {
+    "api_keys",  # the table of our release, tested below
+    "supported_features",  # KRaft's metadata.version and others; ours has none, as a 3.0 broker
+    "finalized_features",
+    "finalized_features_epoch",
+    "error_message",
+    "auth_bytes",
+    "node_id",
+    "controller_id",
+    "host",
+    "port",
+}
+OTHERWISE = {
+    "api_versions_v4": ("answered", "our highest version is 3, as Kafka 3.0's: the refusal names it (KIP-511)"),
+    "produce_null_records_known_topic": ("answered", "INVALID_RECORD instead of silence until the client gives up"),
+    "produce_acks_0_null_records_known_topic": ("closed", "the connection ends instead of silence"),
+    "create_topics_v1_same_name_twice": ("answered", "once for each time it was asked, as in ZooKeeper mode"),
+}
+COORDINATOR_SETTINGS = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+API_VERSIONS_V0 = bytes.fromhex("0000000b0012000000000007000163")
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, frame: bytes) -> tuple[str, bytes]:
+        """`answered` with the answer (its length included), or `closed`."""
+        self._writer.write(frame)
+        try:
+            async with asyncio.timeout(20):
+                length = await self._reader.readexactly(4)
+                return "answered", length + await self._reader.readexactly(int.from_bytes(length, "big"))
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return "closed", b""
+
+
+@contextlib.asynccontextmanager
+async def connected(bootstrap: str) -> AsyncIterator[Peer]:
+    host, port = bootstrap.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield Peer(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def read_answer(frame: bytes, answer: bytes, newest_api_versions: int) -> Message:
+    api_key, api_version = struct.unpack_from(">hh", frame, 4)
+    if api_key == ApiKey.API_VERSIONS and not 0 <= api_version <= newest_api_versions:
+        api_version = 0
+    position = 8 + response_header_version(api_key, api_version)
+    return decode(response_class(api_key), api_version, answer, position)
+
+
+def compared(value: Any) -> Any:
+    if isinstance(value, Message):
+        return {name: compared(getattr(value, name)) for name in value.__slots__ if name not in NOT_COMPARED}
+    if isinstance(value, list):
+        return [compared(element) for element in value]
+    return value
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["name"]))
+async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, str]) -> None:
+    frame = bytes.fromhex(vector["send"])
+    async with in_process_broker(COORDINATOR_SETTINGS) as broker:
+        await broker.controller.create_topics([NewTopic("known", 1, 1)], timeout_ms=10_000)
+        if any(part in vector["name"] for part in ("group", "offset_", "txn")):
+            await broker.internal_topics.ensure(GROUP_TOPIC)  # that broker had coordinated before
+            await broker.internal_topics.ensure(TRANSACTION_TOPIC)
+        async with connected(broker.bootstrap) as peer:
+            outcome, answer = await peer.ask(frame)
+            if outcome == "answered":
+                assert (await peer.ask(API_VERSIONS_V0))[0] == "answered"
+    expected = vector["outcome"], None
+    found = outcome, None
+    if outcome == vector["outcome"] == "answered":
+        found = outcome, compared(read_answer(frame, answer, newest_api_versions=3))
+        expected = outcome, compared(read_answer(frame, bytes.fromhex(vector["receive"]), newest_api_versions=4))
+    if vector["name"] in OTHERWISE:
+        assert outcome == OTHERWISE[vector["name"]][0]
+        assert found != expected, "a difference that has gone"
+    else:
+        assert found == expected
+
+
+def test_every_listed_difference_is_one_of_the_vectors() -> None:
+    assert OTHERWISE.keys() <= {vector["name"] for vector in VECTORS}
+
+
+async def test_the_refusal_of_an_api_versions_version_names_our_range() -> None:
+    frame = bytes.fromhex(next(vector["send"] for vector in VECTORS if vector["name"] == "api_versions_v4"))
+    async with in_process_broker() as broker, connected(broker.bootstrap) as peer:
+        _, answer = await peer.ask(frame)
+    assert answer.hex() == "00000010" + frame[8:12].hex() + "002300000001001200000003"

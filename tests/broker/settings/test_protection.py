@@ -1,0 +1,154 @@
+"""A setting that promises protection which is not there keeps the broker from starting, and cannot be set later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from odradek.broker.settings import AUTHORIZER, BROKER
+from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.start_error import StartError
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.errors import ErrorCode
+from tests.broker.controller.rooms import BROKER_ID
+from tests.broker.handlers.test_configs_handler import BROKER as BROKER_RESOURCE
+from tests.broker.handlers.test_configs_handler import SET, client
+
+ABOUT_SECURITY = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.", "delegation.token.secret", "security.p")
+HARMLESS = {"ssl.allow.dn.changes", "ssl.allow.san.changes"}
+"""They loosen a check; a Kafka without TLS does not look at them either."""
+
+REFUSED = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+    "allow.everyone.if.no.acl.found": "false",
+    "ssl.client.auth": "required",
+    "ssl.keystore.location": "/keys.jks",
+    "ssl.keystore.password": "secret",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.jaas.config": "secret",
+    "listener.name.x.ssl.keystore.location": "/keys.jks",
+    "listener.name.x.sasl.jaas.config": "secret",
+    "listener.name.x.plain.sasl.jaas.config": "secret",
+    "listener.name.x.scram-sha-256.connections.max.reauth.ms": "1000",
+    "security.providers": "a.Provider",
+    "principal.builder.class": "a.Builder",
+    "client.quota.callback.class": "a.Callback",
+    "create.topic.policy.class.name": "a.Policy",
+    "delegation.token.secret.key": "secret",
+    "password.encoder.secret": "secret",
+    "zookeeper.set.acl": "true",
+    "zookeeper.ssl.client.enable": "true",
+    "max.connection.creation.rate": "10",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_promise_of_protection_is_refused_by_name(name: str) -> None:
+    config = BrokerConfig.from_mapping({name: REFUSED[name], "num.io.threads": "4"})
+    with pytest.raises(ConfigError) as caught:
+        config.check_protection()
+    assert name in str(caught.value)
+    assert "num.io.threads" not in str(caught.value)
+    assert "secret" not in str(caught.value).replace(name, "")
+
+
+def test_kafkas_defaults_and_empty_values_promise_nothing() -> None:
+    texts = {
+        "authorizer.class.name": "",
+        "super.users": "",
+        "allow.everyone.if.no.acl.found": "true",
+        "ssl.client.auth": "none",
+        "ssl.endpoint.identification.algorithm": "",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "zookeeper.connect": "localhost:2181",
+        "zookeeper.set.acl": "false",
+        "connection.failed.authentication.delay.ms": "50",
+    }
+    BrokerConfig.from_mapping(texts).check_protection()
+
+
+def test_every_setting_about_security_has_no_effect_in_silence() -> None:
+    for name, setting in {**BROKER, **AUTHORIZER}.items():
+        if name.startswith(ABOUT_SECURITY) and name not in HARMLESS:
+            assert setting.protects, name
+
+
+def test_a_setting_that_takes_effect_keeps_its_promise() -> None:
+    setting = BROKER["ssl.client.auth"]
+    assert setting.promises_in_vain("required")
+    setting.takes_effect = True
+    try:
+        assert not setting.promises_in_vain("required")
+    finally:
+        setting.takes_effect = False
+
+
+def test_the_message_names_all_of_them_with_the_file_or_flag_they_come_from(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nsuper.users=User:a\nssl.client.auth=required\nssl.keystore.type=JKS\n")
+    config = load_config(str(file), settings=["ssl.client.auth=requested"])
+    with pytest.raises(ConfigError) as caught:
+        config.check_protection()
+    message = str(caught.value)
+    assert f"ssl.client.auth (--set), super.users ({file})" in message
+    assert "docs/security.md" in message
+    assert "keystore" not in message
+    assert "\n" not in message
+
+
+async def test_a_broker_does_not_start_without_the_protection_that_it_was_told_to_give(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"authorizer\.class\.name"):
+        async with in_process_broker({"authorizer.class.name": "a.B"}, data_dir=tmp_path / "data"):
+            pass
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.plaintext.plain.sasl.jaas.config",
+        "listener.name.plaintext.sasl.jaas.config",
+        "listener.name.plaintext.ssl.keystore.password",
+        "listener.name.plaintext.plain.ssl.keystore.password",
+        "my.plugin.sasl.jaas.config",
+    ],
+)
+async def test_a_password_of_a_listener_is_not_stored(name: str) -> None:
+    ours = await client()
+    before = bytes(ours.room.files.read_file("/data/metadata.journal"))
+    answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [[name, SET, "secret"]])
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert name in answer.error_message
+    assert "secret" not in answer.error_message
+    assert ours.room.files.read_file("/data/metadata.journal") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.client.auth", "required"),
+        ("listener.name.plaintext.ssl.truststore.location", "/trust.jks"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("principal.builder.class", "a.Builder"),
+        ("max.connection.creation.rate", "10"),
+        ("super.users", "User:admin"),
+    ],
+)
+async def test_a_change_that_promises_protection_is_refused(name: str, value: str) -> None:
+    ours = await client()
+    answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [[name, SET, value]])
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert name in answer.error_message
+    assert name not in ours.room.config.given
+
+
+def test_a_promise_that_an_older_release_stored_is_left_out_and_named() -> None:
+    config = BrokerConfig.from_mapping({})
+    with capture_logs() as lines:
+        config.apply_dynamic({}, {"ssl.client.auth": "required", "message.max.bytes": "4000"})
+    assert config["ssl.client.auth"] == "none"
+    assert config["message.max.bytes"] == 4000
+    assert [line["name"] for line in lines] == ["ssl.client.auth"]

@@ -1,0 +1,63 @@
+"""Settings that say they take effect do: each is named in the code outside the table, and some are seen at work here.
+
+Where a setting's effect has a test of its own elsewhere (retention, rolling, flushing, sessions, idle connections) it
+is not repeated.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.settings import BROKER, TOPIC
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing import in_process_broker
+from tests.broker.controller.rooms import at_once
+
+
+def test_a_default_of_topics_takes_effect_if_and_only_if_the_topic_setting_does() -> None:
+    shared = {synonym.name: setting for setting in TOPIC.values() for synonym in setting.synonyms}
+    for name, topic_setting in shared.items():
+        assert BROKER[name].takes_effect == topic_setting.takes_effect, name
+
+
+def test_small_defaults_of_kafkas_count_only_where_somebody_set_them() -> None:
+    limits = ConnectionLimits.from_config(BrokerConfig.from_mapping({}))
+    assert (limits.listen_backlog, limits.receive_buffer_bytes, limits.send_buffer_bytes) == (8192, -1, -1)
+    chosen = {"socket.listen.backlog.size": "50", "socket.send.buffer.bytes": "102400"}
+    limits = ConnectionLimits.from_config(BrokerConfig.from_mapping(chosen))
+    assert (limits.listen_backlog, limits.receive_buffer_bytes, limits.send_buffer_bytes) == (50, -1, 102400)
+
+
+async def test_socket_buffers_are_as_large_as_set() -> None:
+    settings = {"socket.receive.buffer.bytes": "20000", "socket.send.buffer.bytes": "30000"}
+    async with in_process_broker(settings) as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        async with await NetworkClient.connect(host, int(port)):
+            (connection,) = broker.socket_server.connections
+            accepted = connection.transport.get_extra_info("socket")
+            # Linux reserves as much again for itself
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 40000
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60000
+
+
+@pytest.mark.parametrize(("given", "chosen"), [("1000", 1001), ("50", 51)])
+async def test_a_node_without_a_number_chooses_one_above_the_reserved_ones(given: str, chosen: int) -> None:
+    async with in_process_broker({"broker.id": "-1", "reserved.broker.max.id": given}) as broker:
+        assert chosen <= broker.broker_id < chosen + 1_000_000
+        assert broker.metadata.broker_id == broker.broker_id
+
+
+async def test_dynamic_limits_hold_for_the_next_connection_and_dynamic_expiry_for_logs_there_are() -> None:
+    async with in_process_broker() as broker:
+        await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
+        await broker.controller.alter_broker_config(
+            None, at_once(lambda _: {"max.connections": "3", "producer.id.expiration.ms": "5000"})
+        )
+        assert broker.socket_server.limits.max_connections == 3
+        (log,) = broker.log_manager.logs.values()
+        assert log.producer_state.expiration_ms == 5000

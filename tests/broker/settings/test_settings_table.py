@@ -1,0 +1,192 @@
+"""The settings table against what Apache Kafka 3.9.1 says of its own (tests/vectors/configs.json)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.settings import BROKER, TOPIC, ConfigError, Setting, parse_value, value_text
+from odradek.broker.settings.values import parse_type
+from odradek.storage.log_config import TOPIC_SETTINGS
+
+VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parents[2] / "vectors" / "configs.json").read_text()
+)
+TOPIC_VECTORS = {row["name"]: row for row in VECTORS["topic"]}
+BROKER_VECTORS = {row["name"]: row for row in VECTORS["broker"]}
+DESCRIBED_IN_A_SENTENCE = {
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+}
+
+
+def test_topic_settings_are_kafkas() -> None:
+    assert TOPIC.keys() == TOPIC_VECTORS.keys()
+
+
+def test_broker_settings_are_kafkas_and_our_own_are_marked_and_named_as_ours() -> None:
+    assert {name for name, setting in BROKER.items() if not setting.own} == BROKER_VECTORS.keys()
+    for name, setting in BROKER.items():
+        assert setting.own == name.startswith("odradek.")
+
+
+@pytest.mark.parametrize(
+    ("table", "vectors"), [(TOPIC, TOPIC_VECTORS), (BROKER, BROKER_VECTORS)], ids=["topic", "broker"]
+)
+def test_each_row_has_kafkas_type_default_importance_and_bounds(
+    table: dict[str, Setting], vectors: dict[str, dict[str, Any]]
+) -> None:
+    for name, row in vectors.items():
+        setting = table[name]
+        told = {
+            "type": setting.type.name,
+            "default": value_text(setting.default),
+            "importance": setting.importance.value,
+            "valid": None if setting.valid is None else setting.valid.text,
+            "internal": setting.internal,
+        }
+        wanted = {key: row[key] for key in told}
+        if name in DESCRIBED_IN_A_SENTENCE:
+            del told["valid"], wanted["valid"]
+        assert told == wanted, name
+
+
+def test_each_topic_setting_takes_its_default_from_the_same_broker_settings() -> None:
+    for name, row in TOPIC_VECTORS.items():
+        told = [(synonym.name, synonym.multiplier) for synonym in TOPIC[name].synonyms]
+        assert told == [(each["name"], each.get("multiplier", 1)) for each in row["brokerSynonyms"] or ()], name
+
+
+def test_each_broker_setting_is_updated_and_replaced_by_synonyms_as_in_kafka() -> None:
+    for name, row in BROKER_VECTORS.items():
+        setting = BROKER[name]
+        assert setting.update_mode.value == row["updateMode"], name
+        assert [synonym.name for synonym in setting.synonyms] or [name] == row["synonyms"], name
+
+
+def test_synonyms_of_broker_settings_have_the_multipliers_of_topic_settings() -> None:
+    multipliers = {each.name: each.multiplier for setting in TOPIC.values() for each in setting.synonyms}
+    for setting in BROKER.values():
+        for synonym in setting.synonyms:
+            assert synonym.multiplier == multipliers[synonym.name]
+
+
+def test_every_default_obeys_its_own_rule_and_survives_being_written_and_read() -> None:
+    for setting in [*TOPIC.values(), *BROKER.values()]:
+        text = value_text(setting.default)
+        if text is not None and not (setting.valid and setting.valid.text == "[broker, controller]"):
+            assert parse_value(setting, text) == setting.default, setting
+
+
+def test_every_setting_is_documented_in_one_sentence() -> None:
+    for setting in [*TOPIC.values(), *BROKER.values()]:
+        assert setting.documentation.endswith("."), setting
+        assert ". " not in setting.documentation, setting
+        assert len(setting.documentation) < 180, setting
+
+
+def test_the_log_reads_the_same_defaults() -> None:
+    for row in TOPIC_SETTINGS:
+        assert row.default == TOPIC[row.name].default, row.name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("num.partitions", " 3\t", 3),
+        ("num.partitions", "+7", 7),
+        ("auto.create.topics.enable", "TRUE", True),
+        ("log.cleanup.policy", "compact ,delete", ["compact", "delete"]),
+        ("log.cleanup.policy", "", []),
+        ("log.retention.ms", "9223372036854775807", 2**63 - 1),
+        ("log.cleaner.min.cleanable.ratio", "5e-1", 0.5),
+        ("log.cleaner.min.cleanable.ratio", ".5d", 0.5),
+        ("log.message.format.version", "2.8", "2.8"),
+        ("log.message.format.version", "0.10.2", "0.10.2"),
+        ("compression.gzip.level", "-1", -1),
+        ("group.consumer.migration.policy", "Upgrade", "Upgrade"),
+        ("replica.selector.class", " org.example.Selector ", "org.example.Selector"),
+    ],
+)
+def test_a_value_is_read_as_java_reads_it(name: str, text: str, value: object) -> None:
+    assert parse_value(BROKER[name], text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("num.partitions", "0"),
+        ("num.partitions", "1_000"),
+        ("num.partitions", "٣"),
+        ("num.partitions", "2147483648"),
+        ("num.partitions", "9" * 5000),
+        ("num.partitions", ""),
+        ("num.partitions", "1.0"),
+        ("offsets.topic.replication.factor", "32768"),
+        ("log.retention.ms", "9223372036854775808"),
+        ("auto.create.topics.enable", "yes"),
+        ("log.cleanup.policy", "compact,drop"),
+        ("log.cleaner.min.cleanable.ratio", "1.5"),
+        ("log.cleaner.min.cleanable.ratio", "half"),
+        ("log.cleaner.min.cleanable.ratio", "nan"),
+        ("log.cleaner.min.cleanable.ratio", "1_0"),
+        ("log.message.format.version", "5.7"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.type", "brotli"),
+        ("remote.log.manager.copier.thread.pool.size", "0"),
+        ("group.consumer.migration.policy", "sometimes"),
+        ("remote.log.metadata.manager.impl.prefix", ""),
+        ("group.share.delivery.count.limit", "11"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        parse_value(BROKER[name], text)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize("text", ["*", "", "0:1,12:3", " 0:1 , 1:2 "])
+def test_throttled_replicas_are_a_star_or_pairs(text: str) -> None:
+    parse_value(TOPIC["leader.replication.throttled.replicas"], text)
+
+
+@pytest.mark.parametrize("text", ["0", "0:x", "*,0:1", ":1", "0:", "1:2:3"])
+def test_throttled_replicas_are_nothing_else(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_value(TOPIC["leader.replication.throttled.replicas"], text)
+
+
+def test_a_secret_never_appears_in_an_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_value(Setting("a.password", BROKER["ssl.key.password"].type, None, BROKER["ssl.key.password"].importance,
+                            doc="Secret.", valid=BROKER["compression.type"].valid), "hunter2")  # fmt: skip
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (0.0, "0.0"),
+        (-0.25, "-0.25"),
+        (1e7, "1.0E7"),
+        (9999999.0, "9999999.0"),
+        (12345678.9, "1.23456789E7"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (1e300, "1.0E300"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
+    assert value_text(value) == text
+    if value == value:
+        assert parse_type(BROKER["log.cleaner.min.cleanable.ratio"].type, text) == value

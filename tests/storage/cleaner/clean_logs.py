@@ -1,0 +1,95 @@
+"""Cleaning a log in a test: all steps at once, the swaps included, as the broker's cleaner drives them."""
+
+from collections.abc import Callable, Iterator
+
+from small_logs import NOW
+
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.record_validation import AppendOrigin
+from odradek.protocol.records import (
+    BatchHeader,
+    Record,
+    build_batch,
+    build_end_transaction_marker,
+    iter_batches,
+    read_records,
+)
+from odradek.storage.cleaner.candidates import clean_job, log_to_clean
+from odradek.storage.cleaner.cleaner import clean_steps
+from odradek.storage.cleaner.job import CleanDone, CleanedGroup, CleanJob
+from odradek.storage.cleaner.swap import replace_segments
+from odradek.storage.log import Log
+
+PLENTY = 64 << 20
+
+
+def job_of(log: Log, now_ms: int = NOW, map_bytes: int = PLENTY, chunk_bytes: int = 4096) -> CleanJob:
+    """As it arrives in another process."""
+    to_clean = log_to_clean(log, now_ms)
+    return CleanJob.from_json(clean_job(to_clean, now_ms, map_bytes, chunk_bytes, log).to_json())
+
+
+def clean(
+    log: Log, now_ms: int = NOW, map_bytes: int = PLENTY, chunk_bytes: int = 4096, each: Callable[[], object] = list
+) -> CleanDone:
+    """One clean, `each` called after every step of it."""
+    job = job_of(log, now_ms, map_bytes, chunk_bytes)
+    segments = {segment.base_offset: segment for segment in log.segments}
+    steps = clean_steps(log.files, job)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            done: CleanDone = end.value
+            log.cleaned_offset = done.end_offset
+            return done
+        each()
+        if isinstance(step, CleanedGroup) and step.changed:
+            removed = replace_segments(log, step.base_offset, [segments[base] for base in step.replaced])
+            each()
+            log.files.sync_directory(log.directory)
+            for path in removed:
+                log.files.remove(path)
+
+
+def put(log: Log, *pairs: tuple[bytes | None, bytes | None], time: int = NOW, **options: object) -> int:
+    """Appends one batch of (key, value); the first offset."""
+    records = [Record(offset=i, timestamp=time, key=key, value=value) for i, (key, value) in enumerate(pairs)]
+    info = log.append_as_leader(build_batch(records, **options), 0)  # type: ignore[arg-type]
+    log.update_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def end_transaction(log: Log, producer_id: int, committed: bool, epoch: int = 0, time: int = NOW) -> int:
+    kind = ControlType.COMMIT if committed else ControlType.ABORT
+    marker = build_end_transaction_marker(
+        kind, timestamp=time, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=1
+    )
+    info = log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def seal(log: Log) -> None:
+    """The active segment becomes one that may be cleaned: rolled, and on the disk."""
+    log.roll()
+    log.flush()
+    log.unsynced_segments.clear()
+
+
+def batches(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """All batches of all segments, those before the log's start too."""
+    for segment in log.segments:
+        data = bytes(log.use(segment).file.read(0, segment.size))
+        for position, header in iter_batches(data):
+            yield header, read_records(data, position, header)
+
+
+def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of all records that are no markers."""
+    return [
+        (record.offset, record.key, record.value)
+        for header, records in batches(log)
+        if not header.is_control
+        for record in records
+    ]

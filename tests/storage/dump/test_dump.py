@@ -1,0 +1,70 @@
+"""Our dump of Kafka's directories is Kafka's dump of them."""
+
+import io
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from vector_logs import LOGS, partition_folders
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.dump.coordinators import offsets_texts, plain_texts, transaction_texts
+from odradek.storage.dump.files import DumpOptions, dump_files
+from odradek.storage.files import OsFiles
+
+CASES = [(name, partition) for name in ("clean", "recovered") for partition in partition_folders(name)]
+
+
+def dumped(folder: Path, names: list[str], options: DumpOptions) -> tuple[list[str], list[str]]:
+    out, errors = io.StringIO(), io.StringIO()
+    os.chdir(folder)
+    dump_files(OsFiles(), names, options, out, errors)
+    return out.getvalue().split("\n")[:-1], errors.getvalue().split("\n")[:-1]
+
+
+def complaints(lines: list[str]) -> tuple[list[str], Counter[tuple[str, ...]]]:
+    """The dump, and the groups of complaints behind it: Kafka tells of the files in no certain order."""
+    body: list[str] = []
+    groups: list[list[str]] = []
+    for line in lines:
+        if line.startswith(("Non-consecutive", "Found timestamp mismatch", "Mismatches")):
+            groups.append([line.rpartition("/")[2].replace(":", "")])
+        elif line.startswith("  "):
+            groups[-1].append(line)
+        else:
+            body.append(line)
+    for group in groups:
+        group[0] = group[0].split(" ")[-1]
+    return [_sorted_partitions(line) for line in body], Counter(tuple(group) for group in groups)
+
+
+def _sorted_partitions(line: str) -> str:
+    """Kafka prints a transaction's partitions in the order of a Scala hash set; ours are sorted."""
+    before, bracket, rest = line.partition("partitions=[")
+    if not bracket:
+        return line
+    inside, _, after = rest.partition("]")
+    return f"{before}{bracket}{','.join(sorted(inside.split(',')))}]{after}"
+
+
+@pytest.mark.parametrize(("name", "partition"), CASES, ids=str)
+def test_our_dump_is_kafkas_dump(name: str, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = LOGS / name / str(partition)
+    monkeypatch.chdir(folder)
+    expected = (LOGS / name / "dump" / f"{partition}.txt").read_text(encoding="utf-8").split("\n")
+    while not expected[-1]:
+        expected.pop()
+    known = (".index", ".log", ".snapshot", ".timeindex", ".txnindex")
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in known)
+    texts = {"__consumer_offsets": offsets_texts, "__transaction_state": transaction_texts}.get(
+        partition.topic, plain_texts
+    )
+    ours, problems = dumped(folder, names, DumpOptions(deep_iteration=True, print_data_log=True, texts=texts))
+    indexes = [index for index in names if index.endswith((".index", ".timeindex"))]
+    sanity, sanity_problems = dumped(folder, indexes, DumpOptions(index_sanity_check=True))
+    assert sanity_problems == []
+    body, groups = complaints(expected)
+    found_body, found_groups = complaints(ours + problems + sanity)
+    assert found_body == body
+    assert found_groups == groups

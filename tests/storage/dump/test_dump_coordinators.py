@@ -1,0 +1,166 @@
+"""Records of the coordinators' topics as texts: what Kafka's DumpLogSegments prints of odd ones."""
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from odradek.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from odradek.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from odradek.protocol.records import Record
+from odradek.protocol.schema import Message
+from odradek.storage.dump.coordinators import offsets_texts, transaction_texts
+
+GROUP = encode_versioned(GroupMetadataKey(group="g"), 2)
+OFFSET = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)
+TRANSACTION = encode_versioned(TransactionLogKey(transactional_id="id"), 0)
+SUBSCRIPTION = ConsumerProtocolSubscription(topics=["t"], user_data=b"u")
+ASSIGNMENT = ConsumerProtocolAssignment(
+    assigned_partitions=[ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[1, 2])]
+)
+NEWEST = {
+    "subscription": {"topics": ["t"], "userData": "dQ==", "ownedPartitions": [], "generationId": -1, "rackId": None},
+    "assignment": {"assignedPartitions": [{"topic": "t", "partitions": [1, 2]}], "userData": None},
+}
+
+
+def versioned(message: Message, layout: int, version: int | None = None, behind: bytes = b"") -> bytes:
+    """A message laid out as one version that says it is another."""
+    data = encode_versioned(message, layout)
+    return (data if version is None else struct.pack(">h", version) + data[2:]) + behind
+
+
+def member(subscription: bytes, assignment: bytes, protocol_type: str = "consumer") -> Any:
+    """A member, as the dump of its group shows it."""
+    one = GroupMetadataValue.MemberMetadata(member_id="m", subscription=subscription, assignment=assignment)
+    value = GroupMetadataValue(protocol_type=protocol_type, generation=1, protocol="p", leader="m", members=[one])
+    _, text = offsets_texts(Record(0, 0, GROUP, encode_versioned(value, 3)))
+    assert text is not None
+    (found,) = json.loads(text)["data"]["members"]
+    return {name: found[name] for name in ("subscription", "assignment")}
+
+
+def transaction(status: int, version: int = 0) -> str:
+    partitions = [TransactionLogValue.PartitionsSchema(topic="t", partition_ids=[1, 0])]
+    value = TransactionLogValue(
+        producer_id=1,
+        producer_epoch=2,
+        transaction_timeout_ms=3,
+        transaction_status=status,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=4,
+        transaction_start_timestamp_ms=5,
+    )
+    key, text = transaction_texts(Record(0, 0, TRANSACTION, encode_versioned(value, version)))
+    assert key == "transaction_metadata::transactionalId=id"
+    assert text is not None
+    return text
+
+
+def test_members_of_consumer_groups_are_opened() -> None:
+    assert member(versioned(SUBSCRIPTION, 3), versioned(ASSIGNMENT, 3)) == NEWEST
+
+
+@pytest.mark.parametrize("version", [4, 9, 32767])
+@pytest.mark.parametrize("behind", [b"", b"more"])
+def test_versions_above_ours_are_read_as_our_newest(version: int, behind: bytes) -> None:
+    found = member(versioned(SUBSCRIPTION, 3, version, behind), versioned(ASSIGNMENT, 3, version, behind))
+    assert found == NEWEST
+
+
+def test_versions_below_0_are_read_as_our_oldest() -> None:
+    found = member(versioned(SUBSCRIPTION, 0, -1), versioned(ASSIGNMENT, 0, -1))
+    assert found["subscription"] == {"topics": ["t"], "userData": "dQ=="}
+    assert found["assignment"] == NEWEST["assignment"]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"), [(b"", ""), (b"\x00", "AA=="), (versioned(SUBSCRIPTION, 3)[:9], "AAMAAAABAAF0")]
+)
+def test_what_cannot_be_read_stays_as_it_is(data: bytes, text: str) -> None:
+    assert member(data, data) == {"subscription": text, "assignment": text}
+
+
+def test_members_of_other_groups_stay_as_they_are() -> None:
+    found = member(b"abc", b"def", "connect")
+    assert found == {"subscription": "YWJj", "assignment": "ZGVm"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "texts"),
+    [
+        (GROUP, None, ('{"type":"2","data":{"group":"g"}}', "<DELETE>")),
+        (OFFSET, None, ('{"type":"1","data":{"group":"g","topic":"t","partition":1}}', "<DELETE>")),
+        (struct.pack(">h", 99) + b"abc", b"x", ("Unknown record type 99 at offset 7, skipping.", None)),
+        (struct.pack(">h", -5), None, ("Unknown record type -5 at offset 7, skipping.", None)),
+    ],
+)
+def test_tombstones_and_unknown_kinds_are_told(key: bytes, value: bytes | None, texts: tuple[str, str | None]) -> None:
+    assert offsets_texts(Record(7, 0, key, value)) == texts
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b"x"),
+        (b"", b"x"),
+        (b"\x00", b"x"),
+        (OFFSET[:6], b""),
+        (GROUP, b""),
+        (GROUP, b"\x00"),
+        (GROUP, struct.pack(">h", 9) + b"xx"),
+        (GROUP, struct.pack(">h", -1) + b"xx"),
+        (OFFSET, encode_versioned(OffsetCommitValue(offset=1), 3)[:-1]),
+    ],
+)
+def test_what_is_no_record_of_groups_is_an_error_in_its_place(key: bytes | None, value: bytes) -> None:
+    text, payload = offsets_texts(Record(7, 0, key, value))
+    assert text is not None
+    assert text.startswith("Error at offset 7, skipping. ")
+    assert payload is None
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (1, "Ongoing"),
+        (2, "PrepareCommit"),
+        (3, "PrepareAbort"),
+        (4, "CompleteCommit"),
+        (5, "CompleteAbort"),
+        (6, "Dead"),
+        (7, "PrepareEpochFence"),
+        (8, "8"),
+        (-1, "-1"),
+    ],
+)
+def test_transactions_are_told_with_their_states(status: int, state: str) -> None:
+    expected = (
+        f"producerId:1,producerEpoch:2,state={state},partitions=[t-0,t-1],txnLastUpdateTimestamp=4,txnTimeoutMs=3"
+    )
+    assert transaction(status, 0) == transaction(status, 1) == expected
+
+
+def test_an_empty_transaction_has_no_partitions() -> None:
+    assert "state=Empty,partitions=[]," in transaction(0)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\x01", TRANSACTION[:4]])
+def test_what_is_no_record_of_transactions_is_an_error_in_its_place(key: bytes | None) -> None:
+    text, payload = transaction_texts(Record(7, 0, key, b""))
+    assert text is not None
+    assert text.startswith("Error at offset 7, skipping. ")
+    assert payload is None
+
+
+def test_other_kinds_of_keys_are_unknown_to_the_transactions_decoder() -> None:
+    assert transaction_texts(Record(7, 0, struct.pack(">h", 1) + b"xx", b"x")) == ("unknown::version=1", None)
+    assert transaction_texts(Record(7, 0, TRANSACTION, None))[1] == "<DELETE>"
