@@ -25,8 +25,7 @@ from functools import partial
 import structlog
 
 from odradek.broker.background.background import Background
-from odradek.broker.coordinator.group.coordinator import GroupCoordinator
-from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -63,8 +62,7 @@ class PeriodicWork:
         socket_server: SocketServer,
         log_manager: LogManager,
         replica_manager: ReplicaManager,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
+        coordinators: Coordinators,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -72,8 +70,8 @@ class PeriodicWork:
         self._socket_server = socket_server
         self._logs = log_manager
         self._replica_manager = replica_manager
-        self._groups = groups
-        self._transactions = transactions
+        self._groups = coordinators.groups
+        self._transactions = coordinators.transactions
 
     def start(self) -> None:
         """Runs each job at its interval until the background is stopped."""

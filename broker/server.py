@@ -26,15 +26,7 @@ from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.controller.metadata_store import MetadataStore, MetadataStoreError
 from odradek.broker.controller.start_up import ClusterIdMismatch
-from odradek.broker.coordinator.group.coordinator import GroupCoordinator
-from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from odradek.broker.coordinator.shard import Shard
-from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
-from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
-from odradek.broker.coordinator.transaction.markers import MarkerWriter
-from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
+from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
@@ -51,7 +43,6 @@ from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
-from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.storage.files import Files, OsFiles
@@ -65,6 +56,7 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
+    from odradek.broker.network.network_client import Connect
 
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for connections to take their last answers."""
@@ -103,10 +95,7 @@ class Broker:
     metadata_store: MetadataStore
     replica_manager: ReplicaManager
     controller: Controller
-    internal_topics: InternalTopics
-    group_coordinator: GroupCoordinator
-    producer_ids: ProducerIds
-    transaction_coordinator: TransactionCoordinator
+    coordinators: Coordinators
     periodic_work: PeriodicWork
     fetch_sessions: FetchSessionCache
     socket_server: SocketServer
@@ -120,16 +109,18 @@ class Broker:
         random: Random | None = None,
         files: Files | None = None,
         metadata_store: MetadataStore | None = None,
+        connect: Connect | None = None,
         open_files: int = NO_LIMIT,
     ) -> None:
         """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed. Without
-        `metadata_store` the broker keeps the metadata itself, in its first log directory. `open_files` is how many
-        files the process may have open; connections leave some of them to the logs."""
+        `metadata_store` the broker keeps the metadata itself, in its first log directory. `connect` reaches other
+        nodes. `open_files` is how many files the process may have open; connections leave some of them to the logs."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.files: Files = files or OsFiles()
         self.open_files = open_files
+        self.connect = connect
         self._given_store = metadata_store
         self.broker_id = config.broker_id
         self.api_table = client_api_table()
@@ -144,7 +135,6 @@ class Broker:
         self.metrics_server: MetricsServer | None = None
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
-        self.coordinator_runtimes: list[CoordinatorRuntime] = []
         self.unclean_directories: dict[str, str] = {}
         """After a stop: log directories without the mark of a clean shutdown, and why; their logs will be recovered."""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
@@ -172,13 +162,13 @@ class Broker:
             metadata=self.metadata,
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
-            group_coordinator=self.group_coordinator,
-            transaction_coordinator=self.transaction_coordinator,
+            group_coordinator=self.coordinators.groups,
+            transaction_coordinator=self.coordinators.transactions,
             topic_purgatory=self.topic_purgatory,
             timer=self.timer,
             reaper=self.reaper,
             log_cleaner=self.log_cleaner,
-            late_transactions_before_ms=lambda: self.clock.wall_ms() - self._longest_transaction_ms(),
+            late_transactions_before_ms=lambda: self.clock.wall_ms() - self.coordinators.longest_transaction_ms(),
         )
 
     @property
@@ -201,8 +191,7 @@ class Broker:
             await self._load_logs()
             await self._serve()
             self.state = BrokerState.RUNNING
-            for runtime in self.coordinator_runtimes:
-                runtime.begin_loading()
+            self.coordinators.begin_loading()
         except REASONS_NOT_TO_START as error:
             await self._undo_all()
             raise StartError(self._told(error)) from error
@@ -289,30 +278,20 @@ class Broker:
             purgatory=self.topic_purgatory,
             turns=self.background.turns,
         )
-        self.internal_topics = InternalTopics(self.controller, self.metadata, config, self.background.spawn)
-        self.group_coordinator = GroupCoordinator(
-            GroupSettings.from_config(config),
+        self.coordinators = Coordinators(
+            config,
             clock=self.clock,
             timer=self.timer,
-            completions=self.completions,
             random=self.random,
-            start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_groups(config)),
-        )
-        self.controller.on_topic_deleted = self.group_coordinator.topic_deleted
-        self.producer_ids = ProducerIds(self.metadata_store, self.broker_id)
-        own_logs = LocalMarkerWriter(self.replica_manager, soon)
-        self.transaction_coordinator = TransactionCoordinator(
-            clock=self.clock,
-            longest_timeout_ms=self._longest_transaction_ms,
-            new_producer_id=self._new_producer_id,
-            leader_of=self.metadata.leader_of,
-            writer_to=partial(self._marker_writer_to, own_logs),
-            own_logs=own_logs,
-            later=self.timer.call_later,
+            completions=self.completions,
+            background=self.background,
             soon=soon,
-            start_runtime=partial(self.start_coordinator_runtime, RuntimeSettings.for_transactions(config)),
+            metadata=self.metadata,
+            metadata_store=self.metadata_store,
+            controller=self.controller,
+            replica_manager=self.replica_manager,
         )
-        self.replica_manager.verification.is_open_transaction = self.transaction_coordinator.is_open_transaction
+        self.controller.on_topic_deleted = self.coordinators.groups.topic_deleted
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
         )
@@ -331,26 +310,22 @@ class Broker:
             self.socket_server,
             self.log_manager,
             self.replica_manager,
-            self.group_coordinator,
-            self.transaction_coordinator,
+            self.coordinators,
         )
         self._undo.append(self.background.stop)
 
     def _dispatcher(self) -> Dispatcher:
         handlers = Handlers(
             self.api_table.rows(),
-            self.config,
-            self.clock,
-            self.background,
-            self.metadata,
-            self.metadata_store,
-            self.replica_manager,
-            self.fetch_sessions,
-            self.controller,
-            self.internal_topics,
-            self.group_coordinator,
-            self.transaction_coordinator,
-            self._new_producer_id,
+            config=self.config,
+            clock=self.clock,
+            background=self.background,
+            metadata=self.metadata,
+            metadata_store=self.metadata_store,
+            replica_manager=self.replica_manager,
+            fetch_sessions=self.fetch_sessions,
+            controller=self.controller,
+            coordinators=self.coordinators,
         )
         return Dispatcher(
             self.api_table,
@@ -361,32 +336,6 @@ class Broker:
             complaints=self.complaints,
             max_response_bytes=self.config["odradek.max.response.bytes"],
         )
-
-    def _new_producer_id(self, use: Callable[[int | ProtocolError], object]) -> None:
-        self.background.spawn(self.producer_ids.give(use), "a producer id")
-
-    def _longest_transaction_ms(self) -> int:
-        return int(self.config["transaction.max.timeout.ms"])
-
-    def _marker_writer_to(self, own_logs: MarkerWriter, broker_id: int) -> MarkerWriter | None:
-        """None for other brokers: markers for their partitions wait, and are tried again."""
-        return own_logs if broker_id == self.broker_id else None
-
-    def start_coordinator_runtime(
-        self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]
-    ) -> CoordinatorRuntime:
-        """A runtime for the topic of `settings`, which this broker stops; `new_shard(partition, leader_epoch)`."""
-        runtime = CoordinatorRuntime(
-            settings,
-            new_shard=new_shard,
-            partition_count=lambda: self.internal_topics.partition_count(settings.topic),
-            replica_manager=self.replica_manager,
-            clock=self.clock,
-            background=self.background,
-        )
-        self.coordinator_runtimes.append(runtime)
-        runtime.start()
-        return runtime
 
     async def _read_metadata(self) -> None:
         try:
@@ -477,9 +426,7 @@ class Broker:
 
     async def _close_connections(self) -> None:
         await self.socket_server.stop_accepting()
-        for runtime in self.coordinator_runtimes:
-            runtime.stop()
-        self.group_coordinator.stop()
+        self.coordinators.stop()
         self.replica_manager.shutdown()
         while not self.completions.is_empty:
             self.completions.drain()

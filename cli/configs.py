@@ -11,7 +11,8 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.client import ConfigChange, ResourceType
+    from odradek.broker.admin.client import ConfigChange
+    from odradek.protocol.wire_codes import ConfigResourceType
 
 EXAMPLES = """  odradek configs describe --topic orders
   odradek configs describe --broker 0 --all
@@ -42,14 +43,14 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     resource.add_argument("--broker-logger", type=not_negative, metavar="ID", help="log levels of one broker")
 
 
-def _resource(arguments: argparse.Namespace) -> tuple[ResourceType, str]:
-    from odradek.broker.admin.client import ResourceType
+def _resource(arguments: argparse.Namespace) -> tuple[ConfigResourceType, str]:
+    from odradek.protocol.wire_codes import ConfigResourceType
 
     if arguments.topic is not None:
-        return ResourceType.TOPIC, arguments.topic
+        return ConfigResourceType.TOPIC, arguments.topic
     if arguments.broker_logger is not None:
-        return ResourceType.BROKER_LOGGER, str(arguments.broker_logger)
-    return ResourceType.BROKER, "" if arguments.cluster else str(arguments.broker)
+        return ConfigResourceType.BROKER_LOGGER, str(arguments.broker_logger)
+    return ConfigResourceType.BROKER, "" if arguments.cluster else str(arguments.broker)
 
 
 def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -112,7 +113,7 @@ def alter(arguments: argparse.Namespace) -> None:
 
 
 def _changes(arguments: argparse.Namespace) -> list[ConfigChange]:
-    from odradek.broker.admin.client import ConfigOperation
+    from odradek.protocol.wire_codes import ConfigOperation
 
     changes: list[ConfigChange] = []
     for option, texts, operation in (

@@ -125,14 +125,14 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 async def _describe(admin: AdminClient, names: list[str]) -> list[dict[str, Any]]:
-    from odradek.broker.admin.client import ResourceType
     from odradek.broker.metadata.kafka_uuid import uuid_text
+    from odradek.protocol.wire_codes import ConfigResourceType
 
     topics = [await admin.topic(name) for name in names] if names else await admin.topics()
     described = []
     for topic in topics:
         name = topic.name or ""
-        configs = await admin.describe_configs(ResourceType.TOPIC, name)
+        configs = await admin.describe_configs(ConfigResourceType.TOPIC, name)
         partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
         described.append(
             {

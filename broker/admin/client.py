@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from enum import IntEnum
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType, CoordinatorType
 
 T = TypeVar("T")
 
@@ -37,30 +37,6 @@ DEFAULT_PORT = 9092
 RETRY_MS = 100
 """How long to wait before asking again: nobody tells when a coordinator is there, has loaded or has done its work."""
 PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-
-
-class ResourceType(IntEnum):
-    """What settings belong to; Kafka's `ConfigResource.Type`."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class CoordinatorOf(IntEnum):
-    """What has a coordinator; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
-
-    GROUP = 0
-    TRANSACTION = 1
-
-
-class ConfigOperation(IntEnum):
-    """What is done to one setting; Kafka's `AlterConfigOp.OpType`."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 ConfigChange = tuple[str, ConfigOperation, str | None]
@@ -133,7 +109,7 @@ class AdminClient:
         return topic
 
     async def describe_configs(
-        self, kind: ResourceType, name: str, *, documentation: bool = False
+        self, kind: ConfigResourceType, name: str, *, documentation: bool = False
     ) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
         """All settings of a topic or broker, sorted by name, with their synonyms."""
         asked = DescribeConfigsRequest.DescribeConfigsResource(
@@ -156,7 +132,7 @@ class AdminClient:
         """The brokers of the cluster, ascending."""
         return sorted(broker.node_id for broker in (await self._cluster()).brokers)
 
-    async def coordinator(self, kind: CoordinatorOf, key: str) -> int:
+    async def coordinator(self, kind: CoordinatorType, key: str) -> int:
         """The broker that coordinates a group or a transactional id. Raises COORDINATOR_NOT_AVAILABLE when there is
         none after the time-out: the first question has its topic created.
         """
@@ -170,7 +146,7 @@ class AdminClient:
         check(found.error_code, found.error_message)
         return int(found.node_id)
 
-    async def ask_coordinator(self, kind: CoordinatorOf, key: str, request: Message) -> tuple[int, Any]:
+    async def ask_coordinator(self, kind: CoordinatorType, key: str, request: Message) -> tuple[int, Any]:
         """The broker that coordinates, and its response; until the time-out none of those whose error is PASSING."""
 
         async def ask() -> tuple[int, Any]:
@@ -245,7 +221,7 @@ class AdminClient:
         check(result.error_code, result.error_message)
 
     async def alter_configs(
-        self, kind: ResourceType, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+        self, kind: ConfigResourceType, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
         """Changes single settings of a topic or broker."""
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(

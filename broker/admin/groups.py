@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from odradek.broker.admin.client import AdminClient, CoordinatorOf, by_leader, check
+from odradek.broker.admin.client import AdminClient, by_leader, check
 from odradek.protocol.compiler import decode_versioned
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -26,6 +26,7 @@ from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import CoordinatorType
 
 EARLIEST, LATEST = -2, -1
 """Times that mean a log's ends."""
@@ -177,7 +178,7 @@ class GroupAdmin:
     # Asking
 
     async def _ask(self, group_id: str, request: Message) -> tuple[int, Any]:
-        return await self._admin.ask_coordinator(CoordinatorOf.GROUP, group_id, request)
+        return await self._admin.ask_coordinator(CoordinatorType.GROUP, group_id, request)
 
 
 _WHY_NOT_DELETED = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from odradek.broker.admin.client import AdminClient, CoordinatorOf, by_leader, check
+from odradek.broker.admin.client import AdminClient, by_leader, check
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import (
     DescribeProducersRequest,
@@ -26,6 +26,7 @@ from odradek.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import CoordinatorType
 
 PARTITIONS_PER_REQUEST = 500
 
@@ -86,7 +87,9 @@ class TransactionAdmin:
     async def describe(self, transactional_id: str) -> DescribedTransaction:
         """Raises TRANSACTIONAL_ID_NOT_FOUND."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        coordinator, response = await self._admin.ask_coordinator(CoordinatorOf.TRANSACTION, transactional_id, request)
+        coordinator, response = await self._admin.ask_coordinator(
+            CoordinatorType.TRANSACTION, transactional_id, request
+        )
         (found,) = response.transaction_states
         is_unknown = found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         check(found.error_code, f"There is no transactional id '{transactional_id}'" if is_unknown else None)

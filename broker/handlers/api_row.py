@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any
 
-from odradek.broker.background.slices import Turns
-from odradek.broker.background.tasks import Spawn
-from odradek.broker.handlers.answered_later import answered_in_steps, answered_later
 from odradek.broker.handlers.error_responses import ErrorResponse
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, check_partitions_asked
@@ -22,6 +20,7 @@ from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import request_class, response_class
 from odradek.protocol.schema import Message, Versions
+from odradek.protocol.wire_codes import AclOperation
 
 NEVER = 1 << 62
 
@@ -37,6 +36,7 @@ class ApiRow:
 
     __slots__ = (
         "advertised",
+        "authorization",
         "bound_from_bytes",
         "bounds_its_answer",
         "error_response",
@@ -61,11 +61,13 @@ class ApiRow:
         bytes_per_partition: int = 4,
         keeps_parked_requests: bool = True,
         bounds_its_answer: bool = False,
+        authorization: AclOperation | None = None,
     ) -> None:
         """`handler` picks the API's handler from those of a broker.
         `bytes_per_partition`: the least that naming one takes in a request; shorter requests need not be counted.
         `keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole.
         `bounds_its_answer`: its handler does, by a setting of its own.
+        `authorization`: what the principal must be allowed to do on the cluster. Empty until there is an authorizer.
         """
         self.key = key
         self.served = Versions(*served)
@@ -75,6 +77,7 @@ class ApiRow:
         self.partitions_asked = partitions_asked
         self.keeps_parked_requests = keeps_parked_requests
         self.bounds_its_answer = bounds_its_answer
+        self.authorization = authorization
         self.request_class: type[Message] = request_class(key)
         self.response_class: type[Message] = response_class(key)
         self.bound_from_bytes = NEVER if partitions_asked is None else MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
@@ -102,14 +105,15 @@ class ApiTable:
         return [self._rows[key] for key in sorted(self._rows)]
 
 
-def running(handler: Handler, spawn: Spawn, turns: Turns) -> Handler:
-    """A handler of any kind (request_context.py, cases e and f) as a plain function.
+class HandlerKind(Enum):
+    """How a handler answers: the letters are those of request_context.py."""
 
-    One that waits (for the metadata store) runs as a task and answers when that ends. One that yields between steps
-    is answered at once if the first step is enough.
-    """
+    PLAIN = "at once, or by a PendingResponse: (a) to (e)"
+    STEPS = "a generator: (f)"
+    TASK = "a coroutine: (g)"
+
+
+def kind_of(handler: Handler) -> HandlerKind:
     if inspect.iscoroutinefunction(handler):
-        return lambda request, context: answered_later(handler(request, context), context, spawn)
-    if inspect.isgeneratorfunction(handler):
-        return lambda request, context: answered_in_steps(handler(request, context), context, spawn, turns)
-    return handler
+        return HandlerKind.TASK
+    return HandlerKind.STEPS if inspect.isgeneratorfunction(handler) else HandlerKind.PLAIN

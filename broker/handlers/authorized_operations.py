@@ -6,25 +6,10 @@ Without an authorizer everybody may do everything that the resource knows. Sourc
 
 from __future__ import annotations
 
-from enum import IntEnum
+from odradek.protocol.wire_codes import AclOperation
 
 NOT_ASKED = -(2**31)
 """What stands in a response whose request did not ask."""
-
-
-class AclOperation(IntEnum):
-    """Kafka's operations, by number."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 def bit_field(*operations: AclOperation) -> int:

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from odradek.broker.logging.structured_logging import Loggers, current_loggers
 from odradek.protocol.errors import ErrorCode, ProtocolError
-
-
-class ResourceType(IntEnum):
-    """Kafka's `ConfigResource.Type`."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
 
 
 def check_is_this_broker(name: str, expected: int) -> None:

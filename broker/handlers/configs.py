@@ -22,7 +22,7 @@ import structlog
 
 from odradek.broker.background.slices import EachMade, Turns, others_between
 from odradek.broker.controller.controller import Controller
-from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
+from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings import TOPIC
@@ -30,7 +30,6 @@ from odradek.broker.settings.config import BrokerConfig, broker_setting, without
 from odradek.broker.settings.config_changes import (
     MOST_NAMES,
     Item,
-    Operation,
     check_items,
     checked_for_brokers,
     modification,
@@ -43,6 +42,7 @@ from odradek.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 
 COST_OF_CHANGE = 30
 """What changing a resource's settings counts as, in items of a step."""
@@ -66,7 +66,7 @@ class AlterConfigsHandlers:
         """Replaces the settings of each resource, or says why not."""
 
         async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
-            items = EachMade(resource.configs, lambda one: Item(one.name, Operation.SET, one.value))
+            items = EachMade(resource.configs, lambda one: Item(one.name, ConfigOperation.SET, one.value))
             await self._replace(resource.resource_type, resource.resource_name, items, request.validate_only)
 
         answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -86,24 +86,24 @@ class AlterConfigsHandlers:
 
     async def _replace(self, resource_type: int, name: str, items: Iterable[Item], validate_only: bool) -> None:
         await self._turns.take(check_items(items))
-        if resource_type == ResourceType.BROKER:
+        if resource_type == ConfigResourceType.BROKER:
             per_broker = self._is_one_broker(name)
             change = checked_for_brokers(replacement(items), self._config, per_broker=per_broker)
             await self._store_for_brokers(per_broker, change, items, validate_only)
-        elif resource_type == ResourceType.TOPIC:
+        elif resource_type == ConfigResourceType.TOPIC:
             await self._store_for_topic(name, replacement(items), items, validate_only)
         else:
             raise no_such_type(resource_type)
 
     async def _modify(self, resource_type: int, name: str, items: Iterable[Item], validate_only: bool) -> None:
         await self._turns.take(check_items(items))
-        if resource_type == ResourceType.BROKER:
+        if resource_type == ConfigResourceType.BROKER:
             per_broker = self._is_one_broker(name)
             change = checked_for_brokers(modification(items, broker_setting), self._config, per_broker=per_broker)
             await self._store_for_brokers(per_broker, change, items, validate_only)
-        elif resource_type == ResourceType.TOPIC:
+        elif resource_type == ConfigResourceType.TOPIC:
             await self._store_for_topic(name, modification(items, TOPIC.get), items, validate_only)
-        elif resource_type == ResourceType.BROKER_LOGGER:
+        elif resource_type == ConfigResourceType.BROKER_LOGGER:
             check_is_this_broker(name, self._broker_id)
             _change_levels(items, validate_only)
         else:
@@ -163,7 +163,7 @@ async def _repeated(resources: Sequence[Any]) -> set[tuple[int, str]]:
 
 
 def _set_names(items: Iterable[Item]) -> Iterator[str]:
-    return (item.name for item in items if item.operation != Operation.DELETE)
+    return (item.name for item in items if item.operation != ConfigOperation.DELETE)
 
 
 def _warn(names: list[str], validate_only: bool, **resource: object) -> None:
@@ -180,7 +180,7 @@ def _change_levels(items: Iterable[Item], validate_only: bool) -> None:
     for item in items:
         _check_level(item, levels)
     for item in () if validate_only else items:
-        if item.operation == Operation.SET and item.value is not None:
+        if item.operation == ConfigOperation.SET and item.value is not None:
             levels.set_level(item.name, item.value)
         else:
             levels.unset_level(item.name)
@@ -188,13 +188,13 @@ def _change_levels(items: Iterable[Item], validate_only: bool) -> None:
 
 
 def _check_level(item: Item, known: Loggers) -> None:
-    if item.operation not in (Operation.SET, Operation.DELETE):
+    if item.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "A log level can only be set or deleted")
     if item.name not in known:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"There is no logger {item.name}")
-    if item.operation == Operation.SET and item.value not in LEVELS:
+    if item.operation == ConfigOperation.SET and item.value not in LEVELS:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.value} is no log level: {', '.join(LEVELS)} are")
-    if item.operation == Operation.DELETE and item.name == ROOT:
+    if item.operation == ConfigOperation.DELETE and item.name == ROOT:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "The root logger always has a level")
 
 

@@ -6,7 +6,6 @@ created when somebody first asks. Source: Kafka's `KafkaApis.getCoordinator`.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import cast
 
 from odradek.broker.background.slices import Steps, each_in_steps, once
@@ -18,16 +17,10 @@ from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import CoordinatorType
 
 FIRST_BATCHED_VERSION = 4
 NO_NODE = -1
-
-
-class CoordinatorType(IntEnum):
-    """Kafka's `FindCoordinatorRequest.CoordinatorType`."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANSACTION_TOPIC}

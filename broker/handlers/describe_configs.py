@@ -15,7 +15,7 @@ from copy import copy
 from functools import cached_property
 
 from odradek.broker.background.slices import Pace, Steps, each_in_steps
-from odradek.broker.handlers.config_resources import ResourceType, check_is_this_broker, loggers, no_such_type
+from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.requests.request_context import RequestContext
@@ -31,6 +31,7 @@ from odradek.broker.settings.config_description import (
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from odradek.protocol.wire_codes import ConfigResourceType
 
 AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 DescribedResource = DescribeConfigsResponse.DescribeConfigsResult
@@ -142,17 +143,17 @@ class _Describer:
         return result
 
     def _configs(self, resource_type: int, name: str, keys: list[str] | None) -> Steps[list[DescribedConfig]]:
-        if resource_type == ResourceType.TOPIC:
+        if resource_type == ConfigResourceType.TOPIC:
             self._check_topic(name)
             names = yield from self._existing(keys, TOPIC)
             return self._topics.of(self._metadata.topic_config(name), names)
-        if resource_type == ResourceType.BROKER:
+        if resource_type == ConfigResourceType.BROKER:
             if name:
                 check_is_this_broker(name, self._metadata.broker_id)
             settings = self._broker if name else self._cluster
             names = yield from self._existing(keys, settings.names)
             return (yield from settings.all(self._pace) if names is None else settings.some(names, self._pace))
-        if resource_type == ResourceType.BROKER_LOGGER:
+        if resource_type == ConfigResourceType.BROKER_LOGGER:
             check_is_this_broker(name, self._metadata.broker_id)
             levels = loggers().levels()
             names = yield from self._existing(keys, levels)

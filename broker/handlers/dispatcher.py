@@ -25,13 +25,15 @@ import structlog
 from odradek.broker.background.background import Background
 from odradek.broker.background.slices import Steps, finished, let_go
 from odradek.broker.handlers.answer_size import AnswerTooLarge
-from odradek.broker.handlers.api_row import ApiRow, ApiTable, running
+from odradek.broker.handlers.answered_later import answered_in_steps, answered_later
+from odradek.broker.handlers.api_row import ApiRow, ApiTable, HandlerKind
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.handlers.item_faults import item_faults
 from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.route import Route
 from odradek.broker.logging.complaints import Complaints
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
 from odradek.broker.requests.request_context import (
     CloseConnection,
     ConnectionInfo,
@@ -47,7 +49,6 @@ from odradek.timer import Clock
 
 _KEY_AND_VERSION = struct.Struct(">hh").unpack_from
 
-LARGE_FRAME_BYTES = 64 * 1024
 ANY_SIZE = 1 << 62
 
 log = structlog.get_logger("broker.handlers")
@@ -110,7 +111,7 @@ class Dispatcher:
                 refused = self._refused(route, request)
                 if refused is not None:
                     return self._long_requests.park(route, request, context, refused, len(frame))
-            response = route.handle(request, context)
+            response = self._call(route, request, context)
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
             return self.answer(route, context, response)
@@ -118,6 +119,15 @@ class Dispatcher:
             raise
         except Exception as error:
             return self._answer_failure(route, request, context, error)
+
+    def _call(self, route: Route, request: Any, context: RequestContext) -> Any:
+        """The handler's response. Of one that takes steps or waits: a parked request, unless the first step was all."""
+        response = route.handler(request, context)
+        if route.handler_kind is HandlerKind.PLAIN:
+            return response
+        if route.handler_kind is HandlerKind.TASK:
+            return answered_later(response, context, self._background.spawn)
+        return answered_in_steps(response, context, self._background.spawn, self._background.turns)
 
     def _refused(self, route: Route, request: Any) -> PendingResponse | None:
         """The failure of a request that names too many partitions: to name them all in the answer takes its time."""
@@ -243,9 +253,8 @@ class Dispatcher:
         counted_version = api_version if row.serves(api_version) else 0
         most_bytes = ANY_SIZE if row.bounds_its_answer else self._max_response_bytes
         handler = row.handler(self._handlers)
-        handle = running(handler, self._background.spawn, self._background.turns)
         metrics = self._metrics.of(api_key, counted_version)
-        route = Route(row, handler, handle, api_version, metrics, most_bytes)
+        route = Route(row, handler, api_version, metrics, most_bytes)
         if route.is_served:
             self._routes[(api_key, api_version)] = route
         return route

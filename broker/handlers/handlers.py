@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from odradek.broker.background.background import Background
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.metadata_store import MetadataStore
-from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator
 from odradek.broker.handlers.acls import AclHandlers
 from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.cluster import DescribeClusterHandler
@@ -47,6 +45,7 @@ class Handlers:
     def __init__(
         self,
         apis: Sequence[ServedApi],
+        *,
         config: BrokerConfig,
         clock: Clock,
         background: Background,
@@ -55,11 +54,9 @@ class Handlers:
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
         controller: Controller,
-        internal_topics: InternalTopics,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
-        new_producer_id: NewProducerId,
+        coordinators: Coordinators,
     ) -> None:
+        groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
         max_response_bytes = int(config["odradek.max.response.bytes"])
         zookeeper_offsets = ZooKeeperOffsets(metadata_store)
@@ -90,5 +87,5 @@ class Handlers:
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
         self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, max_response_bytes)
         self.transactions = TransactionHandlers(
-            transactions, metadata, internal_topics, new_producer_id, max_response_bytes
+            coordinators.transactions, metadata, internal_topics, coordinators.new_producer_id, max_response_bytes
         )

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from odradek.broker.background.background import Background
 from odradek.broker.background.slices import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
+from odradek.broker.handlers.api_row import HandlerKind
 from odradek.broker.handlers.route import Route
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
@@ -103,9 +104,9 @@ class LongRequests:
         try:
             route.row.check_bound(request)
             response = route.handler(request, context)
-            if inspect.isgenerator(response):
+            if route.handler_kind is HandlerKind.STEPS:
                 response = await self._turns.take(response)
-            elif inspect.iscoroutine(response):
+            elif route.handler_kind is HandlerKind.TASK:
                 response = await response
         except Exception as error:
             handled.fail(error)

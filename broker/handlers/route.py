@@ -7,7 +7,7 @@ from typing import Any
 
 from odradek.broker.background.slices import Steps, memory_of_request
 from odradek.broker.handlers.answer_size import AnswerTooLarge
-from odradek.broker.handlers.api_row import ApiRow, Handler
+from odradek.broker.handlers.api_row import ApiRow, Handler, kind_of
 from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory
 from odradek.broker.requests.request_metrics import RequestMetrics
 from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
@@ -28,8 +28,8 @@ class Route:
         "api_key",
         "api_version",
         "flexible_header",
-        "handle",
         "handler",
+        "handler_kind",
         "is_served",
         "metrics",
         "read_body",
@@ -39,12 +39,12 @@ class Route:
     )
 
     def __init__(
-        self, row: ApiRow, handler: Handler, handle: Handler, api_version: int, metrics: RequestMetrics, most_bytes: int
+        self, row: ApiRow, handler: Handler, api_version: int, metrics: RequestMetrics, most_bytes: int
     ) -> None:
-        """`handle` calls `handler`, see `running`. `most_bytes`: of an answer."""
+        """`most_bytes`: of an answer."""
         self.row = row
         self.handler = handler
-        self.handle = handle
+        self.handler_kind = kind_of(handler)
         self._most_bytes = most_bytes
         self.metrics = metrics
         self.is_served = row.serves(api_version)

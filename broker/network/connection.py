@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from odradek.broker.network.connection_limits import MIN_FRAME_BYTES
 from odradek.broker.network.file_sending import RunInThread
-from odradek.broker.network.large_frame import LARGE_FRAME_BYTES, LargeFrame
+from odradek.broker.network.large_frame import LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 from odradek.broker.network.queued_bytes import QueuedBytes
 from odradek.broker.network.rounds import Flushable, Rounds
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part, size_of
+from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
 from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo
 
 if TYPE_CHECKING:

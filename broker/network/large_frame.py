@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from io import BytesIO
 
-LARGE_FRAME_BYTES = 64 * 1024
-"""A frame is large above this."""
 PIECE_BYTES = 64 * 1024
 """32 of them take 1 to 10 ms where they go into memory that nobody has touched yet."""
 FIRST_PIECE_BYTES = 4096

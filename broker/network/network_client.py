@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, NamedTuple, cast
 
@@ -58,6 +59,10 @@ class RequestTimedOut(NetworkError):
 
 class UnsupportedVersion(NetworkError):
     """The broker does not serve the API, or in no version that we know."""
+
+
+Connect = Callable[[str, int], Awaitable["NetworkClient"]]
+"""connect(host, port), as `NetworkClient.connect`."""
 
 
 class _InFlight(NamedTuple):

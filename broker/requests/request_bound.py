@@ -1,4 +1,4 @@
-"""How many partitions, topics or other items one request may name: MAX_PARTITIONS_PER_REQUEST."""
+"""What makes a request large, and how many partitions, topics or other items one may name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
+LARGE_FRAME_BYTES = 64 * 1024
+"""A larger frame is read into a buffer of its own, and decoded in steps."""
 
 
 def check_partitions_asked(asked: Iterable[int]) -> None:

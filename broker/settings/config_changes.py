@@ -17,7 +17,6 @@ Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.broker.background.slices import Pace, Steps
@@ -30,6 +29,7 @@ from odradek.broker.settings.config import (
     promises_in_vain,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.wire_codes import ConfigOperation
 
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 """From the settings that were there to those that shall be, in steps."""
@@ -60,16 +60,7 @@ PASSWORDS = tuple(name for name, setting in BROKER.items() if setting.is_sensiti
 FIXED_SO_FAR = {"advertised.listeners", "listener.security.protocol.map", "listeners"}
 
 
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a setting (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-_OPERATIONS = frozenset(Operation)
+_OPERATIONS = frozenset(ConfigOperation)
 
 
 class Item(NamedTuple):
@@ -89,7 +80,7 @@ def check_items(items: Iterable[Item]) -> Steps[None]:
         if item.name in seen:
             repeated.add(item.name)
         seen.add(item.name)
-        if item.value is None and item.operation != Operation.DELETE:
+        if item.value is None and item.operation != ConfigOperation.DELETE:
             nulls.append(item.name)
         if item.operation not in _OPERATIONS:
             unknown.add(item.operation)
@@ -131,9 +122,9 @@ def modification(items: Iterable[Item], setting_of: Callable[[str], Setting | No
         current = dict(before)
         pace = Pace()
         for item in items:
-            if item.operation == Operation.DELETE or item.value is None:
+            if item.operation == ConfigOperation.DELETE or item.value is None:
                 current.pop(item.name, None)
-            elif item.operation == Operation.SET:
+            elif item.operation == ConfigOperation.SET:
                 current[item.name] = item.value
             else:
                 current[item.name] = _changed_list(item, setting_of(item.name), current.get(item.name))
@@ -152,7 +143,7 @@ def _changed_list(item: Item, setting: Setting | None, current: str | None) -> s
     text = (value_text(setting.default) or "") if current is None else current
     parts = [part.strip() for part in text.split(",")] if text else []
     named = dict.fromkeys(part.strip() for part in (item.value or "").split(","))
-    if item.operation == Operation.APPEND:
+    if item.operation == ConfigOperation.APPEND:
         there = set(parts)
         changed = ",".join(parts + [part for part in named if part not in there])
     else:

@@ -84,7 +84,7 @@ async def until_shared(*consumers: AIOKafkaConsumer, of: set[tuple[str, int]] | 
 
 
 def generation(broker: Broker) -> int:
-    group = broker.group_coordinator.group(GROUP)
+    group = broker.coordinators.groups.group(GROUP)
     assert group is not None
     return group.generation_id
 
@@ -177,7 +177,7 @@ async def test_a_restart_of_the_coordinator_keeps_the_generation_and_the_next_ch
         before = generation(broker)
     again = {**SETTINGS, "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     async with in_process_broker(again, data_dir=tmp_path) as broker:
-        coordinator = broker.group_coordinator
+        coordinator = broker.coordinators.groups
         await until(lambda: bool(coordinator.shards()) and not coordinator.is_loading)
         assert generation(broker) == before
         async with consuming(bootstrap) as second:

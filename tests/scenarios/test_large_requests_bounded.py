@@ -67,7 +67,7 @@ class Swept:
     @contextmanager
     def harmed(self, harm: Callable[[], object]) -> Iterator[None]:
         """ListGroups does harm first."""
-        coordinator: Any = self._broker.group_coordinator
+        coordinator: Any = self._broker.coordinators.groups
         list_groups = coordinator.list_groups
         coordinator.list_groups = lambda states: (harm(), list_groups(states))[1]
         try:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.admin.client import AdminClient, ConfigOperation, CoordinatorOf, ResourceType, parse_addresses
+from odradek.broker.admin.client import AdminClient, parse_addresses
 from odradek.broker.admin.transactions import TransactionAdmin
 from odradek.broker.controller.state import NewPartitions, NewTopic
 from odradek.broker.network.network_client import NodeUnreachable
@@ -11,6 +11,7 @@ from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.transactions import DescribeTransactionsResponse
 from odradek.protocol.schema import Message
+from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType, CoordinatorType
 
 
 @pytest.fixture
@@ -33,9 +34,9 @@ async def test_a_topic_is_created_described_widened_and_deleted(admin: AdminClie
 async def test_settings_are_changed_one_by_one(admin: AdminClient) -> None:
     await admin.create_topic(NewTopic("t", configs={"retention.ms": "5"}))
     changes = [("segment.bytes", ConfigOperation.SET, "1000"), ("retention.ms", ConfigOperation.DELETE, None)]
-    await admin.alter_configs(ResourceType.TOPIC, "t", changes)
-    await admin.alter_configs(ResourceType.TOPIC, "t", [("flush.ms", ConfigOperation.SET, "9")])
-    configs = await admin.describe_configs(ResourceType.TOPIC, "t")
+    await admin.alter_configs(ConfigResourceType.TOPIC, "t", changes)
+    await admin.alter_configs(ConfigResourceType.TOPIC, "t", [("flush.ms", ConfigOperation.SET, "9")])
+    configs = await admin.describe_configs(ConfigResourceType.TOPIC, "t")
     assert {one.name: one.value for one in configs if one.config_source == 1} == {
         "flush.ms": "9",
         "segment.bytes": "1000",
@@ -50,9 +51,9 @@ async def test_refusals_are_protocol_errors(admin: AdminClient) -> None:
         (admin.topic("missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (admin.delete_topic("missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (admin.create_partitions(NewPartitions("t", 1)), ErrorCode.INVALID_PARTITIONS),
-        (admin.describe_configs(ResourceType.TOPIC, "missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (admin.describe_configs(ConfigResourceType.TOPIC, "missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (
-            admin.alter_configs(ResourceType.TOPIC, "t", [("no.such", ConfigOperation.SET, "1")]),
+            admin.alter_configs(ConfigResourceType.TOPIC, "t", [("no.such", ConfigOperation.SET, "1")]),
             ErrorCode.INVALID_CONFIG,
         ),
     ]
@@ -82,7 +83,7 @@ class Moving(AdminClient):
         self.codes = list(codes)
         self.asked: list[int] = []
 
-    async def coordinator(self, kind: CoordinatorOf, key: str) -> int:
+    async def coordinator(self, kind: CoordinatorType, key: str) -> int:
         return len(self.asked)
 
     async def ask_broker(self, broker_id: int, request: Message) -> Any:

@@ -28,7 +28,7 @@ GROUPS = [f"group {number}" for number in range(6)]
 @asynccontextmanager
 async def loaded_broker(data_dir: Path) -> AsyncIterator[Api]:
     async with api_of_a_broker(ONE_PARTITION, data_dir=data_dir) as api:
-        while any(runtime.loading for runtime in api.broker.coordinator_runtimes):  # noqa: ASYNC110 - no event tells
+        while any(runtime.loading for runtime in api.broker.coordinators.runtimes):  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0)
         yield api
 
@@ -61,7 +61,7 @@ def errors(lines: list[Any]) -> list[Any]:
 
 async def test_a_damaged_commit_costs_its_group_alone(tmp_path: Path) -> None:
     async with loaded_broker(tmp_path) as api:
-        await api.broker.internal_topics.ensure(GROUP_TOPIC)
+        await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
         for offset, group in enumerate(GROUPS):
             assert await commit(api, group, offset) == 0
@@ -90,10 +90,10 @@ async def test_a_damaged_commit_costs_its_group_alone(tmp_path: Path) -> None:
 )
 async def test_a_record_that_nobody_can_read_costs_nobody_anything(tmp_path: Path, record: CoordinatorRecord) -> None:
     async with loaded_broker(tmp_path) as api:
-        await api.broker.internal_topics.ensure(GROUP_TOPIC)
+        await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
         assert await commit(api, "before", 1) == 0
-        runtime = api.broker.group_coordinator.runtime
+        runtime = api.broker.coordinators.groups.runtime
         runtime.act(runtime.shard_for("x"), Decision([record], replay=False))
         assert await commit(api, "after", 2) == 0
     with capture_logs() as lines:
@@ -107,7 +107,7 @@ async def test_a_record_that_nobody_can_read_costs_nobody_anything(tmp_path: Pat
 async def test_a_damaged_transaction_costs_its_id_alone(tmp_path: Path) -> None:
     ids = ["a", "b", "c"]
     async with loaded_broker(tmp_path) as api:
-        await api.broker.internal_topics.ensure(TRANSACTION_TOPIC)
+        await api.broker.coordinators.internal_topics.ensure(TRANSACTION_TOPIC)
         for name in ids:
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
             assert (await api(request, 3)).error_code == 0

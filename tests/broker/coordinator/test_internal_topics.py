@@ -143,7 +143,7 @@ async def test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinato
             with capture_logs() as lines:
                 assert (await find(api, key_type=key_type)).error_code == NOT_YET
                 with pytest.raises(ProtocolError) as error:
-                    await api.broker.internal_topics.ensure(topic)
+                    await api.broker.coordinators.internal_topics.ensure(topic)
             assert error.value.code == NOT_YET
             (line, *_) = [line for line in lines if line["event"] == "internal topic not created"]
             assert (line["topic"], line["replication_factor"]) == (topic, 3)
@@ -171,7 +171,7 @@ async def test_a_disk_that_is_full_delays_the_coordinator_until_there_is_room() 
     async with api_of_a_broker(FEW, files=files) as api:
         files.full = True
         with pytest.raises(ProtocolError) as error:
-            await api.broker.internal_topics.ensure(GROUP_TOPIC)
+            await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         assert error.value.code == NOT_YET
         assert (await find(api)).error_code == NOT_YET
         files.full = False
@@ -197,10 +197,10 @@ async def test_ids_keep_their_partitions_when_the_topic_gains_some_until_the_nex
         await found(api)
         wish = NewPartitions(GROUP_TOPIC, 5)
         assert await api.broker.controller.create_partitions([wish], timeout_ms=10_000) == [None]
-        assert api.broker.internal_topics.partition_count(GROUP_TOPIC) == 3
-        assert len(api.broker.group_coordinator.runtime.shards()) == 5
+        assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 3
+        assert len(api.broker.coordinators.groups.runtime.shards()) == 5
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
-        assert api.broker.internal_topics.partition_count(GROUP_TOPIC) == 5
+        assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 5
 
 
 async def test_a_topic_that_was_deleted_is_created_anew(api: Api) -> None:
@@ -215,7 +215,7 @@ async def test_a_topic_that_was_deleted_is_created_anew(api: Api) -> None:
 async def test_the_coordinators_stop_with_the_broker(tmp_path: Path) -> None:
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         await found(api)
-        runtimes = api.broker.coordinator_runtimes
+        runtimes = api.broker.coordinators.runtimes
         assert {runtime.settings.topic for runtime in runtimes} == {GROUP_TOPIC, TRANSACTION_TOPIC}
         assert not any(runtime.is_stopping for runtime in runtimes)
     assert all(runtime.is_stopping for runtime in runtimes)

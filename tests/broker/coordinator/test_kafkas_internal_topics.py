@@ -44,7 +44,7 @@ async def broker_of(name: str, data_dir: Path) -> AsyncIterator[Api]:
     """A broker whose internal topics hold what that set of logs holds, loaded."""
     async with in_process_broker(data_dir=data_dir) as broker:
         for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
-            await broker.internal_topics.ensure(topic)
+            await broker.coordinators.internal_topics.ensure(topic)
     for folder in (LOGS / name).glob("__*"):
         target = data_dir / folder.name
         ours = (target / "partition.metadata").read_bytes()
@@ -54,7 +54,7 @@ async def broker_of(name: str, data_dir: Path) -> AsyncIterator[Api]:
     if name == "killed":
         (data_dir / ".kafka_cleanshutdown").unlink()
     async with api_of_a_broker(data_dir=data_dir, clock=Then()) as api:
-        while any(runtime.loading for runtime in api.broker.coordinator_runtimes):  # noqa: ASYNC110 - no event tells
+        while any(runtime.loading for runtime in api.broker.coordinators.runtimes):  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0)
         yield api
 

@@ -25,7 +25,7 @@ def never(request: Any, context: RequestContext) -> None:
 def route(most_bytes: int) -> Route:
     row = client_api_table().row(ApiKey.LIST_GROUPS)
     assert row is not None
-    return Route(row, never, never, VERSION, BrokerMetrics().of(ApiKey.LIST_GROUPS, VERSION), most_bytes)
+    return Route(row, never, VERSION, BrokerMetrics().of(ApiKey.LIST_GROUPS, VERSION), most_bytes)
 
 
 def groups(count: int) -> ListGroupsResponse:

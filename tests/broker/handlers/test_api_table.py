@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import Turns, finished
-from odradek.broker.handlers.api_row import ApiRow, running
+from odradek.broker.background.slices import finished
+from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
@@ -169,10 +170,9 @@ async def test_a_handler_that_waits_answers_when_it_ends_and_fails_as_it_fails()
         return f"{request} done"
 
     spawns = Spawns()
-    handle = running(handler, spawns.spawn, Turns())
     connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
     context = RequestContext(connection, 3, 1, 1, None, 0)
-    good, bad = handle("good", context), handle("bad", context)
+    good, bad = (answered_later(handler(text, context), context, spawns.spawn) for text in ("good", "bad"))
     assert not good.settled
     for coroutine in spawns.coroutines:
         await coroutine

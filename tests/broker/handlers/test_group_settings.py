@@ -31,7 +31,7 @@ async def test_a_new_group_waits_for_others_as_long_as_the_setting_says(delay_ms
     async with api_of_a_broker(settings, clock=clock) as api, peer_of(api.broker) as peer:
         await coordinated(api)
         peer.send(request_payload(join_request("g", rebalance_timeout_ms=60_000), 3))
-        waits, groups = api.broker.group_coordinator.waits, api.broker.group_coordinator.groups_by_state
+        waits, groups = api.broker.coordinators.groups.waits, api.broker.coordinators.groups.groups_by_state
         await until(lambda: waits.rebalance.delayed == 1)
         clock.advance(delay_ms - 1)
         api.broker.timer.advance_clock()
@@ -70,7 +70,7 @@ async def test_a_group_has_no_more_members_than_the_setting_says(size: int) -> N
             assert int.from_bytes(answer[8:10], "big") == ErrorCode.GROUP_MAX_SIZE_REACHED
             assert (await api(sync_request(me), 5)).error_code == ErrorCode.NONE
             return
-        waits = api.broker.group_coordinator.waits
+        waits = api.broker.coordinators.groups.waits
         await until(lambda: waits.rebalance.delayed == 1)
         assert len((await api(join_request("g", me.member_id), 3)).members) == size
 
@@ -92,6 +92,6 @@ async def test_a_running_broker_writes_and_waits_as_its_settings_say(codec: Comp
         (partition,) = api.broker.replica_manager.partitions.of_topic(GROUP_TOPIC)
         written = (Path(partition.log.directory) / f"{0:020d}.log").read_bytes()
         assert [header.compression for _, header in iter_batches(written)] == [codec]
-        groups, transactions = (runtime.settings for runtime in api.broker.coordinator_runtimes)
+        groups, transactions = (runtime.settings for runtime in api.broker.coordinators.runtimes)
         assert groups == RuntimeSettings(GROUP_TOPIC, 1234, 2345, 1, codec)
         assert transactions[:3] == (TRANSACTION_TOPIC, 3456, 4567)

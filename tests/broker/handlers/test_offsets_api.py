@@ -46,7 +46,7 @@ async def coordinated(api: Api, *topics: str) -> None:
 
 
 async def loaded(api: Api) -> None:
-    runtimes = api.broker.coordinator_runtimes
+    runtimes = api.broker.coordinators.runtimes
     await until(lambda: not any(runtime.loading for runtime in runtimes))
 
 
@@ -184,8 +184,8 @@ async def test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_goo
         assert await group_ids(api) == ["stays"]
         described = await api(DescribeGroupsRequest(groups=["g"]), 3)
         assert described.groups[0].group_state == "Dead"
-        assert api.broker.group_coordinator.offset_metrics.expirations == 2
-        assert api.broker.group_coordinator.offset_count == 1
+        assert api.broker.coordinators.groups.offset_metrics.expirations == 2
+        assert api.broker.coordinators.groups.offset_count == 1
     async with api_of_a_broker(settings, clock=clock, data_dir=tmp_path) as api:
         await loaded(api)
         assert await group_ids(api) == ["stays"]
@@ -269,7 +269,7 @@ async def test_deleted_offsets_stay_deleted(tmp_path: Path) -> None:
         await commit(api, "t", {0: 5, 1: 6})
         response = await api(request, 0)
         assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
-        assert api.broker.group_coordinator.offset_metrics.deletions == 1
+        assert api.broker.coordinators.groups.offset_metrics.deletions == 1
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await loaded(api)
         assert await fetched(api) == {"t": {1: 6}}
@@ -307,9 +307,9 @@ async def test_committed_offsets_are_counted() -> None:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5, 1: 6, 2: 7})
         await commit(api, "t", {0: 6})
-        metrics = api.broker.group_coordinator.offset_metrics
+        metrics = api.broker.coordinators.groups.offset_metrics
         assert (metrics.commits, metrics.expirations, metrics.deletions) == (3, 0, 0)
-        assert api.broker.group_coordinator.offset_count == 2
+        assert api.broker.coordinators.groups.offset_count == 2
 
 
 async def test_how_long_a_text_may_be_is_a_setting() -> None:

@@ -55,7 +55,7 @@ async def until_coordinated(api: Api, name: str = "t") -> None:
 
     async def is_coordinated() -> bool:
         found = await api(FindCoordinatorRequest(key=name, key_type=1), 3)
-        return found.error_code == 0 and not api.broker.transaction_coordinator.runtime.loading
+        return found.error_code == 0 and not api.broker.coordinators.transactions.runtime.loading
 
     await until(is_coordinated)
 
@@ -237,7 +237,7 @@ async def test_ids_whose_hashes_collide_do_not_feel_each_other() -> None:
 
 async def test_an_epoch_that_is_used_up_gives_way_to_a_new_producer_id(api: Api) -> None:
     producer = await new_producer(api)
-    coordinator = api.broker.transaction_coordinator
+    coordinator = api.broker.coordinators.transactions
     coordinator.describe("t").producer_epoch = LARGEST_EPOCH - 1
     answer = await init(api)
     assert answer.producer_id > producer[0]

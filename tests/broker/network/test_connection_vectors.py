@@ -97,8 +97,8 @@ async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, st
     async with in_process_broker(COORDINATOR_SETTINGS) as broker:
         await broker.controller.create_topics([NewTopic("known", 1, 1)], timeout_ms=10_000)
         if any(part in vector["name"] for part in ("group", "offset_", "txn")):
-            await broker.internal_topics.ensure(GROUP_TOPIC)  # that broker had coordinated before
-            await broker.internal_topics.ensure(TRANSACTION_TOPIC)
+            await broker.coordinators.internal_topics.ensure(GROUP_TOPIC)  # that broker had coordinated before
+            await broker.coordinators.internal_topics.ensure(TRANSACTION_TOPIC)
         async with connected(broker.bootstrap) as peer:
             outcome, answer = await peer.ask(frame)
             if outcome == "answered":

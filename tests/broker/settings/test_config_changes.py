@@ -7,41 +7,41 @@ from odradek.broker.settings import TOPIC
 from odradek.broker.settings.config_changes import (
     LONGEST_VALUE_BYTES,
     Item,
-    Operation,
     check_items,
     modification,
     replacement,
 )
 from odradek.protocol.errors import LONGEST_ERROR_MESSAGE, ErrorCode, ProtocolError
+from odradek.protocol.wire_codes import ConfigOperation
 
 LIST = "leader.replication.throttled.replicas"
 MANY = 20_000
 
 
-def changed(before: str | None, operation: Operation, value: str) -> str:
+def changed(before: str | None, operation: ConfigOperation, value: str) -> str:
     current = {} if before is None else {LIST: before}
     return finished(modification([Item(LIST, operation, value)], TOPIC.get)(current))[LIST]
 
 
 def test_each_part_is_appended_once_where_it_is_not_there_yet() -> None:
-    assert changed("0:1,1:1", Operation.APPEND, "1:1, 2:1,2:1") == "0:1,1:1,2:1"
-    assert changed(None, Operation.APPEND, "2:1") == "2:1"
+    assert changed("0:1,1:1", ConfigOperation.APPEND, "1:1, 2:1,2:1") == "0:1,1:1,2:1"
+    assert changed(None, ConfigOperation.APPEND, "2:1") == "2:1"
 
 
 def test_parts_are_taken_away_wherever_they_are() -> None:
-    assert changed("0:1,1:1,0:1", Operation.SUBTRACT, "0:1,7:7") == "1:1"
+    assert changed("0:1,1:1,0:1", ConfigOperation.SUBTRACT, "0:1,7:7") == "1:1"
 
 
 def test_a_list_may_have_as_many_bytes_as_a_string_of_an_answer() -> None:
     longest = "*," + "ä" * ((LONGEST_VALUE_BYTES - 2) // 2) + "x"
-    assert changed("*", Operation.APPEND, longest[2:]) == longest
+    assert changed("*", ConfigOperation.APPEND, longest[2:]) == longest
     with pytest.raises(ProtocolError) as caught:
-        changed("*", Operation.APPEND, longest[2:] + "x")
+        changed("*", ConfigOperation.APPEND, longest[2:] + "x")
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
 def test_changes_of_many_settings_are_checked_and_made_in_steps() -> None:
-    items = [Item(f"plug.in.{number}", Operation.SET, "x") for number in range(MANY)]
+    items = [Item(f"plug.in.{number}", ConfigOperation.SET, "x") for number in range(MANY)]
     for steps in (check_items(items), modification(items, TOPIC.get)({}), replacement(items)({})):
         assert len(list(steps)) > 20
 
@@ -49,21 +49,21 @@ def test_changes_of_many_settings_are_checked_and_made_in_steps() -> None:
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
-        (Item("a", Operation.SET, "x"), "These settings occur more than once: a"),
-        (Item("b", Operation.SET, None), "These settings have no value: b"),
+        (Item("a", ConfigOperation.SET, "x"), "These settings occur more than once: a"),
+        (Item("b", ConfigOperation.SET, None), "These settings have no value: b"),
         (Item("b", 9, "x"), "There is no operation 9"),
     ],
 )
 def test_what_no_request_may_hold_is_refused(item: Item, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason) as caught:
-        finished(check_items([Item("a", Operation.SET, "x"), item]))
+        finished(check_items([Item("a", ConfigOperation.SET, "x"), item]))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_refusal_names_a_few_of_many_settings_and_is_short() -> None:
-    items = [Item("x" * 30_000 + str(number), Operation.SET, None) for number in range(12)]
+    items = [Item("x" * 30_000 + str(number), ConfigOperation.SET, None) for number in range(12)]
     with pytest.raises(ProtocolError) as caught:
         finished(check_items(items))
     assert len(caught.value.error_message or "") == LONGEST_ERROR_MESSAGE + len(" ...")
     with pytest.raises(ProtocolError, match=r"have no value: 0, 1, 10, .* and 1 more$"):
-        finished(check_items([Item(str(number), Operation.SET, None) for number in range(11)]))
+        finished(check_items([Item(str(number), ConfigOperation.SET, None) for number in range(11)]))

@@ -1,0 +1,44 @@
+"""The enumerations whose numbers stand in requests, with Kafka's names for them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ConfigResourceType(IntEnum):
+    """What settings belong to; Kafka's `ConfigResource.Type`."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does with a setting (KIP-339); Kafka's `AlterConfigOp.OpType`."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class CoordinatorType(IntEnum):
+    """What has a coordinator; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class AclOperation(IntEnum):
+    """What a principal may do with a resource; Kafka's `AclOperation`."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
