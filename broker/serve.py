@@ -87,19 +87,19 @@ async def serve(config: BrokerConfig, open_files: int) -> dict[str, str]:
     Raises StartError."""
     from odradek.broker.server import Broker, log
 
-    told_to_stop = asyncio.Event()
-    _on_signals(told_to_stop)
+    stop_requested = asyncio.Event()
+    _on_signals(stop_requested)
     broker = Broker(config, open_files=open_files)
-    if not await _started_before(told_to_stop, broker.start()):
+    if not await _started_before(stop_requested, broker.start()):
         return {}
     try:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
-        _tell(f"ready {broker.bootstrap}")
+        _print_line(f"ready {broker.bootstrap}")
         _keep_freed_memory()
-        await told_to_stop.wait()
+        await stop_requested.wait()
         log.info("broker stopping", broker_id=broker.broker_id)
     finally:
         await broker.stop()
@@ -125,10 +125,10 @@ def _keep_freed_memory() -> None:
             mallopt(option, value)
 
 
-async def _started_before(told_to_stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
+async def _started_before(stop_requested: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
     """False if the signal came first: a start that recovers big logs is given up, and goes on from there next time."""
     starting = asyncio.ensure_future(start)
-    stopping = asyncio.ensure_future(told_to_stop.wait())
+    stopping = asyncio.ensure_future(stop_requested.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not starting.done():
@@ -140,7 +140,7 @@ async def _started_before(told_to_stop: asyncio.Event, start: Coroutine[Any, Any
     return True
 
 
-def _on_signals(told_to_stop: asyncio.Event) -> None:
+def _on_signals(stop_requested: asyncio.Event) -> None:
     """The first one stops in good order, the second one ends the process.
 
     The same signal within a second is no second one: a process group that is told to stop hears it twice when its make
@@ -153,7 +153,7 @@ def _on_signals(told_to_stop: asyncio.Event) -> None:
         now_s = loop.time()
         if first is None:
             first = (number, now_s)
-            told_to_stop.set()
+            stop_requested.set()
         elif number != first[0] or now_s - first[1] > ECHO_S:
             os._exit(128 + number)
 
@@ -173,7 +173,7 @@ def _fill_standard_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     """Prints a line. A pipe that nobody reads any more is no reason to end."""
     with contextlib.suppress(OSError):
         print(line, flush=True)

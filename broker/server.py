@@ -30,7 +30,7 @@ from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
-from odradek.broker.logging.complaints import Complaints
+from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
@@ -128,7 +128,7 @@ class Broker:
         self.timer: SystemTimer = SystemTimer(
             self.clock, config["odradek.timer.tick.ms"], config["odradek.timer.wheel.size"]
         )
-        self.complaints = Complaints(self.clock)
+        self.client_warnings = ClientWarnings(self.clock)
         self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
         self.state = BrokerState.NOT_RUNNING
@@ -194,12 +194,12 @@ class Broker:
             self.coordinators.begin_loading()
         except REASONS_NOT_TO_START as error:
             await self._undo_all()
-            raise StartError(self._told(error)) from error
+            raise StartError(self._reason(error)) from error
         except BaseException:
             await self._undo_all()
             raise
 
-    def _told(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         """Why it does not start, for people. The system does not always say of which file it speaks."""
         if not isinstance(error, OSError) or not error.strerror:
             return str(error)
@@ -301,7 +301,7 @@ class Broker:
             drain_completions=self.completions.drain,
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(config, self.open_files),
-            complaints=self.complaints,
+            client_warnings=self.client_warnings,
         )
         self.periodic_work = PeriodicWork(
             config,
@@ -333,7 +333,7 @@ class Broker:
             clock=self.clock,
             background=self.background,
             metrics=self.metrics,
-            complaints=self.complaints,
+            client_warnings=self.client_warnings,
             max_response_bytes=self.config["odradek.max.response.bytes"],
         )
 

@@ -87,7 +87,7 @@ class BrokerThread:
         self._thread = threading.Thread(target=self._run, name="odradek-broker", daemon=True)
         self._started: Future[Broker] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told_to_stop: asyncio.Event | None = None
+        self._stop_requested: asyncio.Event | None = None
 
     @property
     def broker(self) -> Broker:
@@ -109,7 +109,7 @@ class BrokerThread:
 
     def stop(self) -> None:
         """Returns when everything is gone. May be called again."""
-        loop, event = self._loop, self._told_to_stop
+        loop, event = self._loop, self._stop_requested
         if loop is not None and event is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # The loop may have ended by itself.
                 loop.call_soon_threadsafe(event.set)
@@ -141,10 +141,10 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._told_to_stop = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         async with in_process_broker(self._settings, **self._arguments) as broker:
             self._started.set_result(broker)
-            await self._told_to_stop.wait()
+            await self._stop_requested.wait()
 
 
 def _texts(settings: Mapping[str, object], more_settings: Mapping[str, object]) -> dict[str, str]:

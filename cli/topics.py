@@ -170,8 +170,8 @@ def alter(arguments: argparse.Namespace) -> None:
     """Raises a topic's number of partitions."""
     from odradek.broker.controller.state import NewPartitions
 
-    wish = NewPartitions(arguments.topic, arguments.partitions)
-    with_admin(arguments, lambda admin: admin.create_partitions(wish))
+    new_partitions = NewPartitions(arguments.topic, arguments.partitions)
+    with_admin(arguments, lambda admin: admin.create_partitions(new_partitions))
     print(f"{arguments.topic} has {arguments.partitions} partitions")
 
 

@@ -14,7 +14,7 @@ from tests import kinds
 ROOT = Path(__file__).parent.parent
 FILES = [
     "tests/clients/test_produce_and_consume.py",
-    "tests/broker/background/test_slices.py",
+    "tests/broker/background/test_stepwise.py",
     "tests/scenarios/test_kill_minus_nine.py",
 ]
 

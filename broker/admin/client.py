@@ -194,7 +194,7 @@ class AdminClient:
             ],
         )
         request = CreateTopicsRequest(topics=[creatable], timeout_ms=self._timeout_ms, validate_only=validate_only)
-        (result,) = (await self._tell(request)).topics
+        (result,) = (await self._ask_controller(request)).topics
         check(result.error_code, result.error_message)
 
     async def delete_topic(self, name: str) -> None:
@@ -202,22 +202,22 @@ class AdminClient:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
         )
-        (result,) = (await self._tell(request)).responses
+        (result,) = (await self._ask_controller(request)).responses
         check(result.error_code, _why_no_topic(name, result.error_code) or result.error_message)
 
-    async def create_partitions(self, wish: NewPartitions, *, validate_only: bool = False) -> None:
+    async def create_partitions(self, new_partitions: NewPartitions, *, validate_only: bool = False) -> None:
         """Raises a topic's number of partitions."""
         assigned = None
-        if wish.assignments is not None:
+        if new_partitions.assignments is not None:
             assigned = [
                 CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
-                for brokers in wish.assignments
+                for brokers in new_partitions.assignments
             ]
         topic = CreatePartitionsRequest.CreatePartitionsTopic(
-            name=wish.topic, count=wish.total_count, assignments=assigned
+            name=new_partitions.topic, count=new_partitions.total_count, assignments=assigned
         )
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only)
-        (result,) = (await self._tell(request)).results
+        (result,) = (await self._ask_controller(request)).results
         check(result.error_code, result.error_message)
 
     async def alter_configs(
@@ -233,7 +233,7 @@ class AdminClient:
             ],
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        (result,) = (await self._tell(request)).responses
+        (result,) = (await self._ask_controller(request)).responses
         check(result.error_code, result.error_message)
 
     # Connections
@@ -242,7 +242,7 @@ class AdminClient:
         """Sends to any broker."""
         return await (await self._broker()).send(request, timeout_ms=self._timeout_ms)
 
-    async def _tell(self, request: Message) -> Any:
+    async def _ask_controller(self, request: Message) -> Any:
         """Sends to the controller."""
         if self._controller is None or not self._controller.is_connected:
             self._controller = await self._find_controller()

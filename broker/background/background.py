@@ -4,7 +4,7 @@
 (b) `spawn`: a task. An exception that leaves it is logged, never lost; cancelling is silent.
 (c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
     that slow work never piles up. A run that fails is logged and does not end the series.
-(d) `turns`: long work on the loop, one step a turn (slices.py); who wants it done is a task of (b).
+(d) `turns`: long work on the loop, one step a turn (stepwise.py); who wants it done is a task of (b).
 
 `stop()` ends (c), cancels (b) and waits for it, then waits for what threads still do. For what is to be synced after
 that there is `run_all_in_threads`.
@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from odradek.broker.background.slices import Turns
+from odradek.broker.background.turns import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")

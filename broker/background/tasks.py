@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from odradek.broker.background.slices import Turns
+from odradek.broker.background.turns import Turns
 
 T = TypeVar("T")
 

@@ -42,15 +42,15 @@ class CleanerProcess:
         process = self._process or await self._start()
         finished = False
         try:
-            await self._tell(process, job.to_json().encode() + b"\n" + GO)
+            await self._send(process, job.to_json().encode() + b"\n" + GO)
             while not finished:
                 kind, values = await self._hear(process)
                 finished = kind in _LAST_WORDS
                 if kind is Message.FAILED:
                     raise UncleanableLog(values[1]) if values[0] == "uncleanable" else OSError(values[1])
-                yield _told(kind, values)
+                yield _decoded(kind, values)
                 if not finished:
-                    await self._tell(process, GO)
+                    await self._send(process, GO)
         except (asyncio.CancelledError, ProcessLookupError):
             await self.kill()
             raise
@@ -83,7 +83,7 @@ class CleanerProcess:
         self._complaint = asyncio.ensure_future(_complaint(self._process.stderr))
         return self._process
 
-    async def _tell(self, process: Process, line: bytes) -> None:
+    async def _send(self, process: Process, line: bytes) -> None:
         assert process.stdin is not None
         try:
             if process.stdin.is_closing():  # uvloop raises RuntimeError where asyncio's writes go nowhere
@@ -104,7 +104,7 @@ class CleanerProcess:
     async def _stop_work(self, process: Process) -> None:
         """When it says that it has stopped, the files that it was writing are gone."""
         try:
-            await self._tell(process, STOP)
+            await self._send(process, STOP)
             while (await self._hear(process))[0] not in _LAST_WORDS:
                 pass
         except (asyncio.CancelledError, ProcessLookupError):
@@ -155,7 +155,7 @@ async def _complaint(stderr: asyncio.StreamReader) -> str:
 _LAST_WORDS = (Message.DONE, Message.FAILED, Message.STOPPED)
 
 
-def _told(kind: Message, values: list[Any]) -> Progress | CleanDone:
+def _decoded(kind: Message, values: list[Any]) -> Progress | CleanDone:
     if kind is Message.DONE:
         return CleanDone(values[0], CleanStats.from_dict(values[1]))
     if kind is Message.GROUP:

@@ -139,7 +139,7 @@ class LogCleaner:
             done = await self._drive(clean, process, replaced)
             if done is not None:
                 end_offset = done.end_offset
-                self._tell(clean, done, number, (self._clock.now_ms() - started_ms) / 1000)
+                self._log_clean(clean, done, number, (self._clock.now_ms() - started_ms) / 1000)
         except (ProcessLookupError, UncleanableLog) as error:
             if self.manager.is_valid(clean):
                 self.manager.mark_uncleanable(clean.log, str(error))
@@ -223,7 +223,7 @@ class LogCleaner:
         except OSError as error:
             log.error("a checkpoint could not be written", checkpoint=CLEANER_OFFSET, reason=str(error))
 
-    def _tell(self, clean: Clean, done: CleanDone, number: int, seconds: float) -> None:
+    def _log_clean(self, clean: Clean, done: CleanDone, number: int, seconds: float) -> None:
         stats = done.stats
         self.last[number] = LastClean(stats, seconds)
         told: dict[str, Any] = {

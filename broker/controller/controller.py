@@ -1,4 +1,4 @@
-"""The controller: every change of topics, partitions and settings, one after the other, from the wish to the running
+"""The controller: every change of topics, partitions and settings, one after the other, from the request to the running
 partitions.
 
 A change is decided (`state.py`), stored (one `multi` in the metadata store: all of it or nothing, durable when it
@@ -27,8 +27,9 @@ from typing import Any, TypeVar
 
 import structlog
 
-from odradek.broker.background.slices import Steps, Turns, others_between
+from odradek.broker.background.stepwise import Steps, others_between
 from odradek.broker.background.tasks import Spawn
+from odradek.broker.background.turns import Turns
 from odradek.broker.controller import znodes
 from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
 from odradek.broker.controller.metadata_store import Create, EntryExists, MetadataStore, Set, StoreUnavailable
@@ -177,15 +178,15 @@ class Controller:
         return await self._within(timeout_ms, self._delete_topics(names), False, names)
 
     async def create_partitions(
-        self, wishes: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
+        self, additions: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
     ) -> list[ProtocolError | None]:
         """Per topic, in order: None, or why its partitions stay as they are."""
         if timeout_ms <= 0 and not validate_only:
-            planned = [self._plan_partitions(wish) async for wish in others_between(wishes, PLANNING_COST)]
-            self._spawn(self._create_partitions(wishes, False), "creation of partitions")
+            planned = [self._plan_partitions(addition) async for addition in others_between(additions, PLANNING_COST)]
+            self._spawn(self._create_partitions(additions, False), "creation of partitions")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
-        change = self._create_partitions(wishes, validate_only)
-        return await self._within(timeout_ms, change, validate_only, [wish.topic for wish in wishes])
+        change = self._create_partitions(additions, validate_only)
+        return await self._within(timeout_ms, change, validate_only, [addition.topic for addition in additions])
 
     # Settings
 
@@ -243,9 +244,9 @@ class Controller:
                 results.append(error)
         return results
 
-    def _plan_partitions(self, wish: NewPartitions) -> dict[int, tuple[int, ...]] | ProtocolError:
+    def _plan_partitions(self, addition: NewPartitions) -> dict[int, tuple[int, ...]] | ProtocolError:
         try:
-            return self._planner.partitions(wish)
+            return self._planner.partitions(addition)
         except ProtocolError as error:
             return error
 
@@ -265,7 +266,7 @@ class Controller:
         results = await self._plan_topics(topics)
         plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
         failures = await self._carry_out_creation(plans) if plans else {}
-        # A topic named twice has one plan: the second wish keeps its own refusal.
+        # A topic named twice has one plan: the second one keeps its own refusal.
         return [
             failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
             for topic, result in zip(topics, results, strict=True)
@@ -343,16 +344,16 @@ class Controller:
         log.info("topic deleted", topic=name, partitions=len(partitions))
 
     async def _create_partitions(
-        self, wishes: Sequence[NewPartitions], validate_only: bool
+        self, additions: Sequence[NewPartitions], validate_only: bool
     ) -> list[ProtocolError | None]:
         async with self._changing:
             results: list[ProtocolError | None] = []
-            async for wish in others_between(wishes, PLANNING_COST):
-                planned = self._plan_partitions(wish)
+            async for addition in others_between(additions, PLANNING_COST):
+                planned = self._plan_partitions(addition)
                 if isinstance(planned, ProtocolError):
                     results.append(planned)
                 else:
-                    results.append(None if validate_only else await self._add_partitions(wish.topic, planned))
+                    results.append(None if validate_only else await self._add_partitions(addition.topic, planned))
             return results
 
     async def _add_partitions(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> ProtocolError | None:

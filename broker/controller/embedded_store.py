@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from odradek.broker.background.slices import in_steps
+from odradek.broker.background.stepwise import in_steps
 from odradek.broker.controller.journal_disk import JournalDisk
 from odradek.broker.controller.metadata_journal import (
     JOURNAL_NAME,
@@ -126,7 +126,7 @@ class EmbeddedMetadataStore:
             entries=len(self._tree),
             transaction=self._tree.number,
         )
-        self._tell_listeners(SessionState.CONNECTED)
+        self._notify_listeners(SessionState.CONNECTED)
 
     async def close(self) -> None:
         """Removes the session's ephemeral entries and lets go of the files. May be called again, or before `open`."""
@@ -144,7 +144,7 @@ class EmbeddedMetadataStore:
         self._entry_watches.clear()
         self._children_watches.clear()
         if was_open:
-            self._tell_listeners(SessionState.LOST)
+            self._notify_listeners(SessionState.LOST)
 
     async def get(self, path: str, watch: Watch | None = None) -> Entry:
         """See MetadataStore."""
@@ -303,6 +303,6 @@ class EmbeddedMetadataStore:
             for watch in watches:
                 watch(event)
 
-    def _tell_listeners(self, state: SessionState) -> None:
+    def _notify_listeners(self, state: SessionState) -> None:
         for listener in list(self._session_listeners):
             listener(state)

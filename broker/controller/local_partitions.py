@@ -30,7 +30,7 @@ class PartitionHooks(Protocol):
     OSError.
     """
 
-    async def make_logs(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+    async def make_logs(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
         """Makes those of these logs that are missing, all together; returns the failures when the others are on the
         disk.
         """
@@ -100,14 +100,14 @@ class LocalPartitions:
         """Makes the logs of partitions that this broker leads, where they are missing, those of all topics together;
         returns the failures.
         """
-        wishes = []
+        new_logs = []
         for topic, config in topics:
             log_config = self._log_config(topic.name, config)
             for state in topic.partitions.values():
                 if state.leader == self._cache.broker_id:
                     partition = TopicPartition(topic.name, state.partition)
-                    wishes.append(NewLog(partition, topic.topic_id, state.leader_epoch, log_config))
-        failures = await self._hooks.make_logs(wishes)
+                    new_logs.append(NewLog(partition, topic.topic_id, state.leader_epoch, log_config))
+        failures = await self._hooks.make_logs(new_logs)
         for partition, error in failures.items():
             log.error("log not made", partition=str(partition), reason=str(error))
         return failures

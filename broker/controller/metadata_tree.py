@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.controller.metadata_store import (
     ANY_VERSION,
     BadArguments,

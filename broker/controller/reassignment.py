@@ -1,4 +1,4 @@
-"""Other replicas for a partition, and another leader: what a wish amounts to. Synchronous and without effect.
+"""Other replicas for a partition, and another leader: what a request amounts to. Synchronous and without effect.
 
 A reassignment lives in the partition's state: `replicas` are all of them, those that come (`adding`) and those that go
 (`removing`) included, so that

@@ -1,4 +1,4 @@
-"""Elections and reassignments, from the wish to the running partitions; `reassignment.py` decides.
+"""Elections and reassignments, from the request to the running partitions; `reassignment.py` decides.
 
 A partition's new state is stored (its assignment in the topic's entry, leader and in-sync replicas in its own), carried
 out on this broker, and then visible in the cache: for one partition after the other, so that one that fails keeps no
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
-from odradek.broker.background.slices import others_between
+from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller import reassignment, znodes
 from odradek.broker.controller.local_partitions import LocalPartitions, storage_error
 from odradek.broker.controller.metadata_store import Delete, MetadataStore, MetadataStoreError, Operation, Set
@@ -96,7 +96,7 @@ class ReplicaChanges:
             refusal = await self._reassign(key, target)
             state = self._cache.partition(*key)
             if refusal is not None:
-                log.warning("wish for a reassignment refused", partition=str(key), reason=str(refusal))
+                log.warning("reassignment refused", partition=str(key), reason=str(refusal))
             elif state is not None and reassignment.is_being_reassigned(state):
                 left[key] = target
         if left:
@@ -116,7 +116,7 @@ class ReplicaChanges:
         return found
 
     async def _reassign(self, key: TopicPartition, target: Sequence[int] | None) -> ProtocolError | None:
-        """What is wrong with the wish itself counts before the question whether there is such a partition."""
+        """What is wrong with the request itself counts before the question whether there is such a partition."""
         epoch, live = self._cache.controller_epoch, self._cache.brokers
         if target is None and self._cache.partition(*key) is None:
             return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)

@@ -1,4 +1,4 @@
-"""The controller's decisions: what a wish for topics or partitions amounts to, or why it is refused. Synchronous and
+"""The controller's decisions: what a request for topics or partitions amounts to, or why it is refused. Synchronous and
 without effect.
 
 Each `plan_...` reads the metadata cache and returns what shall be, or raises ProtocolError with the code that Kafka

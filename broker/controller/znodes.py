@@ -225,8 +225,8 @@ def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, .
 
     def read(value: Any) -> dict[TopicPartition, tuple[int, ...]]:
         return {
-            TopicPartition(str(wish["topic"]), int(wish["partition"])): tuple(map(int, wish["replicas"]))
-            for wish in value["partitions"]
+            TopicPartition(str(asked["topic"]), int(asked["partition"])): tuple(map(int, asked["replicas"]))
+            for asked in value["partitions"]
         }
 
     return _parse(REASSIGN_PARTITIONS, data, read)

@@ -16,11 +16,11 @@ from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.internal_topics import InternalTopics, TopicCreator
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.shard import Shard
-from odradek.broker.coordinator.transaction.changes import Soon
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
 from odradek.broker.coordinator.transaction.markers import MarkerWriter
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
+from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.settings.config import BrokerConfig

@@ -103,13 +103,13 @@ class InternalTopics:
         """
         topic = self._metadata.topic(name)
         if topic is None:
-            return int(self.wish(name).num_partitions)
+            return int(self.definition(name).num_partitions)
         known = self._counts.get(name)
         if known is None or known[0] != topic.topic_id:
             known = self._counts[name] = (topic.topic_id, len(topic.partitions))
         return known[1]
 
-    def wish(self, name: str) -> NewTopic:
+    def definition(self, name: str) -> NewTopic:
         """The topic as it is to be created."""
         return RECIPES[name](self._config)
 
@@ -123,15 +123,15 @@ class InternalTopics:
         """Returns when the topic exists. Raises COORDINATOR_NOT_AVAILABLE when it cannot be created."""
         if self.exists(name):
             return
-        wish = self.wish(name)
+        topic = self.definition(name)
         timeout_ms = int(self._config["request.timeout.ms"])
-        result = (await self._controller.create_topics([wish], timeout_ms=timeout_ms))[0]
+        result = (await self._controller.create_topics([topic], timeout_ms=timeout_ms))[0]
         if isinstance(result, ProtocolError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             log.error(
                 "internal topic not created",
                 topic=name,
-                partitions=wish.num_partitions,
-                replication_factor=wish.replication_factor,
+                partitions=topic.num_partitions,
+                replication_factor=topic.replication_factor,
                 reason=str(result),
             )
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, result.error_message)

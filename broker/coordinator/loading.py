@@ -91,7 +91,7 @@ class Loader:
             log.exception("coordinator loaded in part only", partition=str(led.topic_partition))
         if not led.is_current():
             return
-        loading.tell(self._clock.now_ms() - since_ms)
+        loading.log_outcome(self._clock.now_ms() - since_ms)
         self._on_loaded(led)
 
 
@@ -205,7 +205,7 @@ class PartitionLoading:
         self.faults += 1
         return self.faults <= MOST_LINES
 
-    def tell(self, duration_ms: int) -> None:
+    def log_outcome(self, duration_ms: int) -> None:
         """One line at the end."""
         tell = log.error if self.faults else log.info
         tell(

@@ -228,7 +228,7 @@ class CoordinatorRuntime:
             self._append_broke(led, decision, end_offset)
             return
         if result.error is not ErrorCode.NONE:
-            self._tell_failure(led, decision, result.error, result.error_message)
+            self._report_failure(led, decision, result.error, result.error_message)
             return
         decision.base_offset = result.base_offset
         if decision.replay:
@@ -242,7 +242,7 @@ class CoordinatorRuntime:
             if error is ErrorCode.NONE:
                 decision.done(None)
             else:
-                self._tell_failure(led, decision, error, None)
+                self._report_failure(led, decision, error, None)
 
         timeout_ms = self.settings.append_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
         appends.await_acks(led.topic_partition, result, settled, timeout_ms, acks)
@@ -295,7 +295,7 @@ class CoordinatorRuntime:
         decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.elected(partition, led.leader_epoch)
 
-    def _tell_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
+    def _report_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
         failure = AppendFailed(cause, message)
         self._lines.tell(
             log.warning,

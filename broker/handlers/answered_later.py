@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from odradek.broker.background.slices import Steps, Turns
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import Spawn
+from odradek.broker.background.turns import Turns
 from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from odradek.broker.background.slices import Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.error_responses import (
     find_coordinator_error,

@@ -20,7 +20,8 @@ from typing import Any
 
 import structlog
 
-from odradek.broker.background.slices import EachMade, Turns, others_between
+from odradek.broker.background.stepwise import EachMade, others_between
+from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from odradek.broker.background.slices import Steps, each_in_steps, once
+from odradek.broker.background.stepwise import Steps, each_in_steps, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.background.slices import ITEMS_PER_STEP, Pace, Steps
+from odradek.broker.background.stepwise import ITEMS_PER_STEP, Pace, Steps
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Container
 from copy import copy
 from functools import cached_property
 
-from odradek.broker.background.slices import Pace, Steps, each_in_steps
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata.topic_names import topic_name_fault

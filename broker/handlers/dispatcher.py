@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from odradek.broker.background.background import Background
-from odradek.broker.background.slices import Steps, finished, let_go
+from odradek.broker.background.stepwise import Steps, finished, let_go
 from odradek.broker.handlers.answer_size import AnswerTooLarge
 from odradek.broker.handlers.answered_later import answered_in_steps, answered_later
 from odradek.broker.handlers.api_row import ApiRow, ApiTable, HandlerKind
@@ -31,7 +31,7 @@ from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.handlers.item_faults import item_faults
 from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.route import Route
-from odradek.broker.logging.complaints import Complaints
+from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
 from odradek.broker.requests.request_context import (
@@ -63,7 +63,7 @@ class Dispatcher:
         clock: Clock,
         background: Background,
         metrics: BrokerMetrics,
-        complaints: Complaints,
+        client_warnings: ClientWarnings,
         max_response_bytes: int,
     ) -> None:
         self._table = table
@@ -71,7 +71,7 @@ class Dispatcher:
         self._clock = clock
         self._background = background
         self._metrics = metrics
-        self._complaints = complaints
+        self._client_warnings = client_warnings
         self._max_response_bytes = max_response_bytes
         self._routes: dict[tuple[int, int], Route] = {}
         self._long_requests = LongRequests(background, self)
@@ -143,7 +143,7 @@ class Dispatcher:
         """The encoded response, and the request counted; what failed in it is told (f)."""
         parts = None if response is None else route.encode(response, context.correlation_id)
         if self._count(route, context, response) and route.is_served:
-            self._tell_of_items(route, context, response)
+            self._log_refused_items(route, context, response)
         return parts
 
     def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]:
@@ -152,7 +152,7 @@ class Dispatcher:
             return self.answer(route, context, response)
         parts = yield from route.encode_in_steps(response, context.correlation_id)
         if (yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))):
-            self._tell_of_items(route, context, response)
+            self._log_refused_items(route, context, response)
         return parts
 
     def _count(self, route: Route, context: RequestContext, response: Any) -> bool:
@@ -162,10 +162,10 @@ class Dispatcher:
     def _elapsed_ms(self, context: RequestContext) -> int:
         return self._clock.now_ms() - context.received_ms
 
-    def _tell_of_items(self, route: Route, context: RequestContext, response: Any) -> None:
+    def _log_refused_items(self, route: Route, context: RequestContext, response: Any) -> None:
         faults = item_faults(response)
         if faults:
-            self._complaints.tell(
+            self._client_warnings.warn(
                 "items of a request were refused",
                 api=route.row.key.name,
                 api_version=context.api_version,
@@ -202,7 +202,7 @@ class Dispatcher:
     ) -> Steps[list[Part] | None]:
         """Cases (c) and (d): what is answered, and told. Raises CloseConnection."""
         row = route.row
-        code, message = self._tell_of_failure(row, context, error)
+        code, message = self._log_failure(row, context, error)
         if request is not None:
             try:
                 response = yield from row.error_response(request, code, message)
@@ -219,10 +219,10 @@ class Dispatcher:
                 log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)
         raise CloseConnection("a request failed and cannot be answered", api=row.key.name, error=code.name)
 
-    def _tell_of_failure(self, row: ApiRow, context: RequestContext, error: Exception) -> tuple[ErrorCode, str | None]:
+    def _log_failure(self, row: ApiRow, context: RequestContext, error: Exception) -> tuple[ErrorCode, str | None]:
         """What a client is told of it."""
         if isinstance(error, ProtocolError):
-            self._complaints.tell(
+            self._client_warnings.warn(
                 "a request was refused",
                 api=row.key.name,
                 api_version=context.api_version,

@@ -5,7 +5,7 @@ or resource that was asked for. `per_partition`: for every partition of every to
 request is given as names, or as (name in the request, name in the response) where the two differ; `values` are what an
 error needs besides the schema's defaults; the classes of the response's structures come from its schema.
 
-All of them are generators (broker/background/slices.py). What names very many things is made while it is written.
+All of them are generators (broker/background/stepwise.py). What names very many things is made while it is written.
 
 Source: `getErrorResponse` of Kafka's requests.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odradek.broker.background.slices import Steps, each_when_written
+from odradek.broker.background.stepwise import Steps, each_when_written
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.background.slices import Pace, Steps, each_in_steps, items_of, once
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of, once
 from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
 from odradek.broker.coordinator.group.member import Member
 from odradek.broker.coordinator.group.state import GroupState

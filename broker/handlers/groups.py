@@ -12,11 +12,11 @@ from __future__ import annotations
 from functools import partial
 from ipaddress import ip_address
 
-from odradek.broker.background.slices import Pace, Steps, each_in_steps
-from odradek.broker.coordinator.group.answers import join_refused, sync_refused
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.membership import Syncing
+from odradek.broker.coordinator.group.responses import join_refused, sync_refused
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.groups import (

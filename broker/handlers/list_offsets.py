@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
 from odradek.broker.replica.replica_manager import ReplicaManager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from odradek.broker.background.slices import Pace, Steps, each_in_steps, each_when_written
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_context import RequestContext

@@ -1,5 +1,5 @@
 """Requests that name very many things, and answers that do: read, handled and written in steps
-(background/slices.py).
+(background/stepwise.py).
 
 A long request holds everything back that comes behind it on its connection, as Kafka's muted channel does; the other
 connections have their turns between any two steps. A client that goes away before its request is read is forgotten
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from odradek.broker.background.background import Background
-from odradek.broker.background.slices import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
+from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
 from odradek.broker.handlers.api_row import HandlerKind
 from odradek.broker.handlers.route import Route
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part

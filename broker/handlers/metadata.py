@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from odradek.broker.background.slices import Pace, Steps, Turns
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
+from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
@@ -117,8 +118,8 @@ class MetadataHandler:
         internal_topics = self._internal_topics
         most = max(1, MAX_PARTITIONS_PER_REQUEST // int(self._config["num.partitions"]))
         names, later = names[:most], names[most:]
-        wishes = [internal_topics.wish(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
-        results = await self._controller.create_topics(wishes, timeout_ms=timeout_ms)
+        new_topics = [internal_topics.definition(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
+        results = await self._controller.create_topics(new_topics, timeout_ms=timeout_ms)
         failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
         for name, result in zip(names, results, strict=True):
             if isinstance(result, ProtocolError):

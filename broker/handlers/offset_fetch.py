@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from odradek.broker.background.slices import Pace, Steps, each_when_written, items_of
+from odradek.broker.background.stepwise import Pace, Steps, each_when_written, items_of
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup

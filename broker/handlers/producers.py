@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.background.slices import Pace, Steps, each_in_steps
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.replica.replica_manager import ReplicaManager

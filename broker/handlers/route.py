@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from odradek.broker.background.slices import Steps, memory_of_request
+from odradek.broker.background.stepwise import Steps, memory_of_request
 from odradek.broker.handlers.answer_size import AnswerTooLarge
 from odradek.broker.handlers.api_row import ApiRow, Handler, kind_of
 from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: from requests to the controller's wishes and back, item by item.
+"""CreateTopics, DeleteTopics and CreatePartitions: from requests to the controller and back, item by item.
 
     (A) An item that a request names twice fails with INVALID_REQUEST; the others are carried out.
     (B) Time-outs and validate-only are the controller's. What is created answers, from v5 on, partitions, replication
@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from odradek.broker.background.slices import Pace, Steps, Turns, each_in_steps, others_between
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, others_between
+from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.state import NOTHING, NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -69,13 +70,13 @@ class TopicHandlers:
         """Creates topics, or with validate_only says what would happen."""
         in_turns = self._turns.take
         repeated = _repeated(topic.name for topic in request.topics)
-        wishes = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
+        topics = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
         outcomes = await self._controller.create_topics(
-            await in_turns(each_in_steps(wishes, _new_topic)),
+            await in_turns(each_in_steps(topics, _new_topic)),
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
-        outcome_of = {topic.name: outcome for topic, outcome in zip(wishes, outcomes, strict=True)}
+        outcome_of = {topic.name: outcome for topic, outcome in zip(topics, outcomes, strict=True)}
         named = ((topic.name, outcome_of.get(topic.name) or _refusal(topic.name)) for topic in request.topics)
         results = await in_turns(self._topic_results(named, request.validate_only))
         return CreateTopicsResponse(topics=results)
@@ -146,13 +147,13 @@ class TopicHandlers:
     ) -> CreatePartitionsResponse:
         """Raises topics' numbers of partitions."""
         repeated = _repeated(topic.name for topic in request.topics)
-        wishes = [topic for topic in request.topics if topic.name not in repeated]
+        topics = [topic for topic in request.topics if topic.name not in repeated]
         outcomes = await self._controller.create_partitions(
-            [_new_partitions(topic) for topic in wishes],
+            [_new_partitions(topic) for topic in topics],
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
-        results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(wishes, outcomes, strict=True)]
+        results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(topics, outcomes, strict=True)]
         results.extend(_partitions_result(name, _refusal(name)) for name in repeated)
         return CreatePartitionsResponse(results=results)
 

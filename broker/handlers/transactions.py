@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from odradek.broker.background.slices import Pace, Steps, each_in_steps, each_when_written, items_of, once
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written, items_of, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator

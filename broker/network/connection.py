@@ -71,7 +71,7 @@ class Server(Protocol):
 
     def lost(self, connection: Connection) -> None: ...
 
-    def complain(self, event: str, info: ConnectionInfo, **details: Any) -> None: ...
+    def warn(self, event: str, info: ConnectionInfo, **details: Any) -> None: ...
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
 
@@ -324,7 +324,7 @@ class Connection(Flushable):
         if self.info.throttle_ms:
             self._throttle()
         if self._blocked & WRITING and self._in_flight_bytes > self._rounds.limits.max_unread_bytes:
-            self._server.complain("a client does not read its answers", self.info, unread_bytes=self._in_flight_bytes)
+            self._server.warn("a client does not read its answers", self.info, unread_bytes=self._in_flight_bytes)
             self.cut_off()
             return
         self._advance()
@@ -357,7 +357,7 @@ class Connection(Flushable):
                 self._unblock(IN_FLIGHT)
         if closing is not None:
             if closing.reason:
-                self._server.complain(closing.reason, self.info, **closing.details)
+                self._server.warn(closing.reason, self.info, **closing.details)
             self.end()
 
     def _send(self, parts: list[Part]) -> None:
@@ -379,7 +379,7 @@ class Connection(Flushable):
     def _files_ended(self, error: BaseException | None) -> None:
         if error is not None:
             if not isinstance(error, ConnectionError):
-                self._server.complain("an answer could not be sent from its file", self.info, error=str(error))
+                self._server.warn("an answer could not be sent from its file", self.info, error=str(error))
             self.cut_off()
         elif self._ended:
             self.transport.close()
@@ -447,7 +447,7 @@ class Connection(Flushable):
     def expire(self) -> None:
         """Ends an idle connection; one that never took its answers will not take them now either."""
         if self._blocked & WRITING:
-            self._server.complain("a client does not read its answers", self.info)
+            self._server.warn("a client does not read its answers", self.info)
             self.cut_off()
         else:
             self.end()

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from odradek.broker.logging.complaints import Complaints
+from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.file_sending import RunInThread
@@ -52,7 +52,7 @@ class SocketServer:
         drain_completions: Callable[[], object],
         run_in_thread: RunInThread,
         limits: ConnectionLimits,
-        complaints: Complaints,
+        client_warnings: ClientWarnings,
     ) -> None:
         """`drain_completions` completes what the handled requests released; called at the end of every callback.
 
@@ -67,7 +67,7 @@ class SocketServer:
         each when this was last looked at."""
         self._closing: dict[Connection, None] = {}
         self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
-        self._complaints = complaints
+        self._client_warnings = client_warnings
         self._servers: list[asyncio.Server] = []
         self._by_address: dict[str, int] = {}
         self._next_idle_look_ms = clock.now_ms() + limits.idle_ms
@@ -237,8 +237,8 @@ class SocketServer:
         assert self._loop is not None
         self._loop.call_later(delay_s, callback, *args)
 
-    def complain(self, event: str, info: ConnectionInfo, **details: Any) -> None:
-        self._complaints.tell(event, client=info.client_host, connection=info.connection_id, **details)
+    def warn(self, event: str, info: ConnectionInfo, **details: Any) -> None:
+        self._client_warnings.warn(event, client=info.client_host, connection=info.connection_id, **details)
 
     # --- looking around -----------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class SocketServer:
         if self.not_read_by:
             self._bound_what_is_not_read()
         for connection, size in self.queued.overdue():
-            self.complain("a client holds memory with unfinished requests", connection.info, queued_bytes=size)
+            self.warn("a client holds memory with unfinished requests", connection.info, queued_bytes=size)
             connection.cut_off()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
@@ -274,7 +274,7 @@ class SocketServer:
             if total <= limit:
                 break
             total -= unread[connection]
-            self.complain("a client does not read its answers", connection.info, unread_bytes=unread[connection])
+            self.warn("a client does not read its answers", connection.info, unread_bytes=unread[connection])
             connection.cut_off()
 
     def _expire_idle(self, now_ms: int) -> None:
@@ -303,7 +303,7 @@ class SocketServer:
 
     def _refuse(self, connection: Connection, event: str, **details: Any) -> None:
         self.counters.refused += 1
-        self.complain(event, connection.info, **details)
+        self.warn(event, connection.info, **details)
         connection.cut_off()
 
     def _cut_everyone_off(self) -> None:

@@ -67,7 +67,7 @@ class FetchTarget(Watcher):
 
     fetch_offset, max_bytes, current_leader_epoch (-1: no check), last_fetched_epoch (-1: none), log_start_offset (the
     follower's) are as in the request. `hosted` and `start` are what the last read found: the partition, and where in
-    its log the fetch offset lies; None where it failed. `told_high_watermark` and `told_log_start_offset` are what
+    its log the fetch offset lies; None where it failed. `sent_high_watermark` and `sent_log_start_offset` are what
     the session's client knows (-1: nothing, or an error).
     """
 
@@ -78,10 +78,10 @@ class FetchTarget(Watcher):
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
         "session",
         "start",
-        "told_high_watermark",
-        "told_log_start_offset",
         "topic_partition",
     )
 
@@ -103,8 +103,8 @@ class FetchTarget(Watcher):
         self.hosted: Partition | None = None
         self.start: LogOffsetMetadata | None = None
         self.session: FetchSession | None = None
-        self.told_high_watermark = UNKNOWN_OFFSET
-        self.told_log_start_offset = UNKNOWN_OFFSET
+        self.sent_high_watermark = UNKNOWN_OFFSET
+        self.sent_log_start_offset = UNKNOWN_OFFSET
 
     def awaken(self) -> Hashable | None:
         """See Watcher: the session learns that this target may have news."""
@@ -127,8 +127,8 @@ class FetchTarget(Watcher):
         log = partition.log
         return (
             upper_bound(log, isolation).message_offset <= self.fetch_offset <= log.log_end_offset
-            and log.high_watermark == self.told_high_watermark
-            and log.log_start_offset == self.told_log_start_offset
+            and log.high_watermark == self.sent_high_watermark
+            and log.log_start_offset == self.sent_log_start_offset
         )
 
 
@@ -167,8 +167,8 @@ class FetchSession:
         """Takes over the targets of the full fetch that opens the session, with what its answer tells of them."""
         for target, data in results:
             target.session = self
-            target.told_high_watermark = data.high_watermark
-            target.told_log_start_offset = data.log_start_offset
+            target.sent_high_watermark = data.high_watermark
+            target.sent_log_start_offset = data.log_start_offset
             self.targets[target.topic_partition] = target
             self.pending[target] = None
         self.settle()
@@ -221,8 +221,8 @@ class FetchSession:
             size = len(data.records or b"")
             if size or data.error_code or self._is_news(target, data):
                 news.append((target, data))
-                target.told_high_watermark = UNKNOWN_OFFSET if data.error_code else data.high_watermark
-                target.told_log_start_offset = data.log_start_offset
+                target.sent_high_watermark = UNKNOWN_OFFSET if data.error_code else data.high_watermark
+                target.sent_log_start_offset = data.log_start_offset
             if size and target in self.pending:
                 del self.pending[target]
                 self.pending[target] = None
@@ -232,8 +232,8 @@ class FetchSession:
     @staticmethod
     def _is_news(target: FetchTarget, data: FetchResponse.PartitionData) -> bool:
         return (
-            data.high_watermark != target.told_high_watermark
-            or data.log_start_offset != target.told_log_start_offset
+            data.high_watermark != target.sent_high_watermark
+            or data.log_start_offset != target.sent_log_start_offset
             or data.preferred_read_replica != -1
             or data.diverging_epoch is not None
         )

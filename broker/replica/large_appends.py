@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.broker.background.slices import Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import AppendResults, Appends, UnfinishedAppends

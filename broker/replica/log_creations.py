@@ -28,16 +28,16 @@ class LogCreations:
         self._logs = log_manager
         self._background = background
 
-    async def make(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+    async def make(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
         """Makes the logs that are missing; returns when they are on the disk, with the failures."""
         failures: dict[TopicPartition, ProtocolError] = {}
         begun: list[LogCreation] = []
-        await self._forget_predecessors(wishes := list(wishes))
-        for number, wish in enumerate(wishes):
+        await self._forget_predecessors(new_logs := list(new_logs))
+        for number, new_log in enumerate(new_logs):
             try:
-                creation = self._logs.creator.begin(wish)
+                creation = self._logs.creator.begin(new_log)
             except ProtocolError as error:
-                failures[wish.topic_partition] = error
+                failures[new_log.topic_partition] = error
             else:
                 begun += () if creation is None else (creation,)
             if number % LOGS_PER_TURN == LOGS_PER_TURN - 1:
@@ -46,8 +46,8 @@ class LogCreations:
             failures |= await self._finish(begun)
         return failures
 
-    async def _forget_predecessors(self, wishes: list[NewLog]) -> None:
-        write = self._logs.creator.predecessors_checkpoints([wish.topic_partition for wish in wishes])
+    async def _forget_predecessors(self, new_logs: list[NewLog]) -> None:
+        write = self._logs.creator.predecessors_checkpoints([new_log.topic_partition for new_log in new_logs])
         if write is not None:
             with contextlib.suppress(OSError):  # who begins the first of them tries again, and says so
                 await self._background.run_in_thread(write)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Threads
 from odradek.broker.replica.hosted_partitions import HostedPartitions
 from odradek.protocol.errors import ErrorCode, ProtocolError

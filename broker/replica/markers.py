@@ -71,12 +71,12 @@ class Markers:
 
         def settled(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self._tell_listener(topic_partition, producer_id, producer_epoch, committed)
+                self._notify_listener(topic_partition, producer_id, producer_epoch, committed)
             on_done(error)
 
         self._appends.await_acks(topic_partition, result, settled, timeout_ms)
 
-    def _tell_listener(self, key: TopicPartition, producer_id: int, producer_epoch: int, committed: bool) -> None:
+    def _notify_listener(self, key: TopicPartition, producer_id: int, producer_epoch: int, committed: bool) -> None:
         listener = self._listeners.get(key.topic)
         if listener is not None:
             listener.transaction_ended(key.partition, producer_id, producer_epoch, committed)

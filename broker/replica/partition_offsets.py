@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.background.slices import Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.log_offsets import TimestampOffset
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import structlog
 
-from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.replica import partition_offsets
 from odradek.broker.replica.appends import Appends
@@ -125,11 +125,11 @@ class ReplicaManager:
 
     # Leadership: the controller's calls
 
-    async def make_logs(self, wishes: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
+    async def make_logs(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
         """Makes the logs that are missing, all together, and returns when they are on the disk. A partition whose log
         could not be made is among the failures, and answers KAFKA_STORAGE_ERROR.
         """
-        failures = await self._creations.make(wishes)
+        failures = await self._creations.make(new_logs)
         for topic_partition in failures:
             self._fail(topic_partition)
         return failures

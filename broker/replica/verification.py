@@ -97,13 +97,13 @@ class TransactionVerification:
         if error is not ErrorCode.NONE:
             if partition is not None:
                 partition.log.producer_state.refused.note(header, self._clock.wall_ms())
-            return _told(error)
+            return _refusal(error)
         if partition is not None:
             return _out_of_order(partition.log, header)
         return None
 
 
-def _told(error: ErrorCode) -> PartitionAppendResult:
+def _refusal(error: ErrorCode) -> PartitionAppendResult:
     code = PRODUCERS_CODE.get(error, error)
     message = None
     if error is ErrorCode.INVALID_TXN_STATE:

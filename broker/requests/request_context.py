@@ -7,7 +7,7 @@ A handler is a plain function `handle(request, context)`. It
   (c) returns None: the request has no answer (Produce with acks=0);
   (d) raises `ProtocolError`: the dispatcher answers with the API's own error response;
   (e) raises `CloseConnection`: nothing is answered and the connection ends (as Kafka does for a failed acks=0 produce);
-  (f) is a generator, where there may be very much to do: it yields between steps (background/slices.py) and returns
+  (f) is a generator, where there may be very much to do: it yields between steps (background/stepwise.py) and returns
       one of the others in the end. What fits one step is answered at once; the rest is done in turns, whoever is still
       there.
   (g) is an `async def`: it runs as a task of the broker's background, with (a), (c), (d) and (e) as its endings. It is

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.broker.background.slices import Pace, Steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
 from odradek.broker.settings.config import (
     LISTENER_PREFIX,

@@ -8,7 +8,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, open_small
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage import log_manager

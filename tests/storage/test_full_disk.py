@@ -13,7 +13,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin

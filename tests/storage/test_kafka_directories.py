@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from vector_logs import LOGS, answers, config_of, contents, copy_of, open_manager, partition_folders
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.control_records import read_control_type, read_coordinator_epoch
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin

@@ -11,7 +11,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, batch, headers_of, idempotent
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition

@@ -6,7 +6,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.records import check_crc, iter_batches
 from odradek.storage.batch_scan import scan_batches
 from odradek.storage.log import Log

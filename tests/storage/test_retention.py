@@ -4,7 +4,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.retention import SEGMENTS_PER_STEP
 from odradek.timer import ManualClock

@@ -4,7 +4,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, open_small
 
-from odradek.broker.background.slices import Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Compression
 from odradek.storage.log import Log

@@ -21,16 +21,16 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
-from odradek.broker.coordinator.group.answers import (
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
+from odradek.broker.coordinator.group.rebalance import Rebalances
+from odradek.broker.coordinator.group.responses import (
     UNKNOWN_MEMBER_ID,
     join_refused,
     joined,
     joined_as_before,
     sync_refused,
 )
-from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
-from odradek.broker.coordinator.group.rebalance import Rebalances
 from odradek.broker.coordinator.group.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.group.state import GroupState

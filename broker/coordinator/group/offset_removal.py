@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
-from odradek.broker.background.slices import Pace
+from odradek.broker.background.stepwise import Pace
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.offset_expiry import expired_offsets
 from odradek.broker.coordinator.group.offsets import Partitions

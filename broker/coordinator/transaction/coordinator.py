@@ -24,11 +24,11 @@ import structlog
 
 from odradek.broker.coordinator.shard import Decision, Runtime, StartRuntime
 from odradek.broker.coordinator.transaction import rules
-from odradek.broker.coordinator.transaction.changes import Changes, Soon
 from odradek.broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
 from odradek.broker.coordinator.transaction.records import transaction_record
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.state import BY_LABEL
+from odradek.broker.coordinator.transaction.state_change_log import Soon, StateChangeLog
 from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_EPOCH,
     ProducerIdAndEpoch,
@@ -81,7 +81,7 @@ class TransactionCoordinator:
         self._longest_timeout_ms = longest_timeout_ms
         self._new_producer_id = new_producer_id
         self._later = later
-        self._changes = Changes(soon)
+        self._state_changes = StateChangeLog(soon)
         self.own_logs = own_logs
         """The way to the partitions that this broker leads."""
         self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
@@ -357,6 +357,6 @@ class TransactionCoordinator:
         self.runtime.act(shard, Decision([record], settled, replay=False, timeout_ms=transit.timeout_ms))
 
     def _take(self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str) -> None:
-        self._changes.note(transaction.transactional_id, transaction.state, transit, reason)
+        self._state_changes.note(transaction.transactional_id, transaction.state, transit, reason)
         transaction.complete(transit)
         shard.put(transaction)

@@ -206,7 +206,7 @@ class Markers:
             return
         outcome = OUTCOMES.get(code, Outcome.AGAIN)
         if code != ErrorCode.NONE:
-            self._tell(completion, topic_partition, code, outcome)
+            self._log_unwritten(completion, topic_partition, code, outcome)
         if outcome is Outcome.FENCED:
             self._drop(completion)
         elif outcome is Outcome.AGAIN:
@@ -215,9 +215,11 @@ class Markers:
             completion.transaction.marker_written(topic_partition)
             self._look(completion)
 
-    def _tell(self, completion: Completion, topic_partition: TopicPartition, code: ErrorCode, outcome: Outcome) -> None:
-        tell = log.error if outcome is Outcome.FENCED or code not in OUTCOMES else log.warning
-        tell(
+    def _log_unwritten(
+        self, completion: Completion, topic_partition: TopicPartition, code: ErrorCode, outcome: Outcome
+    ) -> None:
+        line = log.error if outcome is Outcome.FENCED or code not in OUTCOMES else log.warning
+        line(
             "transaction marker not written",
             transactional_id=completion.transaction.transactional_id,
             producer_id=completion.transaction.producer_id,

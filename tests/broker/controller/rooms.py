@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from odradek.broker.background.slices import Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache

@@ -1,6 +1,6 @@
 import pytest
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.broker.controller.metadata_store import (
     BadArguments,
     BadVersion,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.handlers.api_table import client_api_table
 from odradek.broker.handlers.route import Route

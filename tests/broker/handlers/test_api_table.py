@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import client_api_table

@@ -16,7 +16,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from odradek.broker.background.slices import Turns, finished
+from odradek.broker.background.stepwise import finished
+from odradek.broker.background.turns import Turns
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import EachMade
+from odradek.broker.background.stepwise import EachMade
 from odradek.broker.network.network_client import NetworkClient
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.protocol.api_keys import ApiKey

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from odradek.broker.background.background import Background
-from odradek.broker.logging.complaints import Complaints
+from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests.endpoint import Endpoint
@@ -146,7 +146,7 @@ def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo,
         drain_completions=lambda: None,
         run_in_thread=background.run_in_thread,
         limits=limits,
-        complaints=Complaints(clock),
+        client_warnings=ClientWarnings(clock),
     )
 
 

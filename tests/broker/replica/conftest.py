@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import Turns, finished
+from odradek.broker.background.stepwise import finished
+from odradek.broker.background.turns import Turns
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.fetch_context import FetchContext
 from odradek.broker.replica.fetch_params import FetchParams

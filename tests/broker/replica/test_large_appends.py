@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import Turns
+from odradek.broker.background.turns import Turns
 from odradek.broker.replica import large_appends
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import UnfinishedAppends

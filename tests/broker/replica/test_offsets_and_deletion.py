@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
 from odradek.protocol.errors import ErrorCode, ProtocolError

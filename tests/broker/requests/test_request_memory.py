@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.background.slices import finished, memory_of_request
+from odradek.broker.background.stepwise import finished, memory_of_request
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.protocol.compiler import encode, reader_in_steps
 from odradek.protocol.element_sizes import answered_bytes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.broker.settings import TOPIC
 from odradek.broker.settings.config_changes import (
     LONGEST_VALUE_BYTES,

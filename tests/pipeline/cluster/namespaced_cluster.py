@@ -120,7 +120,7 @@ class NamespacedCluster:
         process.communicate()
 
     def run_driver(self, command: Sequence[str | Path], timeout_s: float = 300) -> str:
-        """What the command prints. Raises RuntimeError with its last complaints unless it ends with 0 in time."""
+        """What the command prints. Raises RuntimeError with its last client_warnings unless it ends with 0 in time."""
         with tempfile.NamedTemporaryFile("r", dir=self.directory, prefix="driver-", suffix=".log") as log:
             process = self.start_driver(command, Path(log.name))
             try:

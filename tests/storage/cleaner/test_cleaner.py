@@ -7,7 +7,7 @@ import pytest
 from memory_files import ForgetfulFiles
 from small_logs import NOW, append, batch, open_small
 
-from odradek.broker.background.slices import finished
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.records import Compression, TimestampType
 from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.cleaner.cleaner import clean_steps, group_segments

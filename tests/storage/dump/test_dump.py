@@ -23,8 +23,8 @@ def dumped(folder: Path, names: list[str], options: DumpOptions) -> tuple[list[s
     return out.getvalue().split("\n")[:-1], errors.getvalue().split("\n")[:-1]
 
 
-def complaints(lines: list[str]) -> tuple[list[str], Counter[tuple[str, ...]]]:
-    """The dump, and the groups of complaints behind it: Kafka tells of the files in no certain order."""
+def client_warnings(lines: list[str]) -> tuple[list[str], Counter[tuple[str, ...]]]:
+    """The dump, and the groups of client_warnings behind it: Kafka tells of the files in no certain order."""
     body: list[str] = []
     groups: list[list[str]] = []
     for line in lines:
@@ -64,7 +64,7 @@ def test_our_dump_is_kafkas_dump(name: str, partition: TopicPartition, monkeypat
     indexes = [index for index in names if index.endswith((".index", ".timeindex"))]
     sanity, sanity_problems = dumped(folder, indexes, DumpOptions(index_sanity_check=True))
     assert sanity_problems == []
-    body, groups = complaints(expected)
-    found_body, found_groups = complaints(ours + problems + sanity)
+    body, groups = client_warnings(expected)
+    found_body, found_groups = client_warnings(ours + problems + sanity)
     assert found_body == body
     assert found_groups == groups

@@ -3,14 +3,12 @@ from itertools import pairwise
 
 import pytest
 
-from odradek.broker.background.slices import (
+from odradek.broker.background.stepwise import (
     ITEMS_PER_LOOK,
     ITEMS_PER_STEP,
-    MOST_BYTES_AT_ONCE,
     EachMade,
     Pace,
     Steps,
-    Turns,
     each_in_steps,
     each_when_written,
     finished,
@@ -19,6 +17,7 @@ from odradek.broker.background.slices import (
     once,
     others_between,
 )
+from odradek.broker.background.turns import MOST_BYTES_AT_ONCE, Turns
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
 

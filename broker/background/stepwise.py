@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
@@ -27,8 +26,6 @@ LEAST_MEMORY_OF_REQUEST = 4 << 20
 MEMORY_PER_BYTE = 18
 """An array of int32 takes 10 bytes of memory for each of its bytes on the wire; so does about everything that clients
 name by the thousand. Names are charged for with what looks them up and answers them, see protocol/element_sizes.py."""
-MOST_BYTES_AT_ONCE = 512 << 20
-"""Of memory: long requests are at work together up to so many bytes, a single one whatever its size."""
 
 
 def finished(steps: Steps[T]) -> T:
@@ -167,36 +164,3 @@ def emptied(held: list[Any], has_arrays: bool = False) -> Steps[None]:
                 yield from let_go(each)
         del held[-ITEMS_PER_STEP:]
         yield
-
-
-class Turns:
-    """Takes the steps of all long work, one of them each turn of the loop, however many have some to do."""
-
-    def __init__(self) -> None:
-        self._one_step = asyncio.Lock()
-        self._fewer_bytes = asyncio.Condition()
-        self._bytes = 0
-
-    async def take(self, steps: Steps[T]) -> T:
-        """Does the steps and returns their value. Raises what they raise."""
-        while True:
-            async with self._one_step:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    value: T = end.value
-                    return value
-                await asyncio.sleep(0)
-
-    @asynccontextmanager
-    async def room_for(self, size: int) -> AsyncIterator[None]:
-        """Waits until a request that may take `size` bytes of memory can be worked at beside those that already are."""
-        async with self._fewer_bytes:
-            await self._fewer_bytes.wait_for(lambda: not self._bytes or self._bytes + size <= MOST_BYTES_AT_ONCE)
-            self._bytes += size
-        try:
-            yield
-        finally:
-            self._bytes -= size
-            async with self._fewer_bytes:
-                self._fewer_bytes.notify_all()

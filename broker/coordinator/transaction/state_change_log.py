@@ -19,7 +19,7 @@ Soon = Callable[[Callable[[], None]], object]
 """soon(call): calls it in the loop's next turn."""
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """A transit that was taken over: the state before it, and why it was made."""
 
     transactional_id: str
@@ -28,21 +28,21 @@ class Change(NamedTuple):
     reason: str
 
 
-class Changes:
-    """Those that are not told yet."""
+class StateChangeLog:
+    """Logs the changes of transactions' states, in the next turn of the event loop."""
 
     def __init__(self, soon: Soon) -> None:
         self._soon = soon
-        self._untold: list[Change] = []
+        self._pending: list[StateChange] = []
 
     def note(self, transactional_id: str, old: TransactionState, new: Transit, reason: str) -> None:
-        self._untold.append(Change(transactional_id, old, new, reason))
-        if len(self._untold) == 1:
-            self._soon(self._tell)
+        self._pending.append(StateChange(transactional_id, old, new, reason))
+        if len(self._pending) == 1:
+            self._soon(self._log_pending)
 
-    def _tell(self) -> None:
-        untold, self._untold = self._untold, []
-        for transactional_id, old, new, reason in untold:
+    def _log_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        for transactional_id, old, new, reason in pending:
             if old == new.state == ONGOING:
                 count = len(new.partitions)
                 log.debug("transaction has more partitions", transactional_id=transactional_id, partitions=count)

@@ -15,7 +15,7 @@ from odradek.timer import Clock
 log = structlog.get_logger("broker.network")
 
 
-class Complaints:
+class ClientWarnings:
     def __init__(self, clock: Clock, *, burst: int = 1000, per_second: int = 100) -> None:
         self._clock = clock
         self._burst = burst
@@ -24,7 +24,7 @@ class Complaints:
         self._refilled_ms = clock.now_ms()
         self._suppressed = 0
 
-    def tell(self, event: str, **details: Any) -> None:
+    def warn(self, event: str, **details: Any) -> None:
         """One line at level warning, or one more on the count of those left out."""
         if not self._take():
             self._suppressed += 1

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import structlog
 
-from odradek.broker.coordinator.transaction.changes import Changes
 from odradek.broker.coordinator.transaction.state import EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
+from odradek.broker.coordinator.transaction.state_change_log import StateChangeLog
 from odradek.broker.coordinator.transaction.transaction import NO_PARTITIONS, Transit
 
 
@@ -17,7 +17,7 @@ def to(state: TransactionState) -> Transit:
 
 def test_changes_are_told_in_the_next_turn_and_once() -> None:
     soon: list[Callable[[], None]] = []
-    changes = Changes(soon.append)
+    changes = StateChangeLog(soon.append)
     with structlog.testing.capture_logs() as lines:
         changes.note("t", EMPTY, to(ONGOING), "AddPartitionsToTxn")
         changes.note("u", ONGOING, to(PREPARE_COMMIT), "EndTxn")
