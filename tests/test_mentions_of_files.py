@@ -1,0 +1,42 @@
+"""Comments, docstrings and docs name files of the project: those that they name exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("broker", "storage", "protocol", "purgatory", "timer", "cli", "pipeline", "benchmarks")
+MENTION = re.compile(r"(?<![\w./*-])(?:[a-z_]+/)*[a-z_]+\.py\b")
+
+
+def sources(*rooms: str) -> list[str]:
+    """The Python files of these folders, relative to the project's."""
+    return [str(path.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("*.py")]
+
+
+def unknown(texts: Iterable[tuple[str, str]], files: Iterable[str]) -> Iterator[str]:
+    """`file: mention` for each mention of a file in the texts, (file, text), that is none of `files`."""
+    known = {part for file in files for part in endings(file)}
+    for file, text in texts:
+        for mention in sorted(set(MENTION.findall(text))):
+            if mention not in known and mention.removeprefix("odradek/") not in known:
+                yield f"{file}: {mention}"
+
+
+def endings(file: str) -> Iterator[str]:
+    """`broker/server.py` and `server.py` of broker/server.py."""
+    parts = file.split("/")
+    return ("/".join(parts[start:]) for start in range(len(parts)))
+
+
+def test_every_file_that_is_mentioned_exists() -> None:
+    pages = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    texts = [(file, (ROOT / file).read_text()) for file in [*sources(*ROOMS), *pages]]
+    assert not list(unknown(texts, [*sources(*ROOMS, "tests"), "setup.py"]))
+
+
+def test_a_mention_of_a_file_that_does_not_exist_is_found() -> None:
+    texts = [("a.py", "see b.py, c/d.py and odradek/c/d.py"), ("e.md", "`gone.py` and d.py")]
+    assert list(unknown(texts, ["a.py", "c/d.py"])) == ["a.py: b.py", "e.md: gone.py"]
