@@ -1,13 +1,14 @@
 """Everything that runs beside the requests, with one owner that stops it: threads, tasks and periodic work.
 
-(a) `run_in_thread`: for what releases the GIL (fsync, deleting files, cold reads). Threads are made at the first use.
-(b) `spawn`: a task. An exception that leaves it is logged, never lost; cancelling is silent.
+(a) `run_in_thread`: for calls that release the GIL (fsync, deleting files, cold reads). Threads are created on first
+    use.
+(b) `spawn`: a task. An exception that it raises is always logged; cancellation is silent.
 (c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
-    that slow work never piles up. A run that fails is logged and does not end the series.
-(d) `turns`: long work on the loop, one step a turn (stepwise.py); who wants it done is a task of (b).
+    slow work never piles up. A failed run is logged and does not end the series.
+(d) `turns`: long work on the loop, one step per turn (stepwise.py); the task that needs it is one of (b).
 
-`stop()` ends (c), cancels (b) and waits for it, then waits for what threads still do. For what is to be synced after
-that there is `run_all_in_threads`.
+`stop()` ends (c), cancels (b) and waits for it, then waits for running threads. `run_all_in_threads` serves for the
+syncs that follow.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ THREADS_AT_THE_END = 8
 
 
 def run_all_in_threads(functions: Sequence[Callable[[], None]]) -> None:
-    """Calls all functions, a few at a time, and waits for them. When a broker stops many logs wait for the disk, which
-    serves several at once faster than one after the other.
+    """Calls all functions, a few at a time, and waits for them. When a broker stops, many logs wait for the disk, which
+    is faster with several requests at once than with one after the other.
     """
     with ThreadPoolExecutor(THREADS_AT_THE_END, thread_name_prefix="odradek-end") as executor:
         for done in [executor.submit(function) for function in functions]:
@@ -41,7 +42,7 @@ def run_all_in_threads(functions: Sequence[Callable[[], None]]) -> None:
 
 
 class Periodic:
-    """One series of runs; `cancel()` ends it (a run under way goes on to its end unless it is a coroutine)."""
+    """One series of runs. `cancel()` ends it; a run under way continues to its end unless it is a coroutine."""
 
     __slots__ = ("_background", "_cancelled", "_function", "_handle", "_interval_s", "_task", "name")
 
@@ -95,7 +96,7 @@ class Background:
         self.turns = Turns()
 
     def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """The result, or the exception, of function(*args, **kwargs) run in a thread."""
+        """Runs function(*args, **kwargs) in a thread. The awaitable gives its result or exception."""
         if self._stopped:
             raise RuntimeError("the background has been stopped")
         if self._executor is None:
@@ -123,7 +124,7 @@ class Background:
         return periodic
 
     async def stop(self) -> None:
-        """Ends everything; returns when no task and no thread of the background is left. May be called again."""
+        """Stops everything. Returns when no task and no thread of the background is left. May be called again."""
         self._stopped = True
         for periodic in self._periodics:
             periodic.cancel()
@@ -143,4 +144,4 @@ class Background:
             return
         exception = task.exception()
         if exception is not None:
-            log.error("a background task failed", task=task.get_name(), exc_info=exception)
+            log.error("background task failed", task=task.get_name(), exc_info=exception)

@@ -1,8 +1,8 @@
-"""Work that one request can make long, cut into steps: a generator that yields where others may have their turn.
+"""Work that a request can make long, cut into steps: a generator that yields where other work may run.
 
-A step is a bounded piece of work, of a millisecond or two. `finished` does all of it at once, `in_turns` one step a
-turn of the event loop; the value is what the generator returns. Between two steps anybody may change anything: what
-must be seen whole belongs into one step.
+A step is a bounded piece of work, of a millisecond or two. `finished` does all steps at once, `Turns.take` one step per
+turn of the event loop; both return what the generator returns. Any state may change between two steps: work that needs
+a consistent view must be done within one step.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ R = TypeVar("R")
 Steps = Generator[None, None, T]
 
 ITEMS_PER_STEP = 300
-"""How many items of some microseconds each make a step."""
+"""How many items of some microseconds each make up a step."""
 CHARACTERS_PER_ITEM = 64
 ITEMS_PER_LOOK = 5000
-"""How many items that are only looked up in a dict make a step."""
+"""How many items make up a step if each is only looked up in a dict."""
 LEAST_MEMORY_OF_REQUEST = 4 << 20
 MEMORY_PER_BYTE = 18
-"""An array of int32 takes 10 bytes of memory for each of its bytes on the wire; so does about everything that clients
-name by the thousand. Names are charged for with what looks them up and answers them, see protocol/element_sizes.py."""
+"""An array of int32 takes 10 bytes of memory per byte on the wire, and so does about everything that clients name by
+the thousand. Names are charged together with their lookups and responses, see protocol/element_sizes.py."""
 
 
 def finished(steps: Steps[T]) -> T:
-    """The value, now."""
+    """Runs all steps at once and returns their value."""
     while True:
         try:
             next(steps)
@@ -39,15 +39,15 @@ def finished(steps: Steps[T]) -> T:
 
 
 def memory_of_request(size: int) -> int:
-    """How many bytes of memory may be made of a request of `size` bytes, beside its frame and its written answer.
+    """Returns how much memory, in bytes, a request of `size` bytes may use besides its frame and its encoded response.
 
-    One that is charged for more is refused.
+    A request that is charged for more is refused.
     """
     return LEAST_MEMORY_OF_REQUEST + MEMORY_PER_BYTE * size
 
 
 class Pace:
-    """Counts items through nested loops: `if pace.step_ends(): yield`. What costs more than one counts as several."""
+    """Counts items through nested loops: `if pace.step_ends(): yield`. An expensive item counts as several."""
 
     __slots__ = ("_left",)
 
@@ -63,7 +63,7 @@ class Pace:
 
 
 class EachMade(Generic[R]):
-    """`[make(item) for item in items]`, each of them made when it is looked at, and anew each time."""
+    """A lazy `[make(item) for item in items]`: each element is made whenever it is iterated over."""
 
     __slots__ = ("_items", "_make")
 
@@ -79,12 +79,12 @@ class EachMade(Generic[R]):
 
 
 def each_when_written(items: Sequence[Any], make: Callable[[Any], R]) -> Any:
-    """An array of an answer: a list, or of very many elements none that would take memory before they are written."""
+    """Returns an array for a response: a list, or lazy if very long, so that no memory is used before it is encoded."""
     return EachMade(items, make) if len(items) > ITEMS_PER_STEP else [make(item) for item in items]
 
 
 def each_in_steps(items: Iterable[T], make: Callable[[T], R], pace: Pace | None = None) -> Steps[list[R]]:
-    """`[make(item) for item in items]`; `pace` is the one that loops around this share with it."""
+    """`[make(item) for item in items]` in steps. `pace` is shared with the surrounding loops."""
     pace = pace or Pace()
     made = []
     for item in items:
@@ -95,12 +95,12 @@ def each_in_steps(items: Iterable[T], make: Callable[[T], R], pace: Pace | None 
 
 
 def items_of(name: str) -> int:
-    """What the work on a name counts as: it may be hashed, decoded and written character by character."""
+    """Returns how many items a name counts as: it may be hashed, decoded and written character by character."""
     return 1 + len(name) // CHARACTERS_PER_ITEM
 
 
 def once(items: Sequence[H]) -> Steps[list[H]]:
-    """Each item once, where it comes first. A step looks at very many: most may be the same."""
+    """Returns each distinct item once, in order of first occurrence. Steps are long, as most items may be the same."""
     found: dict[H, None] = {}
     for start in range(0, len(items), ITEMS_PER_LOOK):
         if start:
@@ -110,7 +110,7 @@ def once(items: Sequence[H]) -> Steps[list[H]]:
 
 
 async def in_steps(steps: Steps[T]) -> T:
-    """The value of a coroutine's own steps; others have their turn between any two."""
+    """Runs steps within a coroutine and returns their value; other tasks run between any two steps."""
     while True:
         try:
             next(steps)
@@ -121,9 +121,9 @@ async def in_steps(steps: Steps[T]) -> T:
 
 
 async def others_between(items: Iterable[T], cost: int = 1) -> AsyncIterator[T]:
-    """The items, for a coroutine that may go on with the next ones without ever waiting for anything.
+    """Yields the items of a loop in a coroutine that may otherwise never wait; other tasks run between steps.
 
-    `cost`: what the work on one of them counts as, in items of a step.
+    `cost`: how many items of a step each of them counts as.
     """
     pace = Pace()
     for item in items:
@@ -133,9 +133,9 @@ async def others_between(items: Iterable[T], cost: int = 1) -> AsyncIterator[T]:
 
 
 def let_go(message: Any) -> Steps[None]:
-    """Empties the long arrays of a message that nobody needs any more: freeing a million objects takes its time, too.
+    """Empties the long arrays of a message that is no longer needed: freeing a million objects takes its time, too.
 
-    Numbers stay: they are freed quickly, and others may have taken over their array as it is.
+    Arrays of numbers stay: they are freed quickly, and other objects may share them.
     """
     for field in message.__schema__.fields:
         if field.struct_class is None and field.element not in ("string", "bytes"):
@@ -157,7 +157,7 @@ def has_arrays(structure: Any) -> bool:
 
 
 def emptied(held: list[Any], has_arrays: bool = False) -> Steps[None]:
-    """Takes everything out of a list; `has_arrays`: of messages that may be long themselves."""
+    """Removes all elements of a list; `has_arrays`: the elements are messages that may be long themselves."""
     while held:
         if has_arrays:
             for each in held[-ITEMS_PER_STEP:]:

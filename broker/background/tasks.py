@@ -1,4 +1,4 @@
-"""What the rest of the broker asks of its `Background`; tests may bring something else."""
+"""The parts of `Background` that the rest of the broker uses; tests may pass something else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Spawn(Protocol):
 
 
 class Threads(Protocol):
-    """Functions in threads, and tasks on the loop."""
+    """Runs functions in threads and tasks on the loop."""
 
     def run_in_thread(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]: ...
 
@@ -26,6 +26,6 @@ class Threads(Protocol):
 
 
 class ThreadsAndTurns(Threads, Protocol):
-    """These, and turns for long work on the loop."""
+    """`Threads`, and turns for long work on the loop."""
 
     turns: Turns

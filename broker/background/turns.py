@@ -12,11 +12,11 @@ from odradek.broker.background.stepwise import Steps
 T = TypeVar("T")
 
 MOST_BYTES_AT_ONCE = 512 << 20
-"""The memory that long requests may take together. A single request may take more."""
+"""The memory that long requests may use together. A single request may use more."""
 
 
 class Turns:
-    """Takes the steps of all long work, one of them each turn of the loop, however many have some to do."""
+    """Runs the steps of all long work: one step per turn of the loop in total, however many tasks have work."""
 
     def __init__(self) -> None:
         self._one_step = asyncio.Lock()
@@ -24,7 +24,7 @@ class Turns:
         self._bytes = 0
 
     async def take(self, steps: Steps[T]) -> T:
-        """Does the steps and returns their value. Raises what they raise."""
+        """Runs the steps and returns their value. Raises what they raise."""
         while True:
             async with self._one_step:
                 try:
@@ -36,7 +36,7 @@ class Turns:
 
     @asynccontextmanager
     async def room_for(self, size: int) -> AsyncIterator[None]:
-        """Waits until a request that may take `size` bytes of memory can be worked at beside those that already are."""
+        """Waits until a request that may use `size` bytes of memory can be processed besides those under way."""
         async with self._fewer_bytes:
             await self._fewer_bytes.wait_for(lambda: not self._bytes or self._bytes + size <= MOST_BYTES_AT_ONCE)
             self._bytes += size

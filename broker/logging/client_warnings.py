@@ -1,7 +1,7 @@
-"""Lines in the log about what clients do wrong: one line each, without traceback, and never a flood.
+"""Warnings about client errors: one line each, without traceback, at a limited rate.
 
-A client that sends rubbish in a loop must not fill the disk with what we say about it. Lines are taken from a bucket
-that holds `burst` and refills by `per_second`; what did not fit is counted and the count goes out with the next line.
+A client that sends garbage in a loop must not fill the disk with warnings about it. Lines are taken from a token bucket
+that holds `burst` and refills by `per_second`. Suppressed lines are counted; the next line reports the count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClientWarnings:
         self._suppressed = 0
 
     def warn(self, event: str, **details: Any) -> None:
-        """One line at level warning, or one more on the count of those left out."""
+        """Logs one line at level warning, or counts it as suppressed."""
         if not self._take():
             self._suppressed += 1
             return

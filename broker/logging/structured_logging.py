@@ -1,16 +1,16 @@
-"""Logs: one event a line to stderr, for people on a terminal and as JSON elsewhere.
+"""Logging: one event per line on stderr, as text on a terminal and as JSON elsewhere.
 
-A line has time, level, logger and an event with its details: `log.info("topic created", topic="orders")`. Loggers are
-called as the rooms (`structlog.get_logger("broker.network")`) and make a tree at the dots, with `root` above all. A
-logger's level is its own, else that of the nearest one above that has one, and can change while the broker runs
+A line has a time, a level, a logger and an event with details: `log.info("topic created", topic="orders")`. Loggers are
+named after packages (`structlog.get_logger("broker.network")`) and form a tree along the dots, with `root` at the top.
+A logger's level is its own, or else that of its nearest ancestor with one. Levels can change while the broker runs
 (KIP-412: the BROKER_LOGGER resource of DescribeConfigs and IncrementalAlterConfigs). A call below the level costs one
 comparison.
 
-Much of what a line tells comes from clients, whose names may have 32 KB and come by thousands: of a text LONGEST_DETAIL
-characters are told, of a list MOST_ITEMS. Tracebacks are longer. On a terminal, characters that it might act upon are
-escaped (`printable.py`); JSON escapes them itself.
+Many details come from clients, whose names may have 32 KB and number in the thousands: a text is cut after
+LONGEST_DETAIL characters, a list after MOST_ITEMS items. Tracebacks are longer. On a terminal, characters that it might
+interpret are escaped (`printable.py`); JSON escapes them itself.
 
-What libraries say through the standard library's logging comes out the same way, from WARN up.
+Records that libraries log through the standard library are formatted in the same way, from WARN up.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from odradek.broker.logging.printable import printable, printable_lines
 
 ROOT = "root"
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
-"""Level names as Kafka's tools know them, and their ranks."""
+"""The level names that Kafka's tools use, and their ranks."""
 ROOMS = ("broker", "controller", "purgatory", "storage", "timer")
-"""Loggers that exist from the start, so that their levels can be set before anything below them has spoken."""
+"""Loggers that exist from the start, so that their levels can be set before anything is logged below them."""
 LONGEST_DETAIL = 1000
 MOST_ITEMS = 20
 _NAMES = {rank: name for name, rank in LEVELS.items()}
@@ -45,11 +45,11 @@ def configure_logging(
     as_json: bool | None = None,
     is_final: bool = True,
 ) -> Loggers:
-    """Sends all of the process's logs to `stream` (stderr unless said), from `level` up; as JSON but on a terminal.
+    """Sends all logs of the process to `stream` (default: stderr), from `level` up; as JSON unless it is a terminal.
 
-    `wall_ms`: the time in milliseconds since 1970. `is_final`: loggers may keep what they find here, which makes calls
-    below the level cheap; a later call of this function would not reach them. Returns the loggers, whose levels can be
-    changed.
+    `wall_ms`: the time in milliseconds since 1970. `is_final`: loggers cache this configuration. That makes calls below
+    the level cheap, but a later call of this function does not reach such loggers. Returns the loggers, whose levels
+    can be changed.
     """
     stream = sys.stderr if stream is None else stream
     if as_json is None:
@@ -71,7 +71,7 @@ def configure_logging(
 
 
 def current_loggers() -> Loggers | None:
-    """The loggers made by `configure_logging`; None where the host program has configured structlog otherwise."""
+    """Returns the loggers made by `configure_logging`, or None if the host program has configured structlog itself."""
     factory = structlog.get_config()["logger_factory"]
     return factory if isinstance(factory, Loggers) else None
 
@@ -93,7 +93,7 @@ def _short(value: Any) -> Any:
 
 
 class LogOutput:
-    """What one logger writes to. `level` is the rank in force."""
+    """The output of one logger. `level` is the effective rank."""
 
     __slots__ = ("_stream", "level", "name")
 
@@ -103,7 +103,7 @@ class LogOutput:
         self.level = level
 
     def write(self, line: str) -> None:
-        """Writes one line. A log that cannot be written must not stop the broker."""
+        """Writes one line. Ignores errors: an unwritable log must not stop the broker."""
         try:
             self._stream.write(f"{line}\n")
         except (OSError, ValueError):
@@ -113,38 +113,38 @@ class LogOutput:
 
 
 class FilteredLogger(structlog.BoundLoggerBase):
-    """structlog's interface over a LogOutput, whose level is looked at before anything else is done."""
+    """structlog's interface over a LogOutput. The level is checked before anything else is done."""
 
     _logger: LogOutput
 
     def debug(self, event: str, **details: Any) -> None:
-        """Of use while searching for a fault."""
+        """Logs details that help to find a fault."""
         if self._logger.level <= 10:
             self._proxy_to_logger("debug", event, **details)
 
     def info(self, event: str, **details: Any) -> None:
-        """Something changed as it should."""
+        """Logs an expected change."""
         if self._logger.level <= 20:
             self._proxy_to_logger("info", event, **details)
 
     def warning(self, event: str, **details: Any) -> None:
-        """Something is not as it should be, and the broker copes."""
+        """Logs a problem that the broker can handle."""
         if self._logger.level <= 30:
             self._proxy_to_logger("warning", event, **details)
 
     def error(self, event: str, **details: Any) -> None:
-        """Something failed."""
+        """Logs a failure."""
         if self._logger.level <= 40:
             self._proxy_to_logger("error", event, **details)
 
     def exception(self, event: str, **details: Any) -> None:
-        """Something failed with the exception being handled."""
+        """Logs a failure with the exception being handled."""
         if self._logger.level <= 40:
             details.setdefault("exc_info", True)
             self._proxy_to_logger("exception", event, **details)
 
     def critical(self, event: str, **details: Any) -> None:
-        """The broker cannot go on."""
+        """Logs that the broker cannot continue."""
         if self._logger.level <= 50:
             self._proxy_to_logger("critical", event, **details)
 
@@ -153,7 +153,7 @@ class FilteredLogger(structlog.BoundLoggerBase):
 
 
 class Loggers:
-    """All loggers by name, and their levels. structlog calls it to make a logger."""
+    """All loggers by name, and their levels. structlog calls it to create a logger."""
 
     def __init__(self, stream: TextIO, level: str) -> None:
         self._stream = stream
@@ -172,18 +172,18 @@ class Loggers:
         return name in self._outputs
 
     def levels(self) -> dict[str, str]:
-        """The level in force of every logger there is, by name, sorted."""
+        """Returns the effective level of every logger by name, sorted."""
         return {name: _NAMES[self._outputs[name].level] for name in sorted(self._outputs)}
 
     def set_level(self, name: str, level: str) -> None:
-        """Gives a logger a level of its own. KeyError for a name or level that is none."""
+        """Sets a logger's own level. Raises KeyError for an unknown name or level."""
         rank = LEVELS[level]
         self._outputs[name]
         self._set_levels[name] = rank
         self._apply()
 
     def unset_level(self, name: str) -> None:
-        """Takes a logger's own level away: it follows the one above. The root keeps its level."""
+        """Removes a logger's own level, so that its ancestor's applies. The root keeps its level."""
         self._outputs[name]
         if name != ROOT:
             self._set_levels.pop(name, None)
@@ -202,7 +202,7 @@ class Loggers:
 
 
 class _Stamp:
-    """Puts time, level and logger in front of an event."""
+    """Adds time, level and logger to an event."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
@@ -219,7 +219,7 @@ class _Stamp:
 
 
 class _StandardLibraryHandler(logging.Handler):
-    """Hands the standard library's records on."""
+    """Forwards records of the standard library's logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         exc_info = record.exc_info if record.exc_info and record.exc_info[0] is not None else None
@@ -242,7 +242,7 @@ def _console_renderer() -> structlog.typing.Processor:
 
 
 def for_terminal(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """structlog's processor that makes event and details printable; tracebacks are the renderer's."""
+    """structlog processor that makes event and details printable; the renderer does so for tracebacks."""
     for name, value in event.items():
         if name == "event":
             event[name] = printable(str(value))
@@ -252,7 +252,7 @@ def for_terminal(_: Any, __: str, event: structlog.typing.EventDict) -> structlo
 
 
 class _Shown:
-    """A detail as it is to be shown."""
+    """A detail whose text is already escaped."""
 
     __slots__ = ("_text",)
 

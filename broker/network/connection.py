@@ -1,23 +1,24 @@
-"""One client's connection: bytes become frames, frames become answers, answers go out in the order of their requests.
+"""A client's connection: splits bytes into frames and sends the responses in the order of the requests.
 
-Reading. All connections share one scratch buffer, which the event loop fills and `buffer_updated` empties before
-anyone else can use it: nothing that lives on after it points there. A frame is copied out whole; the start of one that
-is cut is kept in `_kept` and put before the next read. A frame above 64 KB is read into chunks of its own
-(large_frame.py).
+Reading. All connections share one scratch buffer. The event loop fills it and `buffer_updated` empties it before
+anything else can use it, so nothing that outlives the callback may point into it. Complete frames are copied out. The
+start of an incomplete frame is kept in `_kept` and prepended to the next read. A frame above 64 KB is read into a
+buffer of its own (large_frame.py).
 
-Fairness. What one read brought may be ten thousand requests. A connection that has been handled for `TURN_MS` lets the
-others have their turn before it goes on.
+Fairness. A single read may contain ten thousand requests. After `TURN_MS` of handling, a connection yields to the
+others.
 
-Answering. A request is handled when its last byte is there, also while earlier ones are parked. What is ready in order
-is collected in the outbox and written once per callback. `_answers` holds what cannot go out yet, in order: (a) an
-encoded answer behind a parked one, (b) a parked request, (c) the end of the connection, which comes when everything
-before it has been answered.
+Responding. A request is handled when its last byte has arrived, even while earlier requests are parked. Responses that
+are ready in order are collected in the outbox and written once per callback. `_answers` holds, in order, what cannot be
+sent yet: (a) an encoded response behind a parked request, (b) a parked request, (c) the end of the connection, which
+takes effect when everything before it has been answered.
 
-Not reading. Each of the seven reasons below stops reading and handling; what was read by then waits in `_kept`. The end
-of a stream cannot be seen while nothing is read: the socket server looks for it.
+Not reading. Each of the seven reasons below stops reading and handling; bytes already read wait in `_kept`. While
+nothing is read, the end of the stream goes unnoticed: the socket server polls for it.
 
-The end. A client that closes its side, a broken connection, a frame that is no request, silence for too long, the
-broker's stop: parked requests are abandoned (their purgatories let go of them) and nothing is left behind.
+The end. A connection ends when the client closes its side, the connection breaks, a frame is not a valid request, the
+client is idle for too long, or the broker stops. Parked requests are abandoned (and removed from their purgatories),
+and no state is left behind.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ TURN_MS = 10
 NOT_LOOKED_AT = -1
 
 # Why a connection is not read. Bits.
-WRITING = 1  # The client does not take its answers as fast as they come.
-IN_FLIGHT = 2  # Too much is parked.
+WRITING = 1  # The client does not take its responses as fast as they are produced.
+IN_FLIGHT = 2  # Too many requests, or too many bytes, are in flight.
 HELD = 4  # The next request must wait for a parked one.
 THROTTLED = 8  # KIP-219
-ENDING = 16  # The connection ends when the answers before its end are out.
-YIELDING = 32  # It has had its turn.
+ENDING = 16  # The connection ends when all earlier responses have been sent.
+YIELDING = 32  # The connection has used up its turn.
 QUEUED = 64  # All connections together have sent too much (queued_bytes.py).
 
 
 class Server(Protocol):
-    """What a connection uses of the socket server that has it."""
+    """The part of the socket server that a connection uses."""
 
     rounds: Rounds
     run_in_thread: RunInThread
@@ -79,8 +80,8 @@ class Server(Protocol):
 
 
 class Connection(Flushable):
-    """An asyncio.BufferedProtocol in all but name: a compiled class has no base that is not compiled. socket_server.py
-    wraps it for the loop that asks for the name.
+    """Implements asyncio.BufferedProtocol without inheriting from it: a compiled class cannot have an interpreted base.
+    socket_server.py wraps it for asyncio's own event loop, which checks the class.
     """
 
     __slots__ = (
@@ -116,25 +117,25 @@ class Connection(Flushable):
         self.info = ConnectionInfo(listener)
         self.last_active_ms = 0
         self.close_by_ms = 0
-        """When a closing connection is cut off, whatever it has left to write. 0: it is not closing."""
+        """When a closing connection is aborted, even with unsent data. 0: the connection is not closing."""
         self._unwritten_bytes = 0
         self._kept = b""
         self._large: LargeFrame | None = None
         self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
         self._parked_bytes = 0
-        """Of large requests that are not answered."""
+        """The size of the large requests that are not answered yet."""
         self._held_bytes = 0
-        """What the server knows to be queued here."""
+        """The queued bytes of this connection as last reported to the server."""
         self._begins_anew = False
-        """Whether a request has been handled since the server was told."""
+        """Whether a request has been handled since the last report to the server."""
         self._throttled_until_ms = 0
         self._blocked = 0
         self._dirty = False
         self._resuming = False
         self._ended = False
 
-    # --- the event loop's side ----------------------------------------------------------------------------------
+    # --- called by the event loop -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -196,7 +197,7 @@ class Connection(Flushable):
     # --- reading ------------------------------------------------------------------------------------------------
 
     def _consume(self, data: memoryview, end: int) -> None:
-        """Handles every whole frame of data[:end] and keeps the rest."""
+        """Handles every complete frame of data[:end] and keeps the rest."""
         longest = self._rounds.limits.max_other_request_bytes
         position = 0
         while not self._blocked and end - position >= 4:
@@ -225,7 +226,7 @@ class Connection(Flushable):
             self._kept = data[position:end].tobytes()
 
     def _may_be_so_long(self, length: int, beginning: memoryview) -> bool:
-        """Whether a frame that is too long for most APIs may be read. If it never may, the connection ends."""
+        """Whether a frame that is too long for most APIs may be read. Ends the connection if it never may."""
         try:
             return self._rounds.limits.may_be_so_long(length, beginning)
         except CloseConnection as closing:
@@ -237,7 +238,7 @@ class Connection(Flushable):
         self._handle(frame)
 
     def _holds_too_much(self) -> bool:
-        """Reports what is queued here to the server. True where all connections together hold too much."""
+        """Reports the bytes queued here to the server. Returns True if all connections together hold too much."""
         held = self._parked_bytes + (len(self._kept) if self._large is None else self._large.size)
         if self._held_bytes and (self._begins_anew or not held):
             self._server.queued.release(self)
@@ -247,11 +248,11 @@ class Connection(Flushable):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the rest of a frame is missing and would be read."""
+        """Whether the connection is in the middle of a frame and reads on."""
         return not self._blocked and (self._large is not None or bool(self._kept))
 
     def read_on(self) -> None:
-        """There may be memory for what comes next."""
+        """Resumes reading: memory may be available."""
         self._unblock(QUEUED)
 
     # --- handling -----------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class Connection(Flushable):
             self._throttle()
 
     def _must_wait(self, api_key: int) -> bool:
-        """Whether a parked request holds back the next one, which is of this API."""
+        """Whether a parked request holds back the next request, which is of this API."""
         return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
 
     def _has_enough_in_flight(self) -> bool:
@@ -297,7 +298,7 @@ class Connection(Flushable):
             self._block(IN_FLIGHT)
 
     def _throttle(self) -> None:
-        """Of several throttles the one that ends last counts."""
+        """Throttles the connection. If throttles overlap, the one that ends last counts."""
         throttle_ms = self.info.throttle_ms
         self.info.throttle_ms = 0
         until_ms = self._rounds.clock.now_ms() + throttle_ms
@@ -311,10 +312,10 @@ class Connection(Flushable):
             self._throttled_until_ms = 0
             self._unblock(THROTTLED)
 
-    # --- answering ----------------------------------------------------------------------------------------------
+    # --- responding ---------------------------------------------------------------------------------------------
 
     def _answer_is_ready(self, request_bytes: int, answer_bytes: int) -> None:
-        """A parked request of so many bytes has its answer."""
+        """Called when a parked request of `request_bytes` has its response."""
         if self._ended:
             return
         self._in_flight_bytes += answer_bytes - request_bytes
@@ -324,13 +325,13 @@ class Connection(Flushable):
         if self.info.throttle_ms:
             self._throttle()
         if self._blocked & WRITING and self._in_flight_bytes > self._rounds.limits.max_unread_bytes:
-            self._server.warn("a client does not read its answers", self.info, unread_bytes=self._in_flight_bytes)
+            self._server.warn("client does not read responses", self.info, unread_bytes=self._in_flight_bytes)
             self.cut_off()
             return
         self._advance()
 
     def _advance(self) -> None:
-        """Sends what has its turn."""
+        """Sends the responses that are next in order."""
         answers = self._answers
         gone = 0
         closing: CloseConnection | None = None
@@ -367,7 +368,7 @@ class Connection(Flushable):
             self._rounds.to_be_flushed(self)
 
     def flush(self) -> None:
-        """Writes what is ready."""
+        """Writes the collected responses."""
         self._dirty = False
         outbox = self._outbox
         if not outbox.size or self._ended:
@@ -379,7 +380,7 @@ class Connection(Flushable):
     def _files_ended(self, error: BaseException | None) -> None:
         if error is not None:
             if not isinstance(error, ConnectionError):
-                self._server.warn("an answer could not be sent from its file", self.info, error=str(error))
+                self._server.warn("response not sent from file", self.info, error=str(error))
             self.cut_off()
         elif self._ended:
             self.transport.close()
@@ -420,13 +421,13 @@ class Connection(Flushable):
     # --- the end ------------------------------------------------------------------------------------------------
 
     def _end_in_turn(self, closing: CloseConnection) -> None:
-        """Ends the connection when what came before has been answered."""
+        """Ends the connection when all earlier requests have been answered."""
         self._block(ENDING)
         self._answers.append(closing)
         self._advance()
 
     def end(self) -> None:
-        """Abandons what is parked, sends what is answered and closes; cut off a second later if that takes longer."""
+        """Abandons parked requests, sends the ready responses and closes. After a second the server aborts it."""
         if self._ended:
             return
         self._abandon_answers()
@@ -437,7 +438,7 @@ class Connection(Flushable):
             self.transport.close()
 
     def end_when_answered(self) -> None:
-        """Takes no more requests; ends when those that are parked have been answered."""
+        """Accepts no more requests; ends when the parked ones have been answered."""
         self._block(ENDING)
         if not self._answers:
             self.end()
@@ -445,15 +446,15 @@ class Connection(Flushable):
             self._answers.append(CloseConnection(""))
 
     def expire(self) -> None:
-        """Ends an idle connection; one that never took its answers will not take them now either."""
+        """Ends an idle connection. Aborts it if the client does not read, as it would not read the rest either."""
         if self._blocked & WRITING:
-            self._server.warn("a client does not read its answers", self.info)
+            self._server.warn("client does not read responses", self.info)
             self.cut_off()
         else:
             self.end()
 
     def cut_off(self) -> None:
-        """Ends the connection now."""
+        """Aborts the connection."""
         self._ended = True
         self._abandon_answers()
         self.transport.abort()
@@ -466,7 +467,7 @@ class Connection(Flushable):
                 answer.abandon()
 
     def active_ms(self, now_ms: int) -> int:
-        """When it last did anything. Whoever waits for us, or takes what we write, is not idle."""
+        """When the connection was last active. A client that waits for a response or takes one is not idle."""
         if self._blocked & WRITING:
             unwritten_bytes = self._outbox.unwritten_bytes()
             if unwritten_bytes != self._unwritten_bytes:

@@ -1,4 +1,4 @@
-"""How many connections a broker takes, and how much each may have in it."""
+"""How many connections a broker accepts, and how much each of them may use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from odradek.broker.settings.config import BrokerConfig
 
 LISTEN_BACKLOG = 8192
-"""The kernel caps it. With asyncio's 100, ten thousand clients take up to a minute to connect."""
+"""The kernel caps it. With asyncio's default of 100, ten thousand clients take up to a minute to connect."""
 API_KEY_BYTES = 2
 SYSTEMS_CHOICE = -1
-"""A socket buffer whose size the operating system adapts."""
+"""The operating system chooses the size of the socket buffer."""
 
 
 MIN_FRAME_BYTES = 8
@@ -31,31 +31,31 @@ class ConnectionLimits(NamedTuple):
     max_other_request_bytes: int = 16777216
     """Of any other API; not above `max_request_bytes`."""
     max_queued_bytes: int = MOST_QUEUED_BYTES
-    """Of all connections: see queued_bytes.py."""
+    """For all connections together: see queued_bytes.py."""
     idle_ms: int = 600_000
     max_connections: int = 2147483647
     max_connections_per_ip: int = 2147483647
     max_connections_per_ip_overrides: Mapping[str, int] = {}
     max_in_flight_requests: int = 512
     max_in_flight_bytes: int = 64 * 1024 * 1024
-    """Parked requests and answers that wait behind them. Beyond either a connection is not read."""
+    """Parked requests and the responses behind them. A connection above either limit is not read."""
     max_unread_bytes: int = 256 * 1024 * 1024
-    """Answers of parked requests that became ready for a client that does not read. Beyond it the connection ends."""
+    """Responses to parked requests, ready for a client that does not read. Above the limit the connection ends."""
     max_unread_bytes_of_all: int = 512 * 1024 * 1024
-    """Answers written for clients that do not take them, of all connections. Beyond it those end that take nothing."""
+    """Unread responses of all connections together. Above the limit, connections whose clients take nothing end."""
     connection_descriptors: int = NO_LIMIT
     sending_descriptors: int = NO_LIMIT
-    """The first descriptors that connections, and connections sending from files, leave alone: see open_files.py."""
+    """Connections, and connections that send files, use only descriptors below these: see open_files.py."""
     listen_backlog: int = LISTEN_BACKLOG
     receive_buffer_bytes: int = SYSTEMS_CHOICE
     send_buffer_bytes: int = SYSTEMS_CHOICE
-    """Of client sockets."""
+    """The buffer sizes of client sockets."""
 
     def may_be_so_long(self, length: int, beginning: Buffer) -> bool:
-        """Whether a frame of this length may be read: for a Produce up to `max_request_bytes`. False also while its API
-        is not known. Raises CloseConnection."""
+        """Whether a frame of this length may be read; only a Produce may have up to `max_request_bytes`. Returns False
+        also while the API is still unknown. Raises CloseConnection."""
         if not MIN_FRAME_BYTES <= length <= self.max_request_bytes:
-            raise CloseConnection("no request has this length", length=length)
+            raise CloseConnection("invalid request length", length=length)
         if length <= self.max_other_request_bytes:
             return True
         if len(beginning) < API_KEY_BYTES:
@@ -63,12 +63,12 @@ class ConnectionLimits(NamedTuple):
         api_key = int.from_bytes(beginning[:API_KEY_BYTES], "big", signed=True)
         if api_key != ApiKey.PRODUCE:
             longest = self.max_other_request_bytes
-            raise CloseConnection("a request is too long for its API", api_key=api_key, length=length, longest=longest)
+            raise CloseConnection("request too long for its API", api_key=api_key, length=length, longest=longest)
         return True
 
     @classmethod
     def from_config(cls, config: BrokerConfig, open_files: int = NO_LIMIT) -> ConnectionLimits:
-        """From settings that have been checked. `open_files`: how many the process may have open."""
+        """Reads the limits from validated settings. `open_files`: how many files the process may have open."""
         overrides: dict[str, int] = {}
         for entry in filter(None, (part.strip() for part in config["max.connections.per.ip.overrides"].split(","))):
             address, _, count = entry.rpartition(":")
@@ -94,11 +94,11 @@ class ConnectionLimits(NamedTuple):
 
 
 def _chosen(config: BrokerConfig, setting: str, otherwise: int) -> int:
-    """A setting whose default in Kafka is too small for us: it counts where somebody has set it."""
+    """Returns the setting only if it is given explicitly: Kafka's default is too small for Odradek."""
     return int(config[setting]) if setting in config.given else otherwise
 
 
 def _queued_bytes(config: BrokerConfig) -> int:
-    """queued.max.request.bytes; where it is not above 0 Kafka knows no bound, and this is one of our own."""
+    """Returns queued.max.request.bytes. Kafka has no bound unless it is positive; Odradek then uses one of its own."""
     chosen: int = config["queued.max.request.bytes"]
     return chosen if chosen > 0 else max(MOST_QUEUED_BYTES, 2 * config["socket.request.max.bytes"])

@@ -1,8 +1,8 @@
-"""Parts of answers that lie in files, sent past the transport while it has nothing to write itself.
+"""Sends responses that contain slices of files straight to the socket while the transport has nothing to write.
 
-A part is sent at a time, each time the socket takes more, so that others have their turn. What the page cache does not
-hold is sent by a thread. The socket has a descriptor of its own here, which stays the thread's when the connection is
-lost meanwhile.
+Each time the socket accepts more, at most TURN_BYTES are sent, so that other connections get their turn. Slices that
+are not in the page cache are sent by a thread. The sender duplicates the socket's descriptor, so the thread can still
+use it if the connection is lost meanwhile.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from odradek.storage.file_slice import FileSlice
 
 RunInThread = Callable[[Callable[[], bool]], Awaitable[bool]]
 BUFFERS_AT_ONCE = 1000
-"""The kernel takes 1024."""
+"""The kernel accepts up to 1024."""
 TURN_BYTES = 1024 * 1024
-"""Then others have theirs."""
+"""The most that is sent before other connections get their turn."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
@@ -47,9 +47,10 @@ class FileSending:
         ended: Callable[[BaseException | None], None],
         descriptors: int,
     ) -> None:
-        """Nobody else may write before `ended` is called, with what broke it; not if this is abandoned.
+        """Until `ended` is called, with the error or None, nothing else may write to the socket. `ended` is not called
+        after `abandon`.
 
-        It is broken with EMFILE if only descriptors from the number `descriptors` on are free."""
+        Fails with EMFILE if the duplicated descriptor would be `descriptors` or above."""
         self.unsent = size_of(parts)
         """Bytes."""
         self._parts = parts[::-1]
@@ -59,15 +60,15 @@ class FileSending:
         self._descriptors = descriptors
         self._loop = asyncio.get_running_loop()
         self._sent = 0
-        """How much of the last of `_parts` is gone."""
+        """How many bytes of the last of `_parts` have been sent."""
         self._socket: socket.socket | None = None
         self._working = False
-        """Whether a thread is at it."""
+        """Whether a thread is sending."""
         self._abandoned = False
 
     def begin(self) -> None:
-        """If the transport has something to write it is first told to say when that is done (resume_writing); then this
-        is to be called again."""
+        """Starts sending. If the transport still has data to write, only asks it to call resume_writing when that is
+        done; `begin` must then be called again."""
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0, low=0)
             return
@@ -86,13 +87,13 @@ class FileSending:
         return socket.socket(fileno=descriptor)
 
     def abandon(self) -> None:
-        """Sends no more; a thread that is at it is not waited for."""
+        """Stops sending, without waiting for a thread that is sending."""
         self._abandoned = True
         if not self._working:
             self._close()
 
     def _turn(self) -> None:
-        """Sends what the socket takes now."""
+        """Sends as much as the socket accepts now, up to TURN_BYTES."""
         enough = self.unsent - TURN_BYTES
         is_taken = True
         try:
@@ -143,7 +144,7 @@ class FileSending:
     # --- on the loop or in a thread -----------------------------------------------------------------------------
 
     def _send(self) -> bool:
-        """Whether all that was offered was taken. Raises BlockingIOError, OSError, EOFError."""
+        """Returns whether all of the offered bytes were sent. Raises BlockingIOError, OSError, EOFError."""
         part = self._parts[-1]
         if isinstance(part, FileSlice):
             offered = min(TURN_BYTES, len(part) - self._sent)
@@ -157,7 +158,7 @@ class FileSending:
         return sent == offered
 
     def _send_buffers(self) -> tuple[int, int]:
-        """Offers those before the next file, in the same segments as its beginning."""
+        """Sends the buffers before the next file slice, with MSG_MORE so that they share segments with its start."""
         buffers: list[memoryview] = []
         more = 0
         for part in reversed(self._parts):

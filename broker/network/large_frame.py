@@ -1,8 +1,8 @@
-"""A frame that is too large for the buffer that all connections share: it is read into a buffer of its own, and put
-together as its pieces come, so that nothing is left to copy with the last one.
+"""A frame too large for the shared receive buffer. It is read into a buffer of its own and assembled piece by piece, so
+that the last piece causes no copy of the whole frame.
 
-A piece is as large as what has come before it, so that a length prefix alone costs next to nothing, but not larger than
-PIECE_BYTES: uvloop reads up to 32 of them in one turn of the loop.
+Each piece is as large as what has already arrived, so that a length prefix alone costs next to nothing, but at most
+PIECE_BYTES: uvloop reads up to 32 pieces in one turn of the event loop.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from io import BytesIO
 
 PIECE_BYTES = 64 * 1024
-"""32 of them take 1 to 10 ms where they go into memory that nobody has touched yet."""
+"""Reading 32 of them into untouched memory takes 1 to 10 ms."""
 FIRST_PIECE_BYTES = 4096
 RESERVED_FROM_BYTES = 32 * 1024 * 1024 + 1
-"""So large a frame has memory reserved for all of it when an eighth has come: an allocator may copy what grows up to
-32 MB. Beyond, glibc takes memory from the system in any case, and what nobody has written to is none.
+"""For frames this large, all memory is reserved once an eighth has arrived. A buffer of up to 32 MB may be copied as it
+grows. Larger blocks glibc takes from the system anyway, and untouched pages use no physical memory.
 """
 
 
 class LargeFrame:
-    """`beginning` is what has come of it, `length` what there will be."""
+    """`beginning` is the part that has already arrived, `length` the size of the complete frame."""
 
     __slots__ = ("_filled", "_length", "_piece", "_received", "_reserves_at", "_whole")
 
     def __init__(self, beginning: bytes, length: int) -> None:
-        self._whole = BytesIO()  # hands its memory out
+        self._whole = BytesIO()  # getvalue() shares its memory
         self._whole.write(beginning)
         self._reserves_at = length // 8 if length >= RESERVED_FROM_BYTES else length
         self._length = length
@@ -41,15 +41,15 @@ class LargeFrame:
 
     @property
     def size(self) -> int:
-        """Bytes of its buffers."""
+        """The size of the buffers in bytes."""
         return self._received + len(self._piece)
 
     def room(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Where to put the next bytes; never empty."""
         return self._piece[self._filled :]
 
     def filled(self, count: int) -> bytes | None:
-        """So many bytes of `room` have come. The frame, once it is whole."""
+        """Takes `count` bytes that were written to `room`. Returns the frame once it is complete."""
         self._filled += count
         if self._filled < len(self._piece):
             return None

@@ -1,18 +1,17 @@
-"""One connection to one broker, from the client's side: requests out, responses back to whoever asked.
+"""A client connection to one broker: sends requests and returns their responses to the callers.
 
 async with await NetworkClient.connect("127.0.0.1", 9092, client_id="admin") as client:
     response = await client.send(MetadataRequest(topics=None))
 
-(A) The first exchange is ApiVersions: v3, and if the broker refuses that, the highest version it names (KIP-511).
-    From then on every request goes out in the highest version that both sides know, or in the one that the caller
-    names.
-(B) Requests are written as they come and may all be in flight; responses come in the same order, and each must
-    bear the correlation id whose turn it is. Anything else, a frame above `max_response_bytes` or a response that
-    does not decode ends the connection, since nothing after it can be trusted.
-(C) A request that is not answered in its time ends the connection, too: its answer might come later and stand in
-    another's way. Those in flight behind it fail with the same error. Source: Kafka's
+(A) The first exchange is ApiVersions: v3, and if the broker refuses that, the highest version it names (KIP-511). Every
+    later request uses the highest version that both sides know, or the version that the caller passes.
+(B) Requests are written at once and may all be in flight. Responses arrive in the same order, and each must carry the
+    next expected correlation id. A wrong id, a frame above `max_response_bytes` or a response that cannot be decoded
+    ends the connection, since nothing after it can be trusted.
+(C) A request that times out ends the connection, too: its response might arrive later and be mistaken for another's.
+    The requests in flight behind it fail with the same error. Source: Kafka's
     `NetworkClient.handleTimedOutRequests`.
-(D) A request without an answer (Produce with acks=0) is written by `send_without_answer`.
+(D) `send_without_answer` writes a request that has no response (Produce with acks=0).
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ SOFTWARE_VERSION = "0.1.0"
 
 
 class NetworkError(Exception):
-    """A request could not be made, or its answer did not come. The message names the broker."""
+    """A request could not be sent, or its response did not arrive. The message names the broker."""
 
 
 class NodeUnreachable(NetworkError):
-    """No connection could be made."""
+    """The connection could not be established."""
 
 
 class Disconnected(NetworkError):
-    """The connection ended before the answer came."""
+    """The connection ended before the response arrived."""
 
 
 class RequestTimedOut(NetworkError):
-    """The answer did not come in time."""
+    """The response did not arrive in time."""
 
 
 class UnsupportedVersion(NetworkError):
-    """The broker does not serve the API, or in no version that we know."""
+    """The broker does not serve the API, or not in any version that we know."""
 
 
 Connect = Callable[[str, int], Awaitable["NetworkClient"]]
@@ -73,7 +72,7 @@ class _InFlight(NamedTuple):
 
 
 class NetworkClient(asyncio.Protocol):
-    """See the file's head. Made by `connect`. `versions` are the broker's, by API key."""
+    """A client connection, created by `connect`; see the head of this file. `versions` are the broker's, by API key."""
 
     def __init__(self, name: str, client_id: str, timeout_ms: int, max_response_bytes: int) -> None:
         self.name = name
@@ -97,8 +96,8 @@ class NetworkClient(asyncio.Protocol):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         max_response_bytes: int = LONGEST_FRAME,
     ) -> NetworkClient:
-        """Connects and learns the broker's versions (A). Raises NetworkError. `timeout_ms` is also every request's
-        default.
+        """Connects and fetches the broker's API versions (A). `timeout_ms` is also the default for requests. Raises
+        NetworkError.
         """
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         client = cls(name, client_id, timeout_ms, max_response_bytes)
@@ -107,7 +106,7 @@ class NetworkClient(asyncio.Protocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 await loop.create_connection(lambda: client, host, port)
         except TimeoutError as error:
-            raise NodeUnreachable(f"{name} did not take the connection in {timeout_ms} ms") from error
+            raise NodeUnreachable(f"{name} did not accept the connection in {timeout_ms} ms") from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise NodeUnreachable(f"cannot connect to {name}: {reason}") from error
@@ -142,7 +141,7 @@ class NetworkClient(asyncio.Protocol):
         return highest
 
     async def send(self, request: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
-        """Sends a request and returns its response. Raises NetworkError; cancelling leaves the connection as it is."""
+        """Sends a request and returns its response. Raises NetworkError. Cancelling keeps the connection open."""
         api_key = _api_key(request)
         api_version = self.version_for(api_key) if version is None else version
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -156,12 +155,12 @@ class NetworkClient(asyncio.Protocol):
             timer.cancel()
 
     def send_without_answer(self, request: Message, *, version: int | None = None) -> None:
-        """Sends a request that the broker does not answer (D)."""
+        """Sends a request that has no response (D)."""
         api_key = _api_key(request)
         self._write(request, api_key, self.version_for(api_key) if version is None else version)
 
     async def close(self) -> None:
-        """Ends the connection when what was sent is on its way; whoever waits for an answer gets Disconnected."""
+        """Closes the connection once everything is written. Requests in flight fail with Disconnected."""
         if self._transport is None:
             return
         self._transport.close()
@@ -170,11 +169,11 @@ class NetworkClient(asyncio.Protocol):
         self._transport.abort()
         await self._closed
 
-    # What the transport calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from asyncio's
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -182,7 +181,7 @@ class NetworkClient(asyncio.Protocol):
             for frame in self._frames.feed(data):
                 self._answer(frame)
         except (BadFrame, MalformedMessage) as error:
-            self._fail(Disconnected(f"{self.name} sent what is no answer: {error}"))
+            self._fail(Disconnected(f"{self.name} sent an invalid response: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -191,7 +190,7 @@ class NetworkClient(asyncio.Protocol):
         if not self._closed.done():
             self._closed.set_result(None)
 
-    # Within
+    # Internal
 
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
@@ -201,7 +200,7 @@ class NetworkClient(asyncio.Protocol):
             response = await self.send(request, version=min(own.max_version if own else 0, FIRST_API_VERSIONS_VERSION))
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)
-            raise UnsupportedVersion(f"{self.name} does not tell its versions: {code.name}")
+            raise UnsupportedVersion(f"{self.name} does not report its API versions: {code.name}")
         self.versions = {entry.api_key: Versions(entry.min_version, entry.max_version) for entry in response.api_keys}
 
     def _write(self, request: Message, api_key: int, api_version: int) -> int:
@@ -224,7 +223,7 @@ class NetworkClient(asyncio.Protocol):
     def _answer(self, frame: bytes) -> None:
         """Case (B)."""
         if not self._in_flight:
-            raise MalformedMessage("an answer that nobody asked for")
+            raise MalformedMessage("unexpected response: no request is in flight")
         asked = self._in_flight.popleft()
         try:
             response = _read_response(asked, frame)
@@ -238,7 +237,7 @@ class NetworkClient(asyncio.Protocol):
         self._fail(RequestTimedOut(f"{self.name} did not answer {ApiKey(api_key).name} in {limit_ms} ms"))
 
     def _fail(self, failure: NetworkError, *, abort: bool = True) -> None:
-        """Ends the connection once; later failures change nothing."""
+        """Ends the connection with the first failure; later failures have no effect."""
         if self._failure is None:
             self._failure = failure
             if self._transport is not None and abort:
@@ -252,20 +251,20 @@ class NetworkClient(asyncio.Protocol):
 def _api_key(request: Message) -> int:
     api_key = request.__schema__.api_key
     if api_key is None or request.__schema__.kind != "request":
-        raise TypeError(f"{type(request).__name__} is no request")
+        raise TypeError(f"{type(request).__name__} is not a request")
     return api_key
 
 
 def _read_response(asked: _InFlight, frame: bytes) -> Any:
-    """Raises MalformedMessage if it is not the answer to `asked`."""
+    """Decodes the response to `asked`. Raises MalformedMessage if the frame is something else."""
     header, position = read(ResponseHeader, response_header_version(asked.api_key, asked.api_version), frame)
     if header.correlation_id != asked.correlation_id:
-        raise MalformedMessage(f"answer {header.correlation_id} instead of {asked.correlation_id}")
+        raise MalformedMessage(f"correlation id {header.correlation_id} instead of {asked.correlation_id}")
     if asked.api_key == ApiKey.API_VERSIONS and _is_refusal(frame, position):
         return decode(ApiVersionsResponse, 0, frame, position)
     return decode(response_class(asked.api_key), asked.api_version, frame, position)
 
 
 def _is_refusal(frame: bytes, position: int) -> bool:
-    """The answer to an ApiVersions of unknown version stands in version 0, whatever was asked."""
+    """Whether the broker refused the version of ApiVersions. That response has version 0, whatever was requested."""
     return frame[position : position + 2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")

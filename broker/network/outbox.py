@@ -1,5 +1,5 @@
-"""What a connection has answered, on its way to its client: joined when small, by reference when large, and past the
-transport if it lies in files (file_sending.py).
+"""The responses that a connection has not written yet. Small parts are joined, large ones are passed by reference, and
+slices of files bypass the transport (file_sending.py).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Outbox:
         files_ended: Callable[[BaseException | None], None],
         descriptors: int,
     ) -> None:
-        """`descriptors`: the number from which on they are not for sending files."""
+        """`descriptors`: sending files may only use descriptors below this number."""
         self.size = 0
-        """Bytes that are collected and not written."""
+        """Bytes that are collected but not written."""
         self._parts: list[Part] = []
         self._transport = transport
         self._run_in_thread = run_in_thread
         self._files_ended = files_ended
         self._descriptors = descriptors
         self._files: FileSending | None = None
-        """On its way, or about to begin."""
+        """The file sending that is under way or about to begin."""
         self._limit_transport()
 
     @property
@@ -46,8 +46,8 @@ class Outbox:
         self.size += size_of(parts)
 
     def write(self) -> bool:
-        """Writes what is collected, in one call. False where that takes longer: before `files_ended` has been called,
-        with what broke it, nothing else may be written."""
+        """Writes everything collected, in one call. Returns False if files are being sent: nothing else may be written
+        until `files_ended` has been called, with the error or None."""
         parts, size = self._parts, self.size
         self._parts = []
         self.size = 0
@@ -65,7 +65,7 @@ class Outbox:
         return True
 
     def transport_has_written(self) -> bool:
-        """Whether that is all. Files that waited for it are sent now."""
+        """Returns whether everything is written. If file slices were waiting for the transport, starts to send them."""
         if self._files is None:
             return True
         self._limit_transport()
@@ -73,14 +73,14 @@ class Outbox:
         return False
 
     def clear(self) -> None:
-        """The connection is lost."""
+        """Drops everything: the connection is lost."""
         self._parts.clear()
         if self._files is not None:
             self._files.abandon()
             self._files = None
 
     def unwritten_bytes(self) -> int:
-        """What was written and the client has not taken yet."""
+        """Returns how many bytes were written that the client has not taken yet."""
         size = self._transport.get_write_buffer_size()
         return size if self._files is None else size + self._files.unsent
 

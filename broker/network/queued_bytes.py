@@ -1,15 +1,15 @@
-"""What connections have sent and have had no answer for, bounded for all of them together.
+"""Bounds the unanswered bytes that all connections together have sent.
 
-Source: Kafka's `queued.max.request.bytes` and `SimpleMemoryPool`: when the memory is used up, no more is read.
+Source: Kafka's `queued.max.request.bytes` and `SimpleMemoryPool`: when the memory is used up, nothing more is read.
 
-What counts. (a) The beginning of a frame, with the buffer that waits for its rest. (b) Whole frames that wait for their
-turn on a connection. (c) A large request that is parked or worked at in steps.
+What counts: (a) the beginning of a frame, with the buffer for its rest; (b) complete frames that wait for their turn on
+a connection; (c) a large request that is parked or processed in steps.
 
-Above the limit a connection that sends more of a frame is not read, except the one whose frame began first: frames that
-come on are finished one after the other. The others go on when memory is released, and at every look.
+Above the limit, a connection that sends more of a frame is not read, except the one whose frame began first: unfinished
+frames are completed one after the other. The others resume when memory is released, and at every check.
 
-A look, twice a second, ends connections while there is still too much: those that are in the middle of a frame and have
-sent nothing since the last look; above twice the limit any, the one that began first before the others.
+A check (`overdue`), twice a second, ends connections while the total is above the limit: first those that are in the
+middle of a frame and have sent nothing since the last check; above twice the limit then any, the oldest first.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Sender(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the rest of a frame is missing and would be read."""
+        """Whether the connection is in the middle of a frame and reads on."""
 
     def read_on(self) -> None:
-        """There may be memory for what comes next."""
+        """Resumes reading: memory may be available."""
 
 
 S = TypeVar("S", bound=Sender)
@@ -34,21 +34,21 @@ S = TypeVar("S", bound=Sender)
 
 class QueuedBytes(Generic[S]):
     def __init__(self, limit: Callable[[], int]) -> None:
-        """`limit` in bytes; it may change."""
+        """`limit` returns bytes; its value may change."""
         self.total = 0
         self._limit = limit
         self._held: dict[S, int] = {}
-        """By connection, the one that began first before the others."""
+        """Bytes by connection, in the order in which their frames began."""
         self._waiting: dict[S, None] = {}
         self._active: set[S] = set()
-        """Those that have sent something since the last look."""
+        """The connections that have sent something since the last check."""
 
     @property
     def is_too_much(self) -> bool:
         return self.total > self._limit()
 
     def hold(self, sender: S, size: int) -> bool:
-        """From now on `sender` holds `size` bytes. False: it must wait for `read_on`."""
+        """Records that `sender` now holds `size` bytes. Returns False if it must wait for `read_on`."""
         self.total += size - self._held.get(sender, 0)
         self._held[sender] = size
         self._active.add(sender)
@@ -58,7 +58,7 @@ class QueuedBytes(Generic[S]):
         return False
 
     def release(self, sender: S) -> None:
-        """It holds nothing; what it holds next begins later than all others."""
+        """Records that `sender` holds nothing. Whatever it holds next is the newest."""
         self.total -= self._held.pop(sender, 0)
         self._waiting.pop(sender, None)
         self._active.discard(sender)
@@ -70,7 +70,7 @@ class QueuedBytes(Generic[S]):
                 self._let_go_on(first)
 
     def overdue(self) -> Iterator[tuple[S, int]]:
-        """A look: the connections to be ended, each with the bytes that it holds. Lets the others go on."""
+        """Yields the connections to end, each with the bytes that it holds, then lets the others resume."""
         for sender in self._in_order_of_their_end() if self.is_too_much else ():
             if not self.is_too_much:
                 break
@@ -93,6 +93,6 @@ class QueuedBytes(Generic[S]):
             self._let_go_on(sender)
 
     def _let_go_on(self, sender: S) -> None:
-        """It has until the look after the next one to send something."""
+        """Resumes a connection, which then has until the check after the next one to send something."""
         self._active.add(sender)
         sender.read_on()

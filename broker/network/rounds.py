@@ -1,7 +1,7 @@
-"""A round: one callback of the event loop in which requests come in.
+"""A round: one callback of the event loop in which requests arrive.
 
-Between `enter` and `leave` requests are handled. What they and the operations that they released have to say is written
-in `leave`, once per connection.
+Requests are handled between `enter` and `leave`. `leave` completes the operations that they released and writes all
+responses, once per connection.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.timer import Clock
 
 Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
-"""Frame, connection, now_ms -> the encoded answer, a parked one, or None for no answer. Raises CloseConnection."""
+"""Frame, connection, now_ms -> the encoded response, a parked one, or None for no response. Raises CloseConnection."""
 CallSoon = Callable[..., Any]
 
 SCRATCH_BYTES = 256 * 1024
-"""More than any frame that is not large, with its length."""
+"""Larger than any frame that is not large, with its length prefix."""
 
 
 class Flushable:
-    """What has something to write at the end of a round: a connection."""
+    """Something with output to write at the end of a round: a connection."""
 
     __slots__ = ()
 
     def flush(self) -> None:
-        """Writes it."""
+        """Writes the output."""
         raise NotImplementedError
 
 
@@ -41,14 +41,14 @@ class NetworkCounters:
         self.expired: int = 0
         """Closed after connections.max.idle.ms."""
         self.refused: int = 0
-        """Closed because there were too many."""
+        """Closed because there were too many connections."""
         self.bytes_in: int = 0
         self.bytes_out: int = 0
 
 
 class Rounds:
     """What the connections of a broker share in each round: the clock, the counters, the limits, the buffer that the
-    loop reads into, and the list of those that have something to write.
+    event loop reads into, and the list of connections with output to write.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class Rounds:
         limits: ConnectionLimits,
         call_soon: CallSoon,
     ) -> None:
-        """`drain_completions` completes what the handled requests released. `limits` may be replaced."""
+        """`drain_completions` completes the operations that the handled requests released. `limits` may be replaced."""
         self.clock = clock
         self.dispatch = dispatch
         self.limits = limits
@@ -85,12 +85,12 @@ class Rounds:
         self._flush_is_due = False
 
     def enter(self) -> int:
-        """Requests are going to be handled. The time."""
+        """Starts a round and returns the time. Call it before handling requests."""
         self._entered = True
         return self.clock.now_ms()
 
     def leave(self) -> None:
-        """They have been handled: completes what they released and writes all answers."""
+        """Ends a round: completes the operations that the requests released and writes all responses."""
         try:
             self._drain_completions()
         finally:
@@ -98,7 +98,7 @@ class Rounds:
             self._flush()
 
     def to_be_flushed(self, connection: Flushable) -> None:
-        """At the end of the round, or soon where there is none."""
+        """Flushes the connection at the end of the round, or soon if no round is under way."""
         self._unflushed.append(connection)
         if not self._entered and not self._flush_is_due:
             self._flush_is_due = True

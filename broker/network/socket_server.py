@@ -1,11 +1,11 @@
 """The listeners, the connections they accept, and what all connections share.
 
-One look around (`sweep`) instead of a timer per connection. What connections share while requests are handled is in
-rounds.py.
+A single periodic `sweep` replaces a timer per connection. rounds.py has what connections share while requests are
+handled.
 
 Limits: `max_request_bytes` (socket.request.max.bytes), `idle_ms` (connections.max.idle.ms), `max_connections`,
-`max_connections_per_ip` with overrides by address, `connection_descriptors`. A connection above a limit is closed as it
-comes.
+`max_connections_per_ip` with overrides by address, `connection_descriptors`. A connection above a limit is closed as
+soon as it is accepted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class BindError(Exception):
-    """A listener's address is taken or not ours. The message is for people."""
+    """A listener cannot bind its address: in use, or not allowed. The message is for users."""
 
 
 class SocketServer:
@@ -54,17 +54,18 @@ class SocketServer:
         limits: ConnectionLimits,
         client_warnings: ClientWarnings,
     ) -> None:
-        """`drain_completions` completes what the handled requests released; called at the end of every callback.
+        """`drain_completions` completes the operations that the handled requests released. It is called at the end of
+        every callback.
 
-        `limits` may be replaced while it runs; they hold for what comes next."""
+        `limits` may be replaced while the server runs; new limits apply from then on."""
         self.rounds = Rounds(clock, dispatch, drain_completions, limits, self.call_soon)
         self.run_in_thread = run_in_thread
         self.connections: dict[Connection, None] = {}
         self.blocked: dict[Connection, None] = {}
-        """Those that are not read, or were not when this was last looked at."""
+        """Connections that are not read now, or were not at the last sweep."""
         self.not_read_by: dict[Connection, int] = {}
-        """Those that do not take their answers as fast as they come, the longest first, and how many bytes waited for
-        each when this was last looked at."""
+        """Connections whose clients take responses more slowly than they are produced, the longest first, with the
+        unsent bytes of each at the last sweep."""
         self._closing: dict[Connection, None] = {}
         self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
         self._client_warnings = client_warnings
@@ -81,7 +82,7 @@ class SocketServer:
 
     @property
     def limits(self) -> ConnectionLimits:
-        """They hold for what comes next."""
+        """The current limits; new limits apply from the time they are set."""
         return self.rounds.limits
 
     @limits.setter
@@ -91,7 +92,7 @@ class SocketServer:
     # --- listening ----------------------------------------------------------------------------------------------
 
     async def bind(self, addresses: Iterable[Listener]) -> list[Endpoint]:
-        """Takes the addresses without accepting anyone yet. Raises BindError, and then holds none of them."""
+        """Binds the addresses without accepting connections yet. Raises BindError and then leaves none bound."""
         self._loop = asyncio.get_running_loop()
         try:
             return [await self._bind(address) for address in addresses]
@@ -101,19 +102,19 @@ class SocketServer:
             raise
 
     async def start(self) -> None:
-        """Accepts connections from now on."""
+        """Starts to accept connections."""
         for server in self._servers:
             await server.start_serving()
 
     async def stop_accepting(self) -> None:
-        """Lets go of the addresses; those who are connected stay."""
+        """Closes the listening sockets; open connections stay."""
         for server in self._servers:
             server.close()
 
     async def stop(self, grace_ms: int) -> None:
-        """Answers what is parked and ends every connection; cuts off those that take more than grace_ms for it.
+        """Answers parked requests and ends every connection. Aborts those that take longer than grace_ms.
 
-        Before this, let the parked requests expire."""
+        Let the parked requests expire before this call."""
         self._stopping = True
         await self.stop_accepting()
         for connection in list(self.connections):
@@ -126,7 +127,7 @@ class SocketServer:
         self._servers.clear()
 
     def _size_buffers(self, server: asyncio.Server) -> None:
-        """Accepted sockets take over the listening one's buffers."""
+        """Sets the buffer sizes of the listening sockets, which accepted sockets inherit."""
         sizes = (
             (socket.SO_RCVBUF, self.limits.receive_buffer_bytes),
             (socket.SO_SNDBUF, self.limits.send_buffer_bytes),
@@ -171,7 +172,7 @@ class SocketServer:
         return endpoint
 
     async def _hosts(self, address: Listener) -> list[str]:
-        """The addresses behind a host name, each once: binding them one by one gives all of them the same port."""
+        """Resolves a host name to distinct addresses. Binding them one by one gives all of them the same port."""
         if not address.host:
             return EVERY_INTERFACE
         if is_address(address.host):
@@ -183,7 +184,7 @@ class SocketServer:
             raise BindError(f"listener {address.name}: cannot resolve the host {address.host!r}: {error}") from error
         return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
-    # --- the connections' side ----------------------------------------------------------------------------------
+    # --- called by connections ----------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:
         info = connection.info
@@ -240,11 +241,11 @@ class SocketServer:
     def warn(self, event: str, info: ConnectionInfo, **details: Any) -> None:
         self._client_warnings.warn(event, client=info.client_host, connection=info.connection_id, **details)
 
-    # --- looking around -----------------------------------------------------------------------------------------
+    # --- sweeping -----------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Ends who hung up unseen or takes too long to close, who reads too little or sends too much, and who is idle.
-        Twice a second."""
+        """Ends connections that are closed by the client but not read, that take too long to close, whose clients read
+        too little or send too much, and that are idle. Runs twice a second."""
         now_ms = self.rounds.clock.now_ms()
         if self.blocked:
             for connection in self._hung_up():
@@ -255,15 +256,16 @@ class SocketServer:
         if self.not_read_by:
             self._bound_what_is_not_read()
         for connection, size in self.queued.overdue():
-            self.warn("a client holds memory with unfinished requests", connection.info, queued_bytes=size)
+            self.warn("client holds memory with unfinished requests", connection.info, queued_bytes=size)
             connection.cut_off()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
 
     def _bound_what_is_not_read(self) -> None:
-        """Cuts off as many as it takes: who has taken nothing since the last look, then, at twice the limit, anyone.
+        """Aborts connections until the unread bytes are within the limit: first those that have taken nothing since the
+        last sweep, then, above twice the limit, any.
 
-        Only of those who wait for memory: what lies in files may lie there."""
+        Only bytes in memory count, not slices of files."""
         limit = self.limits.max_unread_bytes_of_all
         sizes = ((connection, connection.transport.get_write_buffer_size()) for connection in self.not_read_by)
         unread = {connection: size for connection, size in sizes if size}
@@ -274,7 +276,7 @@ class SocketServer:
             if total <= limit:
                 break
             total -= unread[connection]
-            self.warn("a client does not read its answers", connection.info, unread_bytes=unread[connection])
+            self.warn("client does not read responses", connection.info, unread_bytes=unread[connection])
             connection.cut_off()
 
     def _expire_idle(self, now_ms: int) -> None:
@@ -289,7 +291,7 @@ class SocketServer:
         self._next_idle_look_ms = oldest_ms + max(self.limits.idle_ms, 1)
 
     def _hung_up(self) -> list[Connection]:
-        """Those of the blocked whose clients closed their side: nobody reads them, so nobody else would notice."""
+        """Returns the blocked connections that clients have closed. Nothing reads them, so only polling can tell."""
         if not hasattr(select, "POLLRDHUP"):
             return []
         poll = select.poll()
@@ -312,7 +314,7 @@ class SocketServer:
 
 
 class _Acceptor:
-    """Makes the protocol of each accepted connection. The port is known only after binding."""
+    """Creates the protocol of each accepted connection. The port is known only after binding."""
 
     __slots__ = ("_server", "_wrap", "endpoint")
 
@@ -326,12 +328,12 @@ class _Acceptor:
 
 
 def _as_it_is(connection: Connection) -> asyncio.BufferedProtocol:
-    """uvloop asks for the methods of a protocol, not for its class."""
+    """uvloop calls the methods of a protocol without checking its class."""
     return cast(asyncio.BufferedProtocol, connection)
 
 
 class _BufferedProtocol(asyncio.BufferedProtocol):
-    """A connection for asyncio's own loop, which asks for the class: a compiled class has no base that is not."""
+    """Wraps a connection for asyncio's own loop, which checks the class: a compiled class has no interpreted base."""
 
     def __init__(self, connection: Connection) -> None:
         for name in PROTOCOL:
@@ -339,13 +341,13 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
 
 
 def _descriptor_of(connection: Connection) -> int:
-    """-1 where there is none: it is closed, or simulated."""
+    """Returns the socket's descriptor, or -1 if there is none: the socket is closed or simulated."""
     peer = connection.transport.get_extra_info("socket")
     return -1 if peer is None else int(peer.fileno())
 
 
 def is_address(host: str) -> bool:
-    """Whether it is an IPv4 or IPv6 address, which need not be looked up."""
+    """Whether `host` is an IPv4 or IPv6 address, which needs no lookup."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a listener listens and where its clients are told to go."""
+"""The address of a listener, and the address advertised to clients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Endpoint(NamedTuple):
-    """A bound listener. `port` is the bound one; `host` is what was configured ("" for every interface).
+    """A bound listener. `port` is the bound port; `host` is the configured host ("" for every interface).
 
-    `advertised_host` is None where clients are not told of the listener."""
+    `advertised_host` is None if the listener is not advertised to clients."""
 
     name: str
     security_protocol: str

@@ -1,4 +1,4 @@
-"""A parked request's place in its connection's row of answers, and what answers are made of."""
+"""Parked requests in a connection's queue of responses, and the parts of encoded responses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import Buffer
 
 Part = Buffer | FileSlice
-"""A piece of an encoded answer."""
+"""A piece of an encoded response."""
 JOIN_PART_BYTES = 1024
-"""Parts that are smaller than this on average are joined, however many: the kernel is given a million at most."""
+"""Parts with a smaller average size are joined, however many: the kernel accepts a million parts at most."""
 
 
 def size_of(parts: list[Part]) -> int:
-    """Their bytes."""
+    """Returns the size of the parts in bytes."""
     size = 0
     for part in parts:
         size += len(part)
@@ -25,35 +25,35 @@ def size_of(parts: list[Part]) -> int:
 
 
 def in_memory(parts: list[Part], size: int) -> list[Buffer] | None:
-    """The same parts, of `size` bytes together; None if some lie in files."""
+    """Returns the same parts, of `size` bytes together, or None if some are slices of files."""
     if size >= SLICE_BYTES and any(isinstance(part, FileSlice) for part in parts):
         return None
     return cast("list[Buffer]", parts)
 
 
 class ParkedAnswer:
-    """A parked request's place in its connection's row of answers."""
+    """A parked request in its connection's queue of responses."""
 
     __slots__ = ("_finish", "_on_ready", "_pending", "api_key", "closing", "parts", "ready", "size")
 
     def __init__(
         self, api_key: int, pending: PendingResponse, size: int, finish: Callable[[PendingResponse], list[Part] | None]
     ) -> None:
-        """`finish` makes the encoded answer of what the settled response holds."""
+        """`finish` returns the encoded response for a settled `pending`."""
         self.api_key = api_key
         self.size = size
-        """Bytes of the request, then of the answer."""
+        """The size of the request in bytes; once `ready`, the size of the response."""
         self.ready = False
         self.parts: list[Part] = []
-        """The encoded answer once `ready`; nothing where there is none."""
+        """The encoded response once `ready`; empty if there is no response."""
         self.closing: CloseConnection | None = None
-        """Once `ready`: the connection ends here instead."""
+        """If set once `ready`, the connection ends instead."""
         self._pending = pending
         self._finish = finish
         self._on_ready: Callable[[int, int], None] | None = None
 
     def when_ready(self, callback: Callable[[int, int], None]) -> None:
-        """Calls callback(bytes of the request, bytes of the answer), at once if it is ready."""
+        """Calls callback(request bytes, response bytes) when the response is ready, at once if it already is."""
         self._on_ready = callback
         self._pending.when_settled(self._settled)
 

@@ -1,4 +1,4 @@
-"""The answer to a parked request, and what it holds back meanwhile: case (b) of request_context.py."""
+"""The response to a parked request, and which later requests it holds back: case (b) of request_context.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Holds(IntEnum):
-    """Which later requests of the same connection wait until a parked one has been answered."""
+    """Which later requests of the same connection wait until a parked request has been answered."""
 
     NOTHING = 0
     SAME_API = 1
@@ -17,12 +17,12 @@ class Holds(IntEnum):
 
 
 class PendingResponse:
-    """The answer to a parked request: settled once, by its owner (complete, fail) or the connection's end (abandon)."""
+    """The response to a parked request. Settled once: by its owner (complete, fail) or by the connection (abandon)."""
 
     __slots__ = ("_abandoned", "_failure", "_on_abandoned", "_on_settled", "_response", "_settled", "holds", "is_long")
 
     def __init__(self, *, holds: Holds = Holds.NOTHING, is_long: bool = False) -> None:
-        """`is_long`: there is much to write in the answer."""
+        """`is_long`: the response is large and must be encoded in steps."""
         self.holds = holds
         self.is_long = is_long
         self._settled = False
@@ -37,22 +37,22 @@ class PendingResponse:
         return self._settled
 
     def complete(self, response: Any) -> bool:
-        """Answers with this response; None answers nothing. False, and no effect, when it was settled before."""
+        """Sets the response; None sends none. Returns False, without any effect, if already settled."""
         return self._settle(response, None)
 
     def fail(self, failure: BaseException) -> bool:
-        """As if the handler had raised it: cases (d) and (e); anything else is answered with UNKNOWN_SERVER_ERROR."""
+        """Fails as if the handler had raised: cases (d) and (e); any other exception becomes UNKNOWN_SERVER_ERROR."""
         return self._settle(None, failure)
 
     def when_abandoned(self, callback: Callable[[], object]) -> None:
-        """Called if the connection ends first (at once if it has): take the operation out of its purgatory here."""
+        """Calls `callback`, which must leave the purgatory, if the connection ends first (at once if it has)."""
         if self._abandoned:
             callback()
         elif not self._settled:
             self._on_abandoned = callback
 
     def follow(self, other: PendingResponse) -> None:
-        """Ends as the other one does."""
+        """Settles with the response or failure of `other`."""
 
         def settled() -> None:
             self._settle(other._response, other._failure)
@@ -60,23 +60,23 @@ class PendingResponse:
         self.when_abandoned(other.abandon)
         other.when_settled(settled)
 
-    # --- the dispatcher's and the connection's side -------------------------------------------------------------
+    # --- for the dispatcher and the connection ------------------------------------------------------------------
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Called when an answer or a failure is there (at once if it is), never after abandon()."""
+        """Calls `callback` when a response or failure is set (at once if it is), never after abandon()."""
         if not self._settled:
             self._on_settled = callback
         elif not self._abandoned:
             callback()
 
     def result(self) -> Any:
-        """The response; raises the failure."""
+        """Returns the response, or raises the failure."""
         if self._failure is not None:
             raise self._failure
         return self._response
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Settles without a response: the connection has ended."""
         if self._settled:
             return
         self._settled = self._abandoned = True

@@ -1,4 +1,4 @@
-"""What makes a request large, and how many partitions, topics or other items one may name."""
+"""Which requests are large, and how many partitions, topics or other items a request may name."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 LARGE_FRAME_BYTES = 64 * 1024
-"""A larger frame is read into a buffer of its own, and decoded in steps."""
+"""A larger frame is read into a buffer of its own and decoded in steps."""
 
 
 def check_partitions_asked(asked: Iterable[int]) -> None:
-    """Raises POLICY_VIOLATION if the request names too many partitions; `asked` has their number topic by topic.
+    """Raises POLICY_VIOLATION if the request names too many partitions. `asked` yields the count of each topic.
 
-    A topic without partitions is as much work as one with a single one, and counts as one. Stops counting at the bound.
+    A topic without partitions costs as much as a topic with one and counts as one. Counting stops at the bound.
     """
     total = 0
     for some in asked:

@@ -1,20 +1,20 @@
-"""What a handler is told about a request, and how it answers one later.
+"""What a handler knows about a request, and the ways in which it can respond.
 
 A handler is a plain function `handle(request, context)`. It
 
-  (a) returns a response: it is encoded at once and answered when its turn on the connection comes;
-  (b) returns a `PendingResponse`: the request is parked. Whoever parked it completes it, once;
-  (c) returns None: the request has no answer (Produce with acks=0);
-  (d) raises `ProtocolError`: the dispatcher answers with the API's own error response;
-  (e) raises `CloseConnection`: nothing is answered and the connection ends (as Kafka does for a failed acks=0 produce);
-  (f) is a generator, where there may be very much to do: it yields between steps (background/stepwise.py) and returns
-      one of the others in the end. What fits one step is answered at once; the rest is done in turns, whoever is still
-      there.
-  (g) is an `async def`: it runs as a task of the broker's background, with (a), (c), (d) and (e) as its endings. It is
-      not cancelled when the client goes away, so that a half-done change of metadata always ends.
+  (a) returns a response, which is encoded at once and sent when its turn on the connection comes;
+  (b) returns a `PendingResponse`: the request is parked. Whatever parked it must complete it, once;
+  (c) returns None: the request has no response (Produce with acks=0);
+  (d) raises `ProtocolError`: the dispatcher sends the API's own error response;
+  (e) raises `CloseConnection`: the connection ends without a response (as in Kafka for a failed acks=0 produce);
+  (f) is a generator, if the work may be long: it yields between steps (background/stepwise.py) and finally returns one
+      of the above. If one step is enough, the response is sent at once. Otherwise the steps run in turns, to the end
+      even if the client disconnects.
+  (g) is an `async def`: it runs as a task of the broker's background and ends with (a), (c), (d) or (e). It is not
+      cancelled when the client disconnects, so that a metadata change is never left half done.
 
-A parked request does not stop later ones of its connection from being handled; only answers wait for their turn. Where
-that would be wrong, the pending response says what it holds back.
+A parked request does not keep later requests of its connection from being handled; only their responses wait. Where
+later requests must wait as well, `PendingResponse.holds` says which.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class CloseConnection(Exception):
-    """The connection ends without an answer. The reason (a short phrase) and the details go into one log line."""
+    """Ends the connection without a response. The reason (a short phrase) and the details are logged in one line."""
 
     def __init__(self, reason: str, **details: Any) -> None:
         super().__init__(reason)
@@ -49,12 +49,12 @@ class CloseConnection(Exception):
 
 
 def undecodable(api_key: int, api_version: int, error: Exception) -> CloseConnection:
-    """A request that is none."""
-    return CloseConnection("a request does not decode", api_key=api_key, api_version=api_version, error=str(error))
+    """Returns the exception for bytes that cannot be decoded as a request."""
+    return CloseConnection("request does not decode", api_key=api_key, api_version=api_version, error=str(error))
 
 
 class ConnectionInfo:
-    """What all requests of one connection share. `principal` changes when the client authenticates."""
+    """What all requests of a connection share. `principal` changes when the client authenticates."""
 
     __slots__ = ("client_host", "client_port", "client_software", "listener", "number", "principal", "throttle_ms")
 
@@ -63,21 +63,21 @@ class ConnectionInfo:
         self.client_host = client_host
         self.client_port = client_port
         self.number = number
-        """Counts the broker's connections from its start."""
+        """The sequence number of the connection since the broker started."""
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
-        """Name and version as ApiVersions v3 and above tell them (KIP-511)."""
+        """Name and version as sent in ApiVersions v3 and above (KIP-511)."""
         self.throttle_ms = 0
 
     @property
     def connection_id(self) -> str:
-        """LOCAL-REMOTE-NUMBER, as Kafka writes it."""
+        """LOCAL-REMOTE-NUMBER, in Kafka's format."""
         listener = self.listener
         return f"{listener.host}:{listener.port}-{self.client_host}:{self.client_port}-{self.number}"
 
 
 class RequestContext:
-    """One request: its header, when it came, and the connection that it came on."""
+    """A request's header, its time of arrival, and its connection."""
 
     __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms")
 
@@ -96,10 +96,10 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.received_ms = received_ms
-        """By the broker's clock, which is monotonic."""
+        """The time of arrival by the broker's monotonic clock."""
 
     def throttle(self, throttle_ms: int) -> None:
-        """The answer goes out at once; then the connection is muted that long (KIP-219)."""
+        """Mutes the connection for `throttle_ms` after the response has been sent, which happens at once (KIP-219)."""
         self.connection.throttle_ms = throttle_ms
 
     @property

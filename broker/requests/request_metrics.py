@@ -1,12 +1,12 @@
-"""The counters that requests leave behind: plain ints, bumped on the hot path, read when somebody asks for metrics.
+"""The counters of requests: plain ints, incremented on the hot path and read when metrics are scraped.
 
-A dispatcher keeps the `RequestMetrics` of each API and version beside its route and calls `answered` once per
-request. All arithmetic that can wait (quantiles, rates, sums over versions) is done by the exporter
-(metrics/exposition.py) at scrape time. What other rooms count themselves the exporter reads there: topics
-(replica/topic_stats.py), time-outs and sizes of the purgatories, connections (network/socket_server.py).
+A dispatcher keeps the `RequestMetrics` of each API and version with its route and calls `answered` once per request.
+The exporter (metrics/exposition.py) does all other arithmetic (quantiles, rates, sums over versions) at scrape time. It
+reads further counters where other packages keep them: topics (replica/topic_stats.py), time-outs and sizes of the
+purgatories, connections (network/socket_server.py).
 
-Times are differences of a clock that shows whole milliseconds. A difference of two rounded readings is off by up to
-one, but right on the average, so `total_time_ms` is right however short the requests are. Kafka: RequestMetrics,
+Times are differences of a clock with a resolution of one millisecond. A single difference may be off by up to one, but
+the average is right, so `total_time_ms` is accurate however short the requests are. Kafka: RequestMetrics,
 RequestChannel.
 """
 
@@ -22,19 +22,20 @@ from odradek.protocol.schema import Message
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP
 
 FINE_TIMES = 16
-"""Times below this many ms have a bucket each; above, every doubling has this many."""
+"""Times below this many ms have a bucket each; above, each doubling is divided into this many buckets."""
 TIME_BUCKETS = FINE_TIMES * 28
 ERROR_FIELDS = ("ErrorCode", "PartitionErrorCode")
-"""What error codes are called in responses."""
+"""The names of error code fields in responses."""
 
 ErrorFinder = Callable[[Any, dict[int, int]], bool]
-"""Counts the errors in a response; True if there was one."""
+"""Counts the errors in a response; returns True if there is one."""
 
 
 class RequestMetrics:
-    """One API in one version. `errors` counts items by error code, whole answers without any error as NONE.
+    """The counters of one API in one version. `errors` counts items by error code; a response without any error counts
+    once as NONE.
 
-    `times` are counts by `time_bucket`. A request that is never answered (acks=0) counts when it ends.
+    `times` are counts by `time_bucket`. A request without a response (acks=0) is counted when it has been handled.
     """
 
     __slots__ = ("_find_errors", "_response_class", "api", "errors", "requests", "times", "total_time_ms", "version")
@@ -50,9 +51,9 @@ class RequestMetrics:
         self._find_errors = find_errors
 
     def answered(self, response: Any, elapsed_ms: int) -> bool:
-        """A request has come to its end, after `elapsed_ms`, with this response (None: without an answer).
+        """Counts a finished request that took `elapsed_ms`. `response` is None if there is none.
 
-        Returns whether there is an error in it.
+        Returns whether the response contains an error.
         """
         self._count(elapsed_ms)
         if response is None or not self._find_errors(response, self.errors):
@@ -61,7 +62,7 @@ class RequestMetrics:
         return True
 
     def answered_at_length(self, response: Any, elapsed_ms: int) -> Generator[None, None, bool]:
-        """The same in steps, for long answers."""
+        """Like `answered`, but in steps, for long responses."""
         self._count(elapsed_ms)
         finding = error_finder(self._response_class, in_steps=True)(response, self.errors)
         found: bool = yield from finding
@@ -76,7 +77,7 @@ class RequestMetrics:
 
 
 class BrokerMetrics:
-    """All request counters of a broker, made as APIs are first used."""
+    """All request counters of a broker, created when an API is first used."""
 
     __slots__ = ("requests",)
 
@@ -84,7 +85,7 @@ class BrokerMetrics:
         self.requests: dict[tuple[int, int], RequestMetrics] = {}
 
     def of(self, api_key: int, api_version: int) -> RequestMetrics:
-        """The counters of an API's version. Raises KeyError or ValueError for an API that the codec does not know."""
+        """Returns the counters of an API version. Raises KeyError or ValueError for an API unknown to the codec."""
         found = self.requests.get((api_key, api_version))
         if found is None:
             name = request_class(ApiKey(api_key)).__schema__.name.removesuffix("Request")
@@ -95,7 +96,7 @@ class BrokerMetrics:
 
 
 def time_bucket(elapsed_ms: int) -> int:
-    """The bucket of a time: exact below FINE_TIMES ms, within 6 % above."""
+    """Returns the bucket of a time: exact below FINE_TIMES ms, within 6 % above."""
     if elapsed_ms < FINE_TIMES:
         return max(elapsed_ms, 0)
     shift = elapsed_ms.bit_length() - FINE_TIMES.bit_length()
@@ -103,7 +104,7 @@ def time_bucket(elapsed_ms: int) -> int:
 
 
 def bucket_time_ms(bucket: int) -> int:
-    """The longest time that falls into the bucket."""
+    """Returns the longest time that falls into the bucket."""
     if bucket < 2 * FINE_TIMES:
         return bucket
     shift = bucket // FINE_TIMES - 1
@@ -111,10 +112,10 @@ def bucket_time_ms(bucket: int) -> int:
 
 
 def error_finder(response: type[Message], *, in_steps: bool = False) -> Any:
-    """An ErrorFinder: a function that looks into every error code of a response, through its arrays, and counts those
-    that are not 0. `in_steps` it is a generator, which yields every ELEMENTS_PER_STEP items.
+    """Returns an ErrorFinder: a function that visits every error code of a response, also in its arrays, and counts
+    those that are not 0. With `in_steps` it is a generator that yields every ELEMENTS_PER_STEP items.
 
-    It is made of straight loops, since it runs for every answer.
+    The function is generated as straight loops, since it runs for every response.
     """
     lines = ["def find_errors(response, errors):", "    found = False"]
     if in_steps:
@@ -127,7 +128,7 @@ def error_finder(response: type[Message], *, in_steps: bool = False) -> Any:
 
 
 def _look_into(structure: type[Message], name: str, depth: int, lines: list[str], in_steps: bool) -> bool:
-    """Add the lines that look into the structure called `name`; False, and no line, if it has no error code."""
+    """Adds the lines that visit the structure called `name`. Returns False and adds none if it has no error code."""
     indentation = "    " * depth
     before = len(lines)
     for field in structure.__schema__.fields:
@@ -157,7 +158,7 @@ def _look_into(structure: type[Message], name: str, depth: int, lines: list[str]
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code, the number where it has none."""
+    """Returns Kafka's name of an error code, or the number if it has no name."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -47,7 +47,7 @@ async def test_a_failing_task_is_logged_with_its_name() -> None:
         task = background.spawn(fail(), "failing")
         await asyncio.wait([task])
         await asyncio.sleep(0)
-    assert [(entry["event"], entry["task"]) for entry in logs] == [("a background task failed", "failing")]
+    assert [(entry["event"], entry["task"]) for entry in logs] == [("background task failed", "failing")]
     await background.stop()
 
 

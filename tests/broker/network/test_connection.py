@@ -403,7 +403,7 @@ async def test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_conn
             pending.complete(bytes(20_000_000))
             await asyncio.sleep(0.01)
         await bench.until(lambda: not bench.server.connections)
-    assert [entry["event"] for entry in logs] == ["a client does not read its answers"]
+    assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=40_000_000)])
@@ -416,7 +416,7 @@ async def test_many_clients_that_read_nothing_end_before_their_answers_fill_the_
     await asyncio.sleep(0.2)
     with structlog.testing.capture_logs() as logs:
         await bench.until(lambda: bench.server.sweep() is None and len(bench.server.connections) <= 3)
-    assert {entry["event"] for entry in logs} == {"a client does not read its answers"}
+    assert {entry["event"] for entry in logs} == {"client does not read responses"}
     left = sum(connection.transport.get_write_buffer_size() for connection in bench.server.connections)
     assert 0 < left <= 40_000_000
     reader = await bench.connect()
@@ -449,7 +449,7 @@ async def test_a_client_that_never_reads_is_expired_at_last(bench: Bench) -> Non
     await bench.until(lambda: len(bench.server.blocked) == 1)
     with structlog.testing.capture_logs() as logs:
         await bench.until(lambda: bench.server.sweep() is None and not bench.server.connections)
-    assert [entry["event"] for entry in logs] == ["a client does not read its answers"]
+    assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
 async def test_a_closing_connection_that_does_not_read_is_cut_off(bench: Bench) -> None:

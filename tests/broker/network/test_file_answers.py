@@ -152,7 +152,7 @@ async def test_a_file_that_was_cut_short_ends_the_connection_with_one_line(
         received = await client.reader.read(-1)
         await bench.until(lambda: not bench.server.connections)
     assert received[8:] == content[: len(received) - 8]
-    assert [entry["event"] for entry in logs] == ["an answer could not be sent from its file"]
+    assert [entry["event"] for entry in logs] == ["response not sent from file"]
     assert "ends before byte" in logs[0]["error"]
 
 
@@ -205,7 +205,7 @@ async def test_a_client_that_never_reads_is_expired_and_one_that_reads_slowly_is
             await asyncio.sleep(0.02)
             bench.server.sweep()
         await bench.until(lambda: bench.server.sweep() is None and len(bench.server.connections) <= 1)
-    assert [entry["event"] for entry in logs] == ["a client does not read its answers"]
+    assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
 async def test_closing_waits_for_the_answers_before_it(bench: Bench, content: bytes) -> None:
