@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls, as long as there is no authorizer: SECURITY_DISABLED for whatever is asked.
+"""DescribeAcls, CreateAcls and DeleteAcls. There is no authorizer yet, so every request fails with SECURITY_DISABLED.
 
 Source: Kafka's `AclApis`.
 """
@@ -16,23 +16,23 @@ from odradek.protocol.messages.acls import (
     DescribeAclsResponse,
 )
 
-REASON = "There is no authorizer: everybody may do everything"
+REASON = "There is no authorizer: every client may perform every operation"
 
 
 class AclHandlers:
     """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31)."""
 
     def describe_acls(self, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-        """No binding, and why."""
+        """Returns SECURITY_DISABLED and no bindings."""
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, resources=[])
 
     def create_acls(self, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-        """The refusal for each binding."""
+        """Returns SECURITY_DISABLED for each binding."""
         result = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
         return CreateAclsResponse(results=[result] * len(request.creations))
 
     def delete_acls(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-        """The refusal for each filter."""
+        """Returns SECURITY_DISABLED for each filter."""
         result = DeleteAclsResponse.DeleteAclsFilterResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, matching_acls=[]
         )

@@ -1,6 +1,6 @@
-"""Answers that take a while to make: tasks of the broker's background make them.
+"""Responses that take a while: tasks of the broker's background produce them.
 
-They go on whoever is still there, so that a half-done change always ends.
+The tasks continue even if the client disconnects, so that no change is left half done.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from odradek.broker.requests.request_context import Holds, PendingResponse, Requ
 def answered_later(
     making: Coroutine[Any, Any, Any], context: RequestContext, spawn: Spawn, holds: Holds = Holds.NOTHING
 ) -> PendingResponse:
-    """The request is parked until `making` ends: with its response, written in steps, or with what it raises.
-    Meanwhile it `holds` back later ones of its connection.
+    """Parks the request until `making` ends. The response is encoded in steps; an exception fails the request.
+    Meanwhile the request `holds` back later requests of its connection.
     """
     return _park(making, context, spawn, PendingResponse(is_long=True, holds=holds))
 
 
 def answered_in_steps(steps: Steps[Any], context: RequestContext, spawn: Spawn, turns: Turns) -> Any:
-    """What the steps return, if one of them is enough; else the request is parked until they have had their turns.
+    """Returns the value of the steps if one step is enough; otherwise parks the request until they have run in turns.
 
-    That may be a parked request in its turn: this one ends with it.
+    If the value is a parked request itself, the two are settled together.
     """
     try:
         next(steps)

@@ -1,9 +1,9 @@
-"""A row of the API table, and the table as a look-up.
+"""A row of the API table, and the table itself.
 
-Three columns of versions. (a) What the codec knows: the message's own schema. (b) `served`: what a client listener
-answers. (c) `advertised`: what ApiVersions lists, which is Apache Kafka 3.0's table, less what does not work yet; one
-release's table, since clients infer the release from it. Served and advertised are the same today; they part when a
-newer release's table becomes a profile.
+There are three ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
+a client listener answers; (c) `advertised`, the versions that ApiVersions lists: Apache Kafka 3.0's table, less what
+does not work yet. It is the table of a single release, since clients infer the release from it. Served and advertised
+are the same today; they will differ when a newer release's table becomes a profile.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Handler = Callable[[Any, RequestContext], Any]
 
 
 class ApiRow:
-    """One API. `partitions_asked` tells how many partitions a request names, topic by topic, where it can name many.
+    """One API. `partitions_asked` returns the number of partitions per topic of a request, for APIs that can name many.
 
-    A topic without partitions is as much work as one with a single one, and counts as such. JoinGroup's protocols, each
-    of which the group must compare with its members', count like partitions.
+    A topic without partitions costs as much as a topic with one, and counts as one. JoinGroup's protocols count like
+    partitions, since the group must compare each of them with its members'.
     """
 
     __slots__ = (
@@ -63,11 +63,11 @@ class ApiRow:
         bounds_its_answer: bool = False,
         authorization: AclOperation | None = None,
     ) -> None:
-        """`handler` picks the API's handler from those of a broker.
-        `bytes_per_partition`: the least that naming one takes in a request; shorter requests need not be counted.
-        `keeps_parked_requests`: whether a parked request stays in memory, to answer it should it fail as a whole.
-        `bounds_its_answer`: its handler does, by a setting of its own.
-        `authorization`: what the principal must be allowed to do on the cluster. Empty until there is an authorizer.
+        """`handler` selects the API's handler from those of a broker.
+        `bytes_per_partition`: the least that a partition takes in a request; shorter requests need not be counted.
+        `keeps_parked_requests`: keep a parked request in memory, for its error response should it fail as a whole.
+        `bounds_its_answer`: the handler limits the response by a setting of its own.
+        `authorization`: the operation on the cluster that the principal must be allowed. Unused without an authorizer.
         """
         self.key = key
         self.served = Versions(*served)
@@ -92,7 +92,7 @@ class ApiRow:
 
 
 class ApiTable:
-    """The rows by key."""
+    """The rows by API key."""
 
     def __init__(self, rows: Iterable[ApiRow]) -> None:
         self._rows = {int(row.key): row for row in rows}
@@ -101,14 +101,14 @@ class ApiTable:
         return self._rows.get(api_key)
 
     def rows(self) -> list[ApiRow]:
-        """Ascending by key."""
+        """Returns the rows in ascending order of their keys."""
         return [self._rows[key] for key in sorted(self._rows)]
 
 
 class HandlerKind(Enum):
-    """How a handler answers: the letters are those of request_context.py."""
+    """How a handler responds; the letters are those of request_context.py."""
 
-    PLAIN = "at once, or by a PendingResponse: (a) to (e)"
+    PLAIN = "at once, or with a PendingResponse: (a) to (e)"
     STEPS = "a generator: (f)"
     TASK = "a coroutine: (g)"
 

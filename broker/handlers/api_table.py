@@ -1,7 +1,7 @@
-"""The one table of what is served: it drives dispatching, ApiVersions and the generated documentation.
+"""The table of the APIs that are served. Dispatching, ApiVersions and the generated documentation use it.
 
 The versions are Apache Kafka 3.0's. Produce and Fetch are advertised from 0 although message formats 0 and 1 are
-refused per partition: librdkafka before 2.12 switches features off unless the ranges contain the old versions.
+refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the old versions.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from odradek.protocol.schema import Message
 
 
 def _count(topics: str, partitions: str) -> Any:
-    """How many partitions a request names of each topic: `topics` and `partitions` are the arrays' names."""
+    """Counts the partitions of each topic of a request: `topics` and `partitions` are the names of the arrays."""
 
     def count(request: Any) -> Iterator[int]:
         return (len(getattr(topic, partitions)) for topic in getattr(request, topics) or ())
@@ -84,7 +84,7 @@ def _count(topics: str, partitions: str) -> Any:
 
 
 def _delete_topics_error(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
-    """Topics are bare names before version 6, names or ids from then on."""
+    """Before version 6 topics are bare names; later they are structures with a name or an id."""
     return (_DELETION_BY_NAME if request.topic_names else _DELETION)(request, code, message)
 
 
@@ -93,7 +93,7 @@ _DELETION = per_item(DeleteTopicsResponse, ("topics", "responses"), "name", "top
 
 
 def client_api_table() -> ApiTable:
-    """What client listeners serve."""
+    """Returns the APIs that client listeners serve."""
     return ApiTable(
         [
             ApiRow(

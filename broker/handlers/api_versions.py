@@ -1,7 +1,8 @@
-"""ApiVersions (key 18): what this listener serves, in which versions, and who the client says it is.
+"""ApiVersions (key 18): returns the APIs and versions of this listener and records the client's software.
 
-An unknown version is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can ask again
-(KIP-511). From version 3 clients name their software; a name that is none is INVALID_REQUEST, as in Kafka.
+An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the supported range, so that the client can
+retry (KIP-511). From version 3 on clients send the name and version of their software; malformed ones are
+INVALID_REQUEST, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ServedApi(Protocol):
-    """A row of the API table, as far as ApiVersions lists it."""
+    """The columns of the API table that ApiVersions lists."""
 
     key: ApiKey
     advertised: Versions
@@ -33,7 +34,7 @@ class ApiVersionsHandler:
         self._apis = apis
 
     def api_versions(self, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
-        """`request` is None where its version is unknown."""
+        """`request` is None if its version is unknown."""
         if request is None:
             own = next(row for row in self._apis if row.key == ApiKey.API_VERSIONS)
             return ApiVersionsResponse(

@@ -1,4 +1,4 @@
-"""The offsets that one request wants to commit, and its answers in the making."""
+"""The offsets that a request wants to commit, and the response under construction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from odradek.protocol.errors import ErrorCode
 
 
 class AskedCommits:
-    """A commit's partitions, and their answers in the making.
+    """The partitions of a commit, and their responses under construction.
 
-    `commits` is what can be committed; `answers` are those of all partitions that exist.
+    `commits` has the offsets that can be committed; `answers` has the responses of all partitions that exist.
     """
 
     __slots__ = ("answers", "commits", "topics")
@@ -22,12 +22,12 @@ class AskedCommits:
         self.commits: Commits = {}
 
     def refuse(self, error: ErrorCode) -> None:
-        """The request as a whole."""
+        """Sets the error for all partitions that exist."""
         for answer in self.answers:
             answer.error_code = error
 
     def fail(self, error: ErrorCode) -> None:
-        """What was to be committed; what was refused for itself stays so."""
+        """Sets the error for the partitions that were to be committed; those with an error of their own keep it."""
         for answer in self.answers:
             if answer.error_code == ErrorCode.NONE:
                 answer.error_code = error

@@ -1,6 +1,6 @@
-"""The bit fields in which a client hears what it may do (KIP-430): bit n stands for Kafka's `AclOperation` n.
+"""Bit fields of the operations that a client is authorized for (KIP-430): bit n stands for Kafka's `AclOperation` n.
 
-Without an authorizer everybody may do everything that the resource knows. Source: Kafka's
+Without an authorizer these are all operations that the resource supports. Source: Kafka's
 `AclEntry.supportedOperations`.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from odradek.protocol.wire_codes import AclOperation
 
 NOT_ASKED = -(2**31)
-"""What stands in a response whose request did not ask."""
+"""The value in the response if the request did not ask for the operations."""
 
 
 def bit_field(*operations: AclOperation) -> int:
-    """The operations as one number."""
+    """Returns the operations as a bit field."""
     return sum(1 << operation for operation in operations)
 
 

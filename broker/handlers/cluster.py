@@ -18,7 +18,7 @@ class DescribeClusterHandler:
         self._metadata = metadata
 
     def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-        """Cluster id, controller and the brokers that have an address on this listener."""
+        """Returns the cluster id, the controller and the brokers that have an endpoint on this listener."""
         if request.endpoint_type != BROKER_ENDPOINT:
             is_known = request.endpoint_type == CONTROLLER_ENDPOINT
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE

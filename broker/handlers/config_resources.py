@@ -1,4 +1,4 @@
-"""What settings belong to, as the requests that describe and change settings name it."""
+"""The resources of the requests that describe and change settings."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
 def check_is_this_broker(name: str, expected: int) -> None:
-    """Raises INVALID_REQUEST unless `name` is `expected`, this broker's number."""
+    """Raises INVALID_REQUEST unless `name` is `expected`, the id of this broker."""
     try:
         broker_id = int(name)
     except ValueError:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, not '{name}'") from None
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A broker is named by its id, not '{name}'") from None
     if broker_id != expected:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Ask broker {broker_id} itself: this is broker {expected}")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Send this to broker {broker_id}: this is broker {expected}")
 
 
 def loggers() -> Loggers:
-    """The loggers of this process. Raises INVALID_REQUEST where they are not the broker's."""
+    """Returns the loggers of this process. Raises INVALID_REQUEST if the broker does not control logging."""
     found = current_loggers()
     if found is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The program that this broker runs in keeps its own log levels")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The host program of this broker controls its log levels")
     return found
 
 
 def no_such_type(resource_type: int) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here")
+    return ProtocolError(ErrorCode.INVALID_REQUEST, f"Resource type {resource_type} has no settings here")

@@ -1,13 +1,13 @@
 """AlterConfigs and IncrementalAlterConfigs, resource by resource.
 
-    (A) Resources: a topic; a broker, which must be this one; the empty broker name, which stands for the dynamic
-        settings of the whole cluster; the loggers of this broker (KIP-412).
-    (B) A resource that a request to change names twice fails both times with INVALID_REQUEST; the others are carried
-        out. All items of a resource take effect or none.
-    (C) AlterConfigs replaces all settings of a resource and knows no loggers.
-    (D) Changes hold at once: the controller stores them and hands them to the logs.
+    (A) A resource is a topic, this broker (no other), the empty broker name for the dynamic settings of the whole
+        cluster, or the loggers of this broker (KIP-412).
+    (B) A resource that a request names twice fails both times with INVALID_REQUEST; the others are processed. The items
+        of a resource take effect all together or not at all.
+    (C) AlterConfigs replaces all settings of a resource and does not support loggers.
+    (D) Changes take effect at once: the controller stores them and applies them to the logs.
 
-Answers stand in the order of the request. Source: Kafka's `ConfigAdminManager`, `ZkAdminManager` and
+Results are in the order of the request. Source: Kafka's `ConfigAdminManager`, `ZkAdminManager` and
 `RuntimeLoggerManager`.
 """
 
@@ -46,7 +46,7 @@ from odradek.protocol.messages.configs import (
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 
 COST_OF_CHANGE = 30
-"""What changing a resource's settings counts as, in items of a step."""
+"""How many items of a step a change of a resource's settings counts as."""
 
 log = structlog.get_logger("broker.handlers")
 
@@ -64,7 +64,7 @@ class AlterConfigsHandlers:
         self._turns = turns
 
     async def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-        """Replaces the settings of each resource, or says why not."""
+        """Replaces the settings of each resource, or returns why it cannot."""
 
         async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
             items = EachMade(resource.configs, lambda one: Item(one.name, ConfigOperation.SET, one.value))
@@ -76,7 +76,7 @@ class AlterConfigsHandlers:
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        """Changes single settings of each resource, or says why not."""
+        """Changes single settings of each resource, or returns why it cannot."""
 
         async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
             items = EachMade(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
@@ -113,7 +113,7 @@ class AlterConfigsHandlers:
     async def _store_for_topic(self, topic: str, change: Any, items: Iterable[Item], validate_only: bool) -> None:
         if not topic:
             raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, "A topic must be named: topics' defaults are broker settings"
+                ErrorCode.INVALID_REQUEST, "The topic has no name: defaults of topics are broker settings"
             )
         await self._controller.alter_topic_config(topic, change, validate_only=validate_only)
         await asyncio.sleep(0)
@@ -128,14 +128,14 @@ class AlterConfigsHandlers:
         _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
 
     def _is_one_broker(self, name: str) -> bool:
-        """False for the empty name, the whole cluster; else it must be this broker."""
+        """Returns False for the empty name, the whole cluster. Any other name must be this broker's."""
         if name:
             check_is_this_broker(name, self._broker_id)
         return bool(name)
 
 
 async def _outcomes(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]], answer: type[Any]) -> list[Any]:
-    """Case (B), one resource after the other. `answer` is the class of an answer."""
+    """Alters one resource after the other (B). `answer` is the class of a result."""
     repeated = await _repeated(resources)
     answers = []
     async for resource in others_between(resources, COST_OF_CHANGE):
@@ -152,7 +152,7 @@ async def _outcomes(resources: Sequence[Any], alter: Callable[[Any], Awaitable[N
 
 
 async def _repeated(resources: Sequence[Any]) -> set[tuple[int, str]]:
-    """Types and names of the resources that are named more than once."""
+    """Returns the types and names of the resources that are named more than once."""
     seen: defaultdict[int, set[str]] = defaultdict(set)
     repeated = set()
     async for resource in others_between(resources):
@@ -169,14 +169,14 @@ def _set_names(items: Iterable[Item]) -> Iterator[str]:
 
 def _warn(names: list[str], validate_only: bool, **resource: object) -> None:
     if names and not validate_only:
-        log.warning("these settings have no effect yet", names=names[:MOST_NAMES], count=len(names), **resource)
+        log.warning("settings have no effect yet", names=names[:MOST_NAMES], count=len(names), **resource)
 
 
 # Loggers
 
 
 def _change_levels(items: Iterable[Item], validate_only: bool) -> None:
-    """KIP-412: SET a level of Kafka's names, DELETE to follow the logger above. All or none."""
+    """KIP-412: SET assigns one of Kafka's levels, DELETE inherits the parent's. All items take effect, or none."""
     levels = loggers()
     for item in items:
         _check_level(item, levels)
@@ -185,18 +185,17 @@ def _change_levels(items: Iterable[Item], validate_only: bool) -> None:
             levels.set_level(item.name, item.value)
         else:
             levels.unset_level(item.name)
-        log.info("a log level was changed", changed=item.name, to=item.value)
+        log.info("log level changed", changed=item.name, to=item.value)
 
 
 def _check_level(item: Item, known: Loggers) -> None:
     if item.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "A log level can only be set or deleted")
     if item.name not in known:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"There is no logger {item.name}")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Logger {item.name} does not exist")
     if item.operation == ConfigOperation.SET and item.value not in LEVELS:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.value} is no log level: {', '.join(LEVELS)} are")
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG, f"{item.value} is not a log level; use one of {', '.join(LEVELS)}"
+        )
     if item.operation == ConfigOperation.DELETE and item.name == ROOT:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The root logger always has a level")
-
-
-# Names
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "The level of the root logger cannot be deleted")

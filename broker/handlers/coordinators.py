@@ -1,7 +1,7 @@
-"""FindCoordinator: who coordinates.
+"""FindCoordinator: returns the coordinator of a group or a transactional id.
 
-The coordinator of a group, or of a transactional id, is the leader of its partition of the internal topic, which is
-created when somebody first asks. Source: Kafka's `KafkaApis.getCoordinator`.
+The coordinator is the leader of the id's partition of the internal topic. The topic is created by the first request
+for a coordinator. Source: Kafka's `KafkaApis.getCoordinator`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_NODE = -1
 
 
 TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANSACTION_TOPIC}
-"""The internal topic whose partitions' leaders coordinate."""
+"""The internal topic whose partition leaders are the coordinators of this type."""
 
 
 class FindCoordinatorHandler:
@@ -40,10 +40,10 @@ class FindCoordinatorHandler:
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
     ) -> Steps[FindCoordinatorResponse]:
-        """The leader of the key's partition of the internal topic. From v4 on there is one answer for each key.
+        """Returns the leader of the key's partition of the internal topic. From v4 on there is a result for each key.
 
-        COORDINATOR_NOT_AVAILABLE if it has no leader. If the topic does not exist yet, this request creates it.
-        INVALID_REQUEST for other types.
+        Returns COORDINATOR_NOT_AVAILABLE if the partition has no leader. If the topic does not exist yet, this request
+        creates it. Returns INVALID_REQUEST for other types.
         """
         if context.api_version >= FIRST_BATCHED_VERSION:
             keys = yield from once(request.coordinator_keys)
@@ -63,7 +63,7 @@ class FindCoordinatorHandler:
         topic = TOPICS.get(cast(CoordinatorType, key_type))
         if topic is None:
             result.error_code = ErrorCode.INVALID_REQUEST
-            result.error_message = f"There is no coordinator of type {key_type}"
+            result.error_message = f"Unknown coordinator type {key_type}"
             return result
         broker_id, endpoint = self._leader(topic, key, context)
         if endpoint is None:
@@ -74,7 +74,7 @@ class FindCoordinatorHandler:
         return result
 
     def _leader(self, topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
-        """Who leads the key's partition, and where clients of this listener reach it; None where nobody does."""
+        """Returns the leader of the key's partition and its endpoint on the client's listener; None if unavailable."""
         internal_topics, metadata = self._internal_topics, self._metadata
         if not internal_topics.exists(topic):
             internal_topics.create(topic)

@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): everything before an offset goes. (KIP-107; Kafka's KafkaApis.handleDeleteRecordsRequest)"""
+"""DeleteRecords (key 21): deletes records before an offset. (KIP-107; Kafka's KafkaApis.handleDeleteRecordsRequest)"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeleteRecordsHandler:
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext
     ) -> Steps[DeleteRecordsResponse | PendingResponse]:
-        """Answers when all replicas have dropped the records."""
+        """Responds when all replicas have deleted the records."""
         offsets = {}
         pace = Pace()
         for topic in request.topics:
@@ -42,7 +42,7 @@ class DeleteRecordsHandler:
 
 
 def delete_records_response(results: DeletionResults) -> DeleteRecordsResponse:
-    """One entry per topic, partitions in the order of `results`."""
+    """Returns one entry per topic, with partitions in the order of `results`."""
     topics: dict[str, DeleteRecordsResponse.DeleteRecordsTopicResult] = {}
     for key, (low_watermark, error) in results.items():
         topic = topics.get(key.topic)

@@ -1,9 +1,9 @@
 """DescribeConfigs: the settings of topics, of this broker, of the whole cluster and of this broker's loggers.
 
-    (A) The answer holds each resource once, where the request names it first. A resource that is named again adds its
-        keys to those it was named with; without keys all settings are meant. Kafka describes each occurrence anew.
-    (B) What an answer repeats is made once: a setting that a thousand topics inherit is one object, and so is a
-        broker's setting, under however many names the broker is asked for ("0", "00").
+    (A) The response has each resource once, in the order of first occurrence. If a request names a resource again, the
+        keys are merged; without keys, all settings are returned. Kafka describes each occurrence separately.
+    (B) Repeated parts of a response are created once. A setting that a thousand topics inherit is one object, and so is
+        a broker's setting, under however many names the request has the broker ("0", "00").
 
 Source: Kafka's `ConfigHelper`.
 """
@@ -37,7 +37,7 @@ AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 DescribedResource = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult
 NO_CONFIGS: list[DescribedConfig] = []
-"""Those of each resource that cannot be described, in every answer."""
+"""The settings of every resource that cannot be described, shared by all responses."""
 DescribedSynonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
@@ -51,7 +51,7 @@ class DescribeConfigsHandler:
     def describe_configs(
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> Steps[DescribeConfigsResponse]:
-        """Describes each resource, or says why not."""
+        """Describes each resource, or returns why it cannot."""
         pace = Pace()
         first: dict[int, dict[str, AskedResource]] = {}
         for resource in request.resources:
@@ -72,7 +72,7 @@ class DescribeConfigsHandler:
 
 
 def _merge(earlier: AskedResource, later: AskedResource) -> None:
-    """Case (A)."""
+    """Merges the keys of a repeated resource (A)."""
     if earlier.configuration_keys and later.configuration_keys:
         earlier.configuration_keys += later.configuration_keys
     else:
@@ -80,7 +80,7 @@ def _merge(earlier: AskedResource, later: AskedResource) -> None:
 
 
 class _EachOnce:
-    """Settings that several resources of a request may share: each is made once, and the list of all of them too."""
+    """Settings that several resources of a request may share. Each is created once, and so is the list of all."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], DescribedConfig]) -> None:
         self.names = names
@@ -89,7 +89,7 @@ class _EachOnce:
         self._all: list[DescribedConfig] | None = None
 
     def some(self, names: set[str], pace: Pace) -> Steps[list[DescribedConfig]]:
-        """Those of `names`, sorted."""
+        """Returns the settings with these names, sorted."""
         return (yield from each_in_steps(sorted(names), self._one, pace))
 
     def all(self, pace: Pace) -> Steps[list[DescribedConfig]]:
@@ -105,7 +105,7 @@ class _EachOnce:
 
 
 class _Describer:
-    """Describes the resources of one request, by the settings as they were when it began."""
+    """Describes the resources of one request, using the settings as they were when it began."""
 
     def __init__(
         self, request: DescribeConfigsRequest, config: BrokerConfig, metadata: MetadataCache, pace: Pace
@@ -129,7 +129,7 @@ class _Describer:
         return _EachOnce(names, lambda name: self._shown(describe_cluster_setting(config, name)))
 
     def described(self, asked: AskedResource) -> Steps[DescribedResource]:
-        """The answer for one resource, be it that it cannot be described."""
+        """Returns the result for one resource, which may be an error."""
         name = asked.resource_name
         result = DescribedResource(
             resource_type=asked.resource_type, resource_name=name, error_message="", configs=NO_CONFIGS
@@ -168,7 +168,7 @@ class _Describer:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _existing(self, keys: list[str] | None, names: Container[str]) -> Steps[set[str] | None]:
-        """Those of the keys that are there; None for all."""
+        """Returns the keys that exist; None stands for all."""
         if keys is None:
             return None
         found = set()

@@ -1,16 +1,16 @@
-"""From a frame to its answer: header, version, body, handler, response. The one place that turns exceptions into codes.
+"""From a frame to its response: header, version, body, handler, encoding. Only here exceptions become error codes.
 
-(a) Unknown APIs, versions that are not served, headers and bodies that do not decode: the connection ends, as Kafka's
-    does; the client finds nothing it could read in an answer. One line in the log says why.
-(b) ApiVersions of an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the one range (KIP-511).
+(a) An unknown API, a version that is not served, or a header or body that cannot be decoded ends the connection, as in
+    Kafka; the client could not read a response. The reason is logged in one line.
+(b) ApiVersions of an unknown version is answered in version 0 with UNSUPPORTED_VERSION and its own range (KIP-511).
 (c) `ProtocolError` from a handler: the API's own error response, see `error_responses`.
-(d) Any other exception: a line with its traceback and UNKNOWN_SERVER_ERROR in the same form. If not even that can be
-    encoded, the connection ends. The client is never left waiting.
-(e) A request that is parked and fails later ends in the same way.
-(f) Items that fail (a partition, a topic) are values in the response; one line names the first of them.
-(g) An answer has a bound, see `answer_size`.
-(h) A large frame is read in steps. Most are through within the first one, and go on as ever; what names very much more
-    is a long request, see `long_requests`.
+(d) Any other exception is logged with its traceback and answered with UNKNOWN_SERVER_ERROR in the same form. If the
+    error response cannot be encoded, the connection ends. The client is never left waiting.
+(e) A parked request that fails later is treated in the same way.
+(f) Items that fail (a partition, a topic) are values in the response; one log line names the first of them.
+(g) The size of a response is limited, see `answer_size`.
+(h) A large frame is decoded in steps. Most need only one step and continue as usual; the others become long requests,
+    see `long_requests`.
 
 Source: Kafka's `KafkaApis`, `RequestContext.parseRequest` and each request's `getErrorResponse`.
 """
@@ -77,7 +77,7 @@ class Dispatcher:
         self._long_requests = LongRequests(background, self)
 
     def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
-        """Handles one request. `frame` is without its length, at least 8 bytes. Raises CloseConnection."""
+        """Handles one request. `frame` has at least 8 bytes, without its length prefix. Raises CloseConnection."""
         key_and_version = _KEY_AND_VERSION(frame)
         route = self._routes.get(key_and_version)
         if route is None:
@@ -121,7 +121,7 @@ class Dispatcher:
             return self._answer_failure(route, request, context, error)
 
     def _call(self, route: Route, request: Any, context: RequestContext) -> Any:
-        """The handler's response. Of one that takes steps or waits: a parked request, unless the first step was all."""
+        """Calls the handler. If it is a coroutine, or needs more than one step, returns a parked request."""
         response = route.handler(request, context)
         if route.handler_kind is HandlerKind.PLAIN:
             return response
@@ -130,7 +130,7 @@ class Dispatcher:
         return answered_in_steps(response, context, self._background.spawn, self._background.turns)
 
     def _refused(self, route: Route, request: Any) -> PendingResponse | None:
-        """The failure of a request that names too many partitions: to name them all in the answer takes its time."""
+        """Fails a request that names too many partitions. Parked, since it takes time to encode all of them."""
         try:
             route.row.check_bound(request)
         except ProtocolError as error:
@@ -140,14 +140,14 @@ class Dispatcher:
         return None
 
     def answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None:
-        """The encoded response, and the request counted; what failed in it is told (f)."""
+        """Encodes the response, counts the request and logs the items that failed (f)."""
         parts = None if response is None else route.encode(response, context.correlation_id)
         if self._count(route, context, response) and route.is_served:
             self._log_refused_items(route, context, response)
         return parts
 
     def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]:
-        """The same for a long answer."""
+        """Like `answer`, in steps, for a long response."""
         if response is None:
             return self.answer(route, context, response)
         parts = yield from route.encode_in_steps(response, context.correlation_id)
@@ -156,7 +156,7 @@ class Dispatcher:
         return parts
 
     def _count(self, route: Route, context: RequestContext, response: Any) -> bool:
-        """Whether there is an error in the response."""
+        """Counts the request. Returns whether the response contains an error."""
         return route.metrics.answered(response, self._elapsed_ms(context))
 
     def _elapsed_ms(self, context: RequestContext) -> int:
@@ -166,7 +166,7 @@ class Dispatcher:
         faults = item_faults(response)
         if faults:
             self._client_warnings.warn(
-                "items of a request were refused",
+                "request items refused",
                 api=route.row.key.name,
                 api_version=context.api_version,
                 items=faults,
@@ -200,7 +200,7 @@ class Dispatcher:
     def failure_in_steps(
         self, route: Route, request: Any, context: RequestContext, error: Exception
     ) -> Steps[list[Part] | None]:
-        """Cases (c) and (d): what is answered, and told. Raises CloseConnection."""
+        """Logs a failure and encodes the error response: cases (c) and (d). Raises CloseConnection."""
         row = route.row
         code, message = self._log_failure(row, context, error)
         if request is not None:
@@ -208,22 +208,22 @@ class Dispatcher:
                 response = yield from row.error_response(request, code, message)
                 if response is not None:
                     parts: list[Part] = yield from route.encode_in_steps(response, context.correlation_id)
-                    told = yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))
+                    has_error = yield from route.metrics.answered_at_length(response, self._elapsed_ms(context))
                     yield from let_go(response)
-                    if told or not isinstance(error, AnswerTooLarge):
+                    if has_error or not isinstance(error, AnswerTooLarge):
                         return parts
             except AnswerTooLarge as second:
-                reason = "an error response is too large"
+                reason = "error response too large"
                 raise CloseConnection(reason, api=row.key.name, error=code.name) from second
             except Exception as second:
-                log.error("an error response failed", api=row.key.name, error=code.name, exc_info=second)
-        raise CloseConnection("a request failed and cannot be answered", api=row.key.name, error=code.name)
+                log.error("error response failed", api=row.key.name, error=code.name, exc_info=second)
+        raise CloseConnection("request failed and cannot be answered", api=row.key.name, error=code.name)
 
     def _log_failure(self, row: ApiRow, context: RequestContext, error: Exception) -> tuple[ErrorCode, str | None]:
-        """What a client is told of it."""
+        """Logs a failure. Returns the error code and message for the client."""
         if isinstance(error, ProtocolError):
             self._client_warnings.warn(
-                "a request was refused",
+                "request refused",
                 api=row.key.name,
                 api_version=context.api_version,
                 error=error.code.name,
@@ -234,7 +234,7 @@ class Dispatcher:
             )
             return error.code, error.error_message
         log.error(
-            "a request failed",
+            "request failed",
             api=row.key.name,
             api_version=context.api_version,
             client=context.client_host,
@@ -247,9 +247,9 @@ class Dispatcher:
     def _new_route(self, api_key: int, api_version: int) -> Route:
         row = self._table.row(api_key)
         if row is None:
-            raise CloseConnection("no such API is served", api_key=api_key, api_version=api_version)
+            raise CloseConnection("API not served", api_key=api_key, api_version=api_version)
         if not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
-            raise CloseConnection("this version of the API is not served", api=row.key.name, api_version=api_version)
+            raise CloseConnection("API version not served", api=row.key.name, api_version=api_version)
         counted_version = api_version if row.serves(api_version) else 0
         most_bytes = ANY_SIZE if row.bounds_its_answer else self._max_response_bytes
         handler = row.handler(self._handlers)

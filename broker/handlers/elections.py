@@ -1,7 +1,7 @@
-"""ElectLeaders: another leader for partitions that are led by the wrong broker, or by none. (KIP-183, KIP-460)
+"""ElectLeaders: elects leaders for partitions that have no leader or not the preferred one. (KIP-183, KIP-460)
 
-Every partition that is named has its answer, once, however often it is named. Where none is named (null) all partitions
-are meant, and those that need no election are left out. Source: Kafka's `KafkaApis.handleElectLeaders`.
+Each partition named has one result, however often it is named. A null array selects all partitions; those that need no
+election are then left out of the response. Source: Kafka's `KafkaApis.handleElectLeaders`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class ElectLeadersHandler:
         self._metadata = metadata
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-        """Raises INVALID_REQUEST for a kind of election that there is not."""
+        """Raises INVALID_REQUEST for an unknown election type."""
         if request.election_type not in set(ElectionType):
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no kind of election {request.election_type}")
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
         outcomes = await self._replica_changes.elect(ElectionType(request.election_type), self._partitions(request))
         if request.topic_partitions is None:
-            outcomes = {key: error for key, error in outcomes.items() if _is_told(error)}
+            outcomes = {key: error for key, error in outcomes.items() if _is_reported(error)}
         return ElectLeadersResponse(replica_election_results=_results(outcomes))
 
     def _partitions(self, request: ElectLeadersRequest) -> dict[TopicPartition, None]:
-        """In order, each once."""
+        """Returns each partition of the request once, in order."""
         if request.topic_partitions is not None:
             named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
             return {TopicPartition(name, number): None for name, numbers in named for number in numbers}
@@ -46,7 +46,7 @@ class ElectLeadersHandler:
         return {TopicPartition(topic.name, number): None for topic in topics for number in topic.partitions}
 
 
-def _is_told(error: ProtocolError | None) -> bool:
+def _is_reported(error: ProtocolError | None) -> bool:
     return error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
 
 

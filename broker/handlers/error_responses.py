@@ -1,11 +1,12 @@
-"""Each API's answer to a request that failed as a whole: the error wherever that API has room for it.
+"""Each API's response to a request that failed as a whole: the error in every field that the API has for it.
 
-Three shapes. `top_level`: the response has an error code of its own. `per_item`: the code is repeated for every topic
-or resource that was asked for. `per_partition`: for every partition of every topic. What a shape copies from the
-request is given as names, or as (name in the request, name in the response) where the two differ; `values` are what an
-error needs besides the schema's defaults; the classes of the response's structures come from its schema.
+There are three shapes. `top_level`: the response has an error code of its own. `per_item`: the code is repeated for
+every topic or resource of the request. `per_partition`: for every partition of every topic. The fields that a shape
+copies from the request are given as names, or as (name in the request, name in the response) if the two differ;
+`values` are further fields that differ from the schema's defaults; the classes of the response's structures come from
+its schema.
 
-All of them are generators (broker/background/stepwise.py). What names very many things is made while it is written.
+All builders are generators (broker/background/stepwise.py). Long arrays are created while they are encoded.
 
 Source: `getErrorResponse` of Kafka's requests.
 """
@@ -34,9 +35,9 @@ def top_level(response_class: type[Message], **values: Any) -> ErrorResponse:
 
 
 def per_item(response_class: type[Message], items: Name, *identity: str, **values: Any) -> ErrorResponse:
-    """`items`: the array; `identity`: the fields that name an item. An array of null is answered with an empty one.
+    """`items`: the array; `identity`: the fields that name an item. A null array becomes an empty one.
 
-    Items may be structures or bare names in the request."""
+    In the request, items may be structures or bare names."""
     request_items, response_items = _pair(items)
     item_class = _structure(response_class, response_items)
 
@@ -57,9 +58,9 @@ def per_item(response_class: type[Message], items: Name, *identity: str, **value
 def per_partition(
     response_class: type[Message], topics: Name, topic: str, partitions: Name, partition: Name, **values: Any
 ) -> ErrorResponse:
-    """`topics` and `partitions`: the arrays; `topic` and `partition`: name and number in them.
+    """`topics` and `partitions`: the arrays; `topic` and `partition`: the fields with the name and number.
 
-    Partitions may be structures or bare numbers in the request; topics of null are answered with none."""
+    In the request, partitions may be structures or bare numbers. Null topics become an empty array."""
     request_topics, response_topics = _pair(topics)
     request_partitions, response_partitions = _pair(partitions)
     request_index, response_index = _pair(partition)
@@ -85,7 +86,7 @@ def per_partition(
 
 
 def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
-    """Once, with no node, before version 4; for each key from then on."""
+    """Before version 4 the response has one error, without a node; from then on one for each key."""
     yield from ()
     coordinators = each_when_written(
         request.coordinator_keys,
@@ -99,7 +100,7 @@ def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, mes
 
 
 def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | None = None) -> Steps[MetadataResponse]:
-    """For each topic that was named; one without a name has an empty one, since the answer needs some."""
+    """Returns the error for each topic. A topic without a name gets an empty one, since the field is not nullable."""
     yield from ()
     topics = each_when_written(
         request.topics or (),
@@ -119,7 +120,7 @@ def _structure(owner: type[Message], attribute: str) -> type[Message]:
 
 
 def _with_error(cls: type[Message], code: ErrorCode, message: str | None, **values: Any) -> Message:
-    """An object with the error code and, where there is room, the message."""
+    """Returns an object with the error code and, if the class has the field, the message."""
     made: Any = cls(**values)
     attributes = cls.__slots__
     if "error_code" in attributes:

@@ -1,7 +1,7 @@
 """Fetch (key 1): sessions, reading, waiting for min_bytes.
 
-Below version 4 clients know only message formats 0 and 1: every partition is answered with UNSUPPORTED_VERSION and
-the connection stays. (Kafka's KafkaApis.handleFetchRequest)
+Before version 4 clients know only message formats 0 and 1: every partition is answered with UNSUPPORTED_VERSION and the
+connection stays open. (Kafka's KafkaApis.handleFetchRequest)
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class FetchHandler:
         self._sessions = sessions
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
-        """Answers with what there is, or parks the request until there is enough."""
+        """Returns what is available, or parks the request until there is enough."""
         version = context.api_version
         if request.isolation_level not in ISOLATION_LEVELS:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no isolation level {request.isolation_level}")
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {request.isolation_level}")
         wanted = _wanted(request)
         if version < FIRST_VERSION_WITH_FORMAT_2:
             return fetch_response(
@@ -62,21 +62,21 @@ class FetchHandler:
 
 
 def _forgotten(request: FetchRequest) -> list[TopicPartition]:
-    """Raises POLICY_VIOLATION where there are more than a session can hold; topics without partitions count, too."""
+    """Raises POLICY_VIOLATION for more partitions than a session can hold. A topic without partitions counts as one."""
     forgotten: list[TopicPartition] = []
     left = MAX_PARTITIONS
     for topic in request.forgotten_topics_data:
         left -= max(len(topic.partitions), 1)
         if left < 0:
             raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION, f"The request has more than {MAX_PARTITIONS} partitions forgotten"
+                ErrorCode.POLICY_VIOLATION, f"The request has more than {MAX_PARTITIONS} forgotten partitions"
             )
         forgotten += [TopicPartition(topic.topic, partition) for partition in topic.partitions]
     return forgotten
 
 
 def _wanted(request: FetchRequest) -> Targets:
-    """A target for each partition; of one that is named twice the last counts."""
+    """Returns a target for each partition. If a partition is named twice, the last occurrence counts."""
     wanted: Targets = {}
     for topic in request.topics:
         for asked in topic.partitions:

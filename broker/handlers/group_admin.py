@@ -1,4 +1,4 @@
-"""Looking at groups and deleting them: DescribeGroups, ListGroups, DeleteGroups (keys 15, 16 and 42).
+"""Describing, listing and deleting groups: DescribeGroups, ListGroups, DeleteGroups (keys 15, 16 and 42).
 
 Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 """
@@ -25,16 +25,16 @@ from odradek.protocol.messages.group_admin import (
 )
 
 ITEMS_PER_DELETION = 10
-"""What deleting a group costs, in items of a step."""
+"""How many items of a step the deletion of a group counts as."""
 
 MEMBER_BYTES = 50
-"""What an answer takes for a member, its id above all, without its metadata and assignment."""
+"""The size of a member in a response, mainly its id, without its metadata and assignment."""
 
 NOBODY: list[Any] = []
-"""The members of each group that has none, in every answer: an empty list takes as much as a short name."""
+"""The members of every group without members, shared by all responses: an empty list is as large as a short name."""
 
 STATES = {state.value.lower(): state for state in GroupState}
-"""As a filter may name them, in whatever case."""
+"""The states by their names in lower case; filters ignore case."""
 
 _Described = DescribeGroupsResponse.DescribedGroup
 _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
@@ -48,7 +48,7 @@ class GroupAdminHandlers:
         self._max_response_bytes = max_response_bytes
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-        """A group that does not exist is Dead. One that is named twice is described once."""
+        """Describes each group once, even if named twice. A group that does not exist is Dead."""
         coordinator = self._coordinator
         groups = []
         pace, size = Pace(), AnswerSize(self._max_response_bytes)
@@ -64,7 +64,7 @@ class GroupAdminHandlers:
         return DescribeGroupsResponse(groups=groups)
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
-        """All groups that this broker coordinates, or those in the states, and of the types, that are named."""
+        """Lists the groups that this broker coordinates, filtered by state and type."""
         coordinator = self._coordinator
         states = yield from each_in_steps(request.states_filter, lambda name: STATES.get(name.lower()))
         listed = coordinator.list_groups(states)
@@ -80,9 +80,9 @@ class GroupAdminHandlers:
         return ListGroupsResponse(error_code=error, groups=groups)
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Steps[Any]:
-        """Answered when every group that can be is gone for good. One that is named twice is answered once.
+        """Responds when the deletions are replicated. A group that is named twice has one result.
 
-        They go one after the other: each is there or gone, never half.
+        Groups are deleted one after the other; each deletion is atomic.
         """
         deletion = _Deletion()
         pace = Pace()
@@ -111,7 +111,7 @@ def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribeGroupsRes
 
 
 def _describe_member(member: Member, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
-    """What it said and was given is told of Stable groups only: in between it is of no generation."""
+    """Includes metadata and assignment only for Stable groups: during a rebalance there is no consistent generation."""
     return _DescribedMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -123,7 +123,7 @@ def _describe_member(member: Member, protocol: str | None) -> DescribeGroupsResp
 
 
 class _Deletion:
-    """One request, and what came of each of its groups so far."""
+    """A request to delete groups, and the results so far."""
 
     def __init__(self) -> None:
         self._pending = PendingResponse()
@@ -148,6 +148,6 @@ class _Deletion:
             done(error.code)
 
     def answer(self) -> DeleteGroupsResponse | PendingResponse:
-        """All have been started."""
+        """Returns the response, or the parked request if deletions are under way. Call it after the last `start`."""
         self._all_started = True
         return self._pending if self._waiting else self._response

@@ -1,8 +1,7 @@
 """Membership of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11-14).
 
-Versions differ in what they say, hardly in what happens: JoinGroup 0 has no rebalance time-out of its own, from 4 on a
-new member is given an id to come back with, 9 knows that there may be nothing to assign; LeaveGroup speaks for several
-from 3 on.
+Versions differ in their fields, hardly in behavior. JoinGroup 0 has no rebalance time-out of its own; from 4 on a new
+member receives an id to join again with; 9 can skip the assignment. From 3 on a LeaveGroup may name several members.
 
 Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 """
@@ -46,7 +45,7 @@ class GroupHandlers:
         self._coordinator = coordinator
 
     def join_group(self, request: JoinGroupRequest, context: RequestContext) -> PendingResponse:
-        """Answered when the next generation begins; at once where there is nothing to wait for."""
+        """Responds when the next generation begins, or at once if there is nothing to wait for."""
         pending = PendingResponse()
         coordinator = self._coordinator
         answer = partial(_answer_join, pending, context.api_version)
@@ -61,7 +60,7 @@ class GroupHandlers:
     def sync_group(
         self, request: SyncGroupRequest, context: RequestContext
     ) -> Steps[PendingResponse | SyncGroupResponse]:
-        """Answered when the leader's assignment is there and safe."""
+        """Responds when the leader's assignment is available and replicated."""
         protocol = (request.protocol_type, request.protocol_name)
         if context.api_version >= SYNC_WITH_PROTOCOL and None in protocol:
             return sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -92,7 +91,7 @@ class GroupHandlers:
         return HeartbeatResponse(error_code=code)
 
     def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
-        """Before version 3 the one member's error is the answer's. Several members leave one after the other."""
+        """Members leave one after the other. Before version 3 the error of the only member is the response's error."""
         coordinator = self._coordinator
 
         def left(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
@@ -140,7 +139,7 @@ def _answer_join(pending: PendingResponse, version: int, response: JoinGroupResp
 
 
 def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
-    """By member id; the last one counts where one is named twice."""
+    """Returns the assignments by member id. If a member is named twice, the last one counts."""
     assignments: dict[str, bytes] = {}
     pace = Pace()
     for each in request.assignments:
@@ -151,7 +150,7 @@ def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
 
 
 def _java_host(host: str) -> str:
-    """An address as Java's InetAddress writes it: /127.0.0.1, and IPv6 in full."""
+    """Formats an address as Java's InetAddress does: /127.0.0.1, and IPv6 in full."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

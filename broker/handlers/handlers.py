@@ -1,4 +1,4 @@
-"""The handlers of a broker, each with the parts that it uses. The API table picks from them by name."""
+"""The handlers of a broker, each with the components that it uses. The API table selects them by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from odradek.timer import Clock
 
 
 class Handlers:
-    """Made once per broker; `apis` is what ApiVersions lists."""
+    """Created once per broker. `apis` is what ApiVersions lists."""
 
     def __init__(
         self,

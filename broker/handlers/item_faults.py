@@ -1,8 +1,8 @@
-"""What a client did wrong with single items of a request, for the log.
+"""Client errors in single items of a request, for the log.
 
-A partition's failure is a value in the response, so no exception tells of it. Errors that belong to the ordinary life
-of clients (a topic that is not there yet, a leader that moved, a session that had to make room), and those that another
-line tells of (a failing disk), are left out.
+A partition's failure is a value in the response and raises no exception. Two kinds of errors are not logged: those of
+normal operation (a topic that does not exist yet, a leader that moved, an evicted session), and those that are logged
+elsewhere (a failing disk).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.protocol.schema import Message
 
 MOST_ITEMS = 3
 LONGEST_ITEM = 300
-"""What one line holds: so many items, each of so many characters. Names come from clients."""
+"""The limits of a log line: the number of items, and the characters of each. Names come from clients."""
 ORDINARY = frozenset(
     {
         ErrorCode.NONE,
@@ -50,17 +50,17 @@ _NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "pa
 
 
 MOST_LOOKED_AT = 2000
-"""Of a long answer the beginning is looked at."""
+"""Only the beginning of a long response is examined."""
 
 
 def item_faults(response: Message) -> list[str]:
-    """The first items at fault, as `topic-partition ERROR: reason`; none where all errors are ordinary."""
+    """Returns the first items at fault, as `topic-partition ERROR: reason`; none if all errors are ordinary."""
     faults = filter(None, islice(_faults(response, ""), MOST_LOOKED_AT))
     return [fault[:LONGEST_ITEM] for fault in islice(faults, MOST_ITEMS)]
 
 
 def _faults(structure: Message, place: str) -> Iterator[str]:
-    """Of each structure in turn its fault, or an empty text."""
+    """Yields for each structure its fault, or an empty text."""
     for attribute in _NAMES:
         value = getattr(structure, attribute, None)
         if value is not None:

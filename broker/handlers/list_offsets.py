@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): offsets by time. Version 0 asks for the offsets where segments begin instead.
+"""ListOffsets (key 2): offsets by timestamp. Version 0 returns the start offsets of segments instead.
 
 (Kafka's KafkaApis.handleListOffsetRequest and ReplicaManager.fetchOffset)
 """
@@ -20,14 +20,14 @@ from odradek.timer import Clock
 CONSUMER = -1
 OFFSET_BYTES = 8
 SEARCH_ITEMS = 30
-"""What a search for a time counts as: it reads a batch."""
+"""How many items of a step a search by timestamp counts as: it reads a batch."""
 ISOLATION_LEVELS = (0, 1)
 DEBUGGING_REPLICA = -2
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7}
-"""From which version on a negative timestamp has its meaning."""
+"""The first version that supports each negative timestamp."""
 
 _Partition = ListOffsetsRequest.ListOffsetsPartition
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -42,7 +42,7 @@ class ListOffsetsHandler:
         self._max_response_bytes = max_response_bytes
 
     def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-        """One partition after the other."""
+        """Looks up one partition after the other."""
         keys = Counter(
             (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
         )

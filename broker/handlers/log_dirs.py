@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs and DescribeLogDirs: where the replicas of this broker lie on its disks. (KIP-113, KIP-827)
+"""AlterReplicaLogDirs and DescribeLogDirs: the log directories of this broker's replicas. (KIP-113, KIP-827)
 
-A partition that is named under two directories goes to the last one, as in Kafka.
+If a partition is named under two directories, the last one counts, as in Kafka.
 Source: Kafka's `KafkaApis.handleAlterReplicaLogDirsRequest`, `handleDescribeLogDirsRequest`.
 """
 
@@ -36,14 +36,14 @@ class LogDirHandlers:
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext
     ) -> Steps[AlterReplicaLogDirsResponse]:
-        """Begins the moves; they go on after the answer."""
+        """Starts the moves, which continue after the response."""
         outcomes = yield from self._replica_manager.log_dir_moves.alter(_wanted(request))
         return _altered(outcomes)
 
     def describe_log_dirs(
         self, request: DescribeLogDirsRequest, context: RequestContext
     ) -> Steps[DescribeLogDirsResponse]:
-        """Every log directory with the partitions asked for (null: all)."""
+        """Returns every log directory with the partitions of the request (null: all)."""
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
@@ -57,7 +57,7 @@ class LogDirHandlers:
 
 
 def replicas_to_move(request: AlterReplicaLogDirsRequest) -> Iterator[int]:
-    """How many partitions the request names, by directory and topic."""
+    """Returns how many partitions the request names, by directory and topic."""
     for directory in request.dirs:
         yield from (len(topic.partitions) for topic in directory.topics) if directory.topics else (0,)
 
@@ -65,7 +65,7 @@ def replicas_to_move(request: AlterReplicaLogDirsRequest) -> Iterator[int]:
 def alter_replica_log_dirs_error(
     request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
 ) -> Steps[Message]:
-    """The error for each partition: there is no other place for it."""
+    """Returns the error for each partition, as the response has no other field for it."""
 
     def refused(topic: AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic) -> AlteredTopic:
         partitions = each_when_written(

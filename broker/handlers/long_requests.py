@@ -1,9 +1,8 @@
-"""Requests that name very many things, and answers that do: read, handled and written in steps
-(background/stepwise.py).
+"""Long requests and responses: decoded, handled and encoded in steps (background/stepwise.py).
 
-A long request holds everything back that comes behind it on its connection, as Kafka's muted channel does; the other
-connections have their turns between any two steps. A client that goes away before its request is read is forgotten
-with it; a request that is being handled goes on to its end.
+A long request holds back all later requests of its connection, like Kafka's muted channel. Other connections are
+served between its steps. If the client disconnects before the request is decoded, the request is dropped; if it is
+already being handled, it is completed.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from odradek.protocol.errors import MalformedMessage
 
 
 def is_short(response: Any) -> bool:
-    """Whether an answer (None: there is none) is written at once: its arrays have together what one step takes."""
+    """Whether a response (None: there is none) is encoded at once: its arrays together fit into one step."""
     return response is None or _left(response, ITEMS_PER_STEP) >= 0
 
 
 def _left(message: Any, items: int) -> int:
-    """What is left of so many items without those of the message; below 0 as soon as it is too long."""
+    """Returns `items` less the items of the message; stops below 0, when the message is too long."""
     for field in message.__schema__.fields:
         held = getattr(message, field.attribute) if field.type == "array" else None
         if held is None:
@@ -44,7 +43,7 @@ def _left(message: Any, items: int) -> int:
 
 
 class Answering(Protocol):
-    """What encodes answers and counts them: the dispatcher."""
+    """Encodes and counts responses: the dispatcher."""
 
     def answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None: ...
 
@@ -56,7 +55,7 @@ class Answering(Protocol):
 
 
 class LongRequests:
-    """See the file's head."""
+    """Processes long requests and responses; see the head of this file."""
 
     def __init__(self, background: Background, answering: Answering) -> None:
         self._background = background
@@ -64,7 +63,7 @@ class LongRequests:
         self._answering = answering
 
     def go_on(self, route: Route, reading: Steps[tuple[Any, int]], context: RequestContext, size: int) -> ParkedAnswer:
-        """The rest of a request of `size` bytes, of whose reading the first step is done."""
+        """Continues a request of `size` bytes after the first step of decoding."""
         encoded = PendingResponse(holds=Holds.EVERYTHING)
 
         async def serve() -> None:
@@ -84,12 +83,12 @@ class LongRequests:
     def park(
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
     ) -> ParkedAnswer:
-        """A parked request whose answer may be long. `request` None: it is not kept."""
+        """Returns a parked request whose response may be long. `request` is None if it is not kept."""
         encoded = PendingResponse(holds=pending.holds)
         encoded.when_abandoned(pending.abandon)
 
         def settled() -> None:
-            with suppress(Exception):  # `_answer` meets it again, and answers it
+            with suppress(Exception):  # `_answer` raises it again and responds to it
                 response = pending.result()
                 if is_short(response):
                     encoded.complete(self._answering.answer(route, context, response))
@@ -125,7 +124,7 @@ class LongRequests:
     async def _answer(
         self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, encoded: PendingResponse
     ) -> None:
-        """Ends with an empty response as well as an empty request."""
+        """Encodes the response or the failure, then empties the request and the response in steps."""
         response: Any = None
         try:
             response = handled.result()

@@ -1,19 +1,19 @@
-"""Metadata: brokers, topics and partitions, and topics made because somebody asked for them.
+"""Metadata: brokers, topics and partitions; creates topics on request.
 
-    (A) All topics are asked for with null; before v1, which has no null, with an empty list. From v1 on an empty list
-        asks for none.
-    (B) A topic asked for by name that does not exist is created if both the broker (auto.create.topics.enable) and
-        the request (from v4 on) allow it. The answer waits for that and tells of the topic as it then is; Kafka
-        answers LEADER_NOT_AVAILABLE at once, and the client asks again. The two internal topics are
-        made this way too, as their coordinators want them. Of very many names the first are made, and the client asks
-        again for the others.
-    (C) Names that cannot be topics answer INVALID_TOPIC_EXCEPTION, others that do not exist
+    (A) A null array selects all topics. Before v1, which has no null, an empty array does. From v1 on an empty array
+        selects none.
+    (B) A topic that is named but does not exist is created if both the broker (auto.create.topics.enable) and the
+        request (from v4 on) allow it. The response waits for the creation and describes the resulting topic; Kafka
+        returns LEADER_NOT_AVAILABLE at once, and the client retries. The two internal topics are created in this way,
+        too, with their coordinators' definitions. Of very many names only the first are created; the client retries for
+        the others.
+    (C) An invalid topic name returns INVALID_TOPIC_EXCEPTION; any other topic that does not exist
         UNKNOWN_TOPIC_OR_PARTITION.
-    (D) A partition whose leader is not alive answers LEADER_NOT_AVAILABLE; one whose leader has no address on this
-        listener LISTENER_NOT_FOUND, before v6 LEADER_NOT_AVAILABLE. Version 0 names only live replicas, and says
-        REPLICA_NOT_AVAILABLE if some are missing.
-    (E) Versions 10 and 11 have room for topic ids and null names, but not the meaning (KAFKA-9773): INVALID_REQUEST
-        for every topic.
+    (D) A partition whose leader is not alive returns LEADER_NOT_AVAILABLE. If the leader has no endpoint on this
+        listener, the error is LISTENER_NOT_FOUND, before v6 LEADER_NOT_AVAILABLE. Version 0 names only live replicas,
+        and returns REPLICA_NOT_AVAILABLE if some are missing.
+    (E) Versions 10 and 11 have fields for topic ids and null names, but do not support them (KAFKA-9773):
+        INVALID_REQUEST for every topic.
 
 Source: Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `AutoTopicCreationManager`.
 """
@@ -52,7 +52,7 @@ ResponseTopic = MetadataResponse.MetadataResponseTopic
 ResponsePartition = MetadataResponse.MetadataResponsePartition
 
 NO_PARTITIONS: list[ResponsePartition] = []
-"""Those of each topic that is not there, in every answer."""
+"""The partitions of every topic that does not exist, shared by all responses."""
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
@@ -76,7 +76,7 @@ class MetadataHandler:
         self._turns = turns
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
-        """Answers at once unless topics are to be created (B), or it is about very many."""
+        """Responds at once unless topics must be created (B) or the request names very many."""
         names: dict[str, None] | None = None
         if request.topics or (request.topics is not None and context.api_version > 0):
             names = {}
@@ -104,7 +104,7 @@ class MetadataHandler:
         return await self._turns.take(answering)
 
     def _is_to_be_created(self, name: str, request: MetadataRequest) -> bool:
-        """Case (B)."""
+        """Whether a topic must be created (B)."""
         return (
             request.allow_auto_topic_creation
             and self._metadata.topic(name) is None
@@ -113,7 +113,7 @@ class MetadataHandler:
         )
 
     async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
-        """Creates topics with the broker's defaults; the codes of those that could not be created."""
+        """Creates topics with the broker's defaults. Returns the error codes of those that could not be created."""
         timeout_ms = int(self._config["request.timeout.ms"])
         internal_topics = self._internal_topics
         most = max(1, MAX_PARTITIONS_PER_REQUEST // int(self._config["num.partitions"]))
@@ -123,8 +123,8 @@ class MetadataHandler:
         failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
         for name, result in zip(names, results, strict=True):
             if isinstance(result, ProtocolError):
-                in_the_making = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
-                failures[name] = ErrorCode.LEADER_NOT_AVAILABLE if in_the_making else result.code
+                is_pending = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+                failures[name] = ErrorCode.LEADER_NOT_AVAILABLE if is_pending else result.code
         return failures
 
     def _response(
@@ -134,7 +134,7 @@ class MetadataHandler:
         names: Iterable[str] | None,
         failures: Mapping[str, ErrorCode],
     ) -> Steps[MetadataResponse]:
-        """`names` None: all topics (A)."""
+        """Builds the response. `names` None: all topics (A)."""
         metadata = self._metadata
         view = _ListenerView(metadata.brokers.values(), context)
         topics: list[ResponseTopic] = []
@@ -160,7 +160,7 @@ class MetadataHandler:
 
 
 def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
-    """Case (C)."""
+    """Returns the error for a topic that does not exist (C)."""
     if failure is None:
         is_legal = topic_name_fault(name) is None
         failure = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -168,7 +168,7 @@ def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
 
 
 class _ListenerView:
-    """The cluster as a client of one listener sees it, in one version of the API (D)."""
+    """The cluster as clients of one listener see it, in one version of the API (D)."""
 
     def __init__(self, brokers: Iterable[BrokerInfo], context: RequestContext) -> None:
         self._listener = context.listener.name
@@ -178,7 +178,7 @@ class _ListenerView:
         self._reachable = {broker.broker_id for broker in self._brokers if broker.endpoint(self._listener)}
 
     def brokers(self) -> list[MetadataResponse.MetadataResponseBroker]:
-        """The brokers that have an address on this listener."""
+        """Returns the brokers that have an endpoint on this listener."""
         found = []
         for broker in self._brokers:
             endpoint = broker.endpoint(self._listener)
@@ -191,7 +191,7 @@ class _ListenerView:
         return found
 
     def topic(self, topic: TopicMetadata) -> ResponseTopic:
-        """A topic that exists, with all its partitions."""
+        """Describes a topic that exists, with all its partitions."""
         return ResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,

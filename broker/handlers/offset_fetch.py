@@ -1,9 +1,10 @@
 """OffsetFetch (key 9): the committed offsets of one group, or from version 8 on of several (KIP-709).
 
-Groups and partitions of which nobody has committed anything are answered with offset -1 and no error. With
-require_stable (KIP-447) a partition for which a commit waits is answered with UNSTABLE_OFFSET_COMMIT.
+Groups and partitions without a committed offset are answered with offset -1 and no error. With require_stable (KIP-447)
+a partition with a pending transactional commit is answered with UNSTABLE_OFFSET_COMMIT.
 
-Version 0 reads other offsets, see zookeeper_offsets.py; where there are none it answers UNKNOWN_TOPIC_OR_PARTITION.
+Version 0 reads offsets of its own, see zookeeper_offsets.py. A partition without one returns
+UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: Kafka's `KafkaApis.handleOffsetFetchRequest`, `GroupMetadataManager.getOffsets`.
 """
@@ -32,11 +33,11 @@ FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 NO_OFFSET = -1
 PARTITION_BYTES = 15
-"""What an answer takes for a partition, without its metadata."""
+"""The size of a partition in a response, without its metadata."""
 
 
 class Shape(NamedTuple):
-    """What topics and partitions are called in the response."""
+    """The classes of topics and partitions in the response."""
 
     topic: Any
     partition: Any
@@ -64,7 +65,7 @@ class OffsetFetchHandler:
         self._max_response_bytes = max_response_bytes
 
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Steps[Any]:
-        """Answers at once, but for version 0 and very many groups."""
+        """Responds at once, except to version 0 and requests for very many groups."""
         if context.api_version == VERSION_OF_ZOOKEEPER:
             return answered_later(self._from_zookeeper(request), context, self._spawn)
         if context.api_version < FIRST_VERSION_WITH_GROUPS:
@@ -72,7 +73,7 @@ class OffsetFetchHandler:
         return (yield from self._groups(request))
 
     def _groups(self, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
-        """One group after the other. All of a group's offsets are told once, however often it is named."""
+        """Looks up one group after the other. All offsets of a group are listed once, however often it is named."""
         answers = []
         whole: set[str] = set()
         fetching = _Fetching(request, OF_GROUPS, self._coordinator, self._max_response_bytes)
@@ -130,7 +131,7 @@ class OffsetFetchHandler:
 
 
 def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
-    """For each group from version 8 on; before, once, and for each partition where there is no room for that."""
+    """From version 8 on each group has the error; before, the response has it and, lacking a field, each partition."""
     yield from ()
     if request.groups:
         group = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -147,7 +148,7 @@ def offset_fetch_error(request: OffsetFetchRequest, code: ErrorCode, message: st
 
 
 class _Fetching:
-    """Looks up what groups have committed, for one answer."""
+    """Looks up committed offsets for one response."""
 
     def __init__(
         self, request: OffsetFetchRequest, shape: Shape, coordinator: GroupCoordinator, max_response_bytes: int
@@ -159,7 +160,7 @@ class _Fetching:
         self._size = AnswerSize(max_response_bytes)
 
     def topics(self, group_id: str, topics: Sequence[Any] | None) -> Steps[list[Any]]:
-        """The topics of a group's answer; all that the group has where `topics` is None. Raises as `shard_of`."""
+        """Returns a group's topics; all that have offsets if `topics` is None. Raises the errors of `shard_of`."""
         offsets = self._coordinator.shard_of(group_id).offsets.of_group(group_id)
         found = OffsetsOfGroup() if offsets is None else offsets
         asked: Mapping[str, Iterable[int]] = found.committed if topics is None else _asked(topics)
@@ -190,7 +191,7 @@ class _Fetching:
 
 
 def _asked(topics: Iterable[Any]) -> dict[str, dict[int, None]]:
-    """What a request names, each partition once."""
+    """Returns the topics and partitions of a request, each once."""
     asked: dict[str, dict[int, None]] = {}
     for topic in topics:
         if topic.partition_indexes:
@@ -199,12 +200,12 @@ def _asked(topics: Iterable[Any]) -> dict[str, dict[int, None]]:
 
 
 def _answer(shape: Shape, index: int, error: ErrorCode = ErrorCode.NONE) -> Any:
-    """One without an offset."""
+    """Returns a partition without an offset."""
     return shape.partition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
 
 
 def partitions_asked(request: OffsetFetchRequest) -> Iterator[int]:
-    """How many partitions a request names of each topic."""
+    """Returns how many partitions a request names of each topic."""
     yield from (len(topic.partition_indexes) for topic in request.topics or ())
     for group in request.groups:
         if group.topics:

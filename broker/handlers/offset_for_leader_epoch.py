@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that a client can tell whether its log was truncated.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, with which a client detects truncation.
 (KIP-101, KIP-320)
 """
 
@@ -22,7 +22,7 @@ class OffsetForLeaderEpochHandler:
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochResponse:
-        """Answers every partition at once."""
+        """Looks up all partitions at once."""
         return OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(

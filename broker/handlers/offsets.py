@@ -1,9 +1,9 @@
 """OffsetCommit (key 8), OffsetDelete (key 47) and TxnOffsetCommit (key 28). OffsetFetch: see offset_fetch.py.
 
-A partition that does not exist, or whose text is too long, is answered for itself; the others are committed. What the
-group's membership or its coordinator has against the request is answered for all partitions that exist.
+A partition that does not exist, or whose metadata is too long, has an error of its own; the others are committed. If
+the group's membership or its coordinator refuses the request, all partitions that exist have that error.
 
-Version 0 of OffsetCommit keeps its offsets elsewhere, see zookeeper_offsets.py.
+Version 0 of OffsetCommit stores its offsets elsewhere, see zookeeper_offsets.py.
 
 Source: Kafka's `KafkaApis` (handleOffsetCommitRequest, handleTxnOffsetCommitRequest, handleOffsetDeleteRequest).
 """
@@ -52,12 +52,9 @@ VERSION_OF_ZOOKEEPER = 0
 NO_RETENTION = -1
 END_OF_TIME_MS = 2**63 - 1
 FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
-"""Producers before that broke down when told COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
+"""Older producers fail on COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
 
 R = TypeVar("R")
-
-
-# --- OffsetCommit ---------------------------------------------------------------------------------------------------
 
 
 class OffsetHandlers:
@@ -84,7 +81,7 @@ class OffsetHandlers:
     def offset_commit(
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | PendingResponse:
-        """Answers when the offsets are safe."""
+        """Responds when the offsets are replicated."""
         now_ms = self._clock.wall_ms()
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
@@ -107,7 +104,7 @@ class OffsetHandlers:
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | PendingResponse:
-        """Answers when the offsets are safe; they count when the transaction is committed. (KIP-98, KIP-447)"""
+        """Responds when the offsets are replicated; they take effect when the transaction commits. (KIP-98, KIP-447)"""
         now_ms = self._clock.wall_ms()
 
         asked = self._ask(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
@@ -150,7 +147,7 @@ class OffsetHandlers:
         *,
         brings_times: bool,
     ) -> AskedCommits:
-        """Looks at each partition for itself. `brings_times`: where the client may say when it has committed."""
+        """Checks each partition on its own. `brings_times`: the client may send the time of the commit."""
         asked, find = AskedCommits(), self._metadata.topic
         limit: int = self._config["offset.metadata.max.bytes"]
         topic_class, partition_class = answer_classes
@@ -191,7 +188,7 @@ class OffsetHandlers:
     def _carry_out(
         self, asked: AskedCommits, act: Callable[[OnDone], None], respond: Callable[[], R]
     ) -> R | PendingResponse:
-        """The response now, if the commit is safe or refused already; else the request is parked."""
+        """Returns the response if the commit is already replicated or refused; otherwise parks the request."""
         if not asked.answers:
             return respond()
         pending = PendingResponse()
@@ -217,7 +214,7 @@ class OffsetHandlers:
     def offset_delete(
         self, request: OffsetDeleteRequest, context: RequestContext
     ) -> OffsetDeleteResponse | PendingResponse:
-        """Answers when the offsets are gone for good. (KIP-496)"""
+        """Responds when the deletion is replicated. (KIP-496)"""
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
         coordinator = self._coordinator
@@ -241,12 +238,6 @@ class OffsetHandlers:
         return answered
 
 
-# --- TxnOffsetCommit ------------------------------------------------------------------------------------------------
-
-
-# --- what both have in common ---------------------------------------------------------------------------------------
-
-
 COMMIT_ANSWERS = (
     OffsetCommitResponse.OffsetCommitResponseTopic,
     OffsetCommitResponse.OffsetCommitResponsePartition,
@@ -258,17 +249,14 @@ TXN_COMMIT_ANSWERS = (
 
 
 def _length(text: str) -> int:
-    """In UTF-16 code units: what Kafka counts, whatever the setting's name says."""
+    """Returns the length in UTF-16 code units, which Kafka counts despite the setting's name."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-# --- OffsetDelete ---------------------------------------------------------------------------------------------------
 
 
 def _deletions(
     request: OffsetDeleteRequest, group: Group, contains: Callable[[TopicPartition], bool]
 ) -> tuple[OffsetDeleteResponse, dict[str, dict[int, None]]]:
-    """The answer if all goes well, and what may go."""
+    """Returns the response if the deletion succeeds, and the partitions whose offsets can be deleted."""
     response = OffsetDeleteResponse()
     removable: dict[str, dict[int, None]] = {}
     for topic in request.topics:

@@ -1,7 +1,7 @@
-"""Produce (key 0): from the request's batches to the answer for each partition.
+"""Produce (key 0): appends the request's batches and responds for each partition.
 
-Below version 3 batches of message format 0 and 1 are answered with UNSUPPORTED_VERSION by the log; nothing is
-converted. acks=0 has no answer: if a partition fails the connection ends, so that the client finds out. (Kafka's
+Before version 3 the log answers batches of message format 0 and 1 with UNSUPPORTED_VERSION; nothing is converted.
+acks=0 has no response: if a partition fails, the connection ends, so that the client notices. (Kafka's
 KafkaApis.handleProduceRequest)
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odradek.purgatory import DelayedProduce
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""Only a client of this name may write to internal topics."""
+"""Only clients with this id may write to internal topics."""
 FIRST_VERSION_WITH_STORAGE_ERROR = 4
 
 _TopicResponse = ProduceResponse.TopicProduceResponse
@@ -43,17 +43,17 @@ class ProduceHandler:
         self._spawn = spawn
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
-        """Appends, and answers at once (acks 0 and 1) or when the batches are safe (acks all).
+        """Appends, and completes at once (acks 0 and 1) or when the batches are replicated (acks all).
 
-        What is too much for one turn of the event loop is appended in further ones, and holds back the later requests
-        of its connection.
+        Appends that take too long for one turn of the event loop continue in further turns. They hold back later
+        requests of the connection.
         """
         entries, refused = self._entries(request)
         if request.transactional_id is not None:
             refused |= self._verified(request.transactional_id, entries)
         elif any(map(has_transactional_batch, entries.values())):
             if request.acks == 0:
-                raise CloseConnection("a transactional batch came without a transactional id", acks=0)
+                raise CloseConnection("transactional batch without transactional id", acks=0)
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         pending = PendingResponse()
         version = context.api_version
@@ -97,7 +97,7 @@ class ProduceHandler:
         return answered_later(finishing, context, self._spawn, Holds.EVERYTHING)
 
     def _entries(self, request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
-        """The batches by partition, and what is refused unseen: null instead of records, a partition named twice."""
+        """Returns the batches by partition, and the partitions refused outright: with null records or named twice."""
         is_known = self._metadata.contains
         entries: dict[TopicPartition, bytes] = {}
         refused: AppendResults = {}
@@ -106,7 +106,7 @@ class ProduceHandler:
                 key = TopicPartition(topic.name, data.index)
                 if data.records is None:
                     refused[key] = (
-                        PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="there are no records")
+                        PartitionAppendResult(ErrorCode.INVALID_RECORD, error_message="the records are null")
                         if is_known(key)
                         else PartitionAppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     )
@@ -121,7 +121,7 @@ class ProduceHandler:
         return entries, refused
 
     def _verified(self, transactional_id: str, entries: dict[TopicPartition, bytes]) -> AppendResults:
-        """Takes the batches that belong to no open transaction out of the entries; returns their errors."""
+        """Removes the batches that belong to no open transaction from the entries; returns their errors."""
         refused = self._replica_manager.verification.refused(transactional_id, entries)
         for key in refused:
             del entries[key]
@@ -131,9 +131,9 @@ class ProduceHandler:
 def _answer(
     outcome: AppendResults | DelayedProduce, acks: int, refused: AppendResults, version: int, pending: PendingResponse
 ) -> ProduceResponse | PendingResponse | None:
-    """The response, or `pending`, which a parked operation completes."""
+    """Returns the response, or `pending`, which a parked operation completes."""
     if not isinstance(outcome, dict):
-        if pending.settled:  # acks=all, and the high watermark has passed it already
+        if pending.settled:  # acks=all, and the high watermark is already high enough
             answer: ProduceResponse = pending.result()
             return answer
         pending.when_abandoned(outcome.abandon)
@@ -149,11 +149,11 @@ def _answer(
 def _close_if_failed(results: AppendResults) -> None:
     failed = {str(key): result.error.name for key, result in results.items() if result.error}
     if failed:
-        raise CloseConnection("a produce with acks=0 failed", partitions=failed)
+        raise CloseConnection("produce with acks=0 failed", partitions=failed)
 
 
 def produce_response(results: AppendResults, version: int) -> ProduceResponse:
-    """The answer, partitions in the order of `results`, neighbours of one topic under one entry."""
+    """Returns the response: partitions in the order of `results`, consecutive ones of a topic in one entry."""
     topics: list[ProduceResponse.TopicProduceResponse] = []
     name: str | None = None
     partitions: list[ProduceResponse.PartitionProduceResponse] = []

@@ -1,4 +1,6 @@
-"""DescribeProducers (key 61): who writes to a partition. (KIP-664; Kafka's KafkaApis.handleDescribeProducersRequest)"""
+"""DescribeProducers (key 61): the producers of a partition. (KIP-664; Kafka's
+KafkaApis.handleDescribeProducersRequest)
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.producer_state_entry import ProducerStateEntry
 
 PRODUCER_BYTES = 39
-"""What an answer takes for a producer."""
+"""The size of a producer in a response."""
 
 _Answer = DescribeProducersResponse.PartitionResponse
 
@@ -28,7 +30,7 @@ class DescribeProducersHandler:
     def describe_producers(
         self, request: DescribeProducersRequest, context: RequestContext
     ) -> Steps[DescribeProducersResponse]:
-        """One partition after the other. One that is named twice is answered once, where it is named first."""
+        """Describes one partition after the other, each once, in the order of first occurrence."""
         topics = []
         seen: set[TopicPartition] = set()
         pace, size = Pace(), AnswerSize(self._max_response_bytes)

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: other replicas for partitions. (KIP-455)
+"""AlterPartitionReassignments and ListPartitionReassignments: changes the replicas of partitions. (KIP-455)
 
-Null replicas cancel what is under way. A partition that is named twice has one answer, and its last wish counts, as in
-Kafka. Listing leaves out what is not being reassigned, and what there is not.
+Null replicas cancel a reassignment. A partition that is named twice has one result, and the last target counts, as in
+Kafka. The list leaves out partitions that are not being reassigned or do not exist.
 Source: Kafka's `KafkaApis.handleAlterPartitionReassignmentsRequest`, `KafkaController.processApiPartitionReassignment`.
 """
 
@@ -36,7 +36,7 @@ class ReassignmentHandlers:
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
-        """Begins, replaces and cancels reassignments."""
+        """Starts, replaces and cancels reassignments."""
         targets = {
             TopicPartition(topic.name, partition.partition_index): partition.replicas
             for topic in request.topics
@@ -52,7 +52,7 @@ class ReassignmentHandlers:
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
-        """The reassignments under way."""
+        """Returns the reassignments in progress."""
         wanted = None
         if request.topics is not None:
             wanted = {

@@ -1,4 +1,4 @@
-"""The way of one API's version through the dispatcher: its reader, its handler, its writer, its counters."""
+"""An API version's path through the dispatcher: its decoder, handler, encoder and counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLEXIBLE_PREFIX = struct.Struct(">iib").pack
 
 
 class Route:
-    """What is known of one API in one version: looked up once per request."""
+    """Everything about one API version that a request needs, found with a single lookup."""
 
     __slots__ = (
         "_most_bytes",
@@ -41,7 +41,7 @@ class Route:
     def __init__(
         self, row: ApiRow, handler: Handler, api_version: int, metrics: RequestMetrics, most_bytes: int
     ) -> None:
-        """`most_bytes`: of an answer."""
+        """`most_bytes`: the maximum size of a response."""
         self.row = row
         self.handler = handler
         self.handler_kind = kind_of(handler)
@@ -58,7 +58,7 @@ class Route:
         self._writer_in_steps: Any = None
 
     def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
-        """`read_body` in steps, into no more memory than a request of this size may take."""
+        """`read_body` in steps, limited to the memory that a request of this size may use."""
         if self._reader_in_steps is None:
             answered = answered_bytes(self.row.response_class)
             self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version, answered)
@@ -66,7 +66,7 @@ class Route:
         return steps
 
     def encode_in_steps(self, response: Any, correlation_id: int) -> Steps[list[Part]]:
-        """`encode` in steps; what is small is joined as it comes. Raises AnswerTooLarge on the way."""
+        """`encode` in steps; small parts are joined on the way. Raises AnswerTooLarge once the limit is exceeded."""
         if self._writer_in_steps is None:
             self._writer_in_steps = writer_in_steps(self.row.response_class, self.api_version)
         parts: list[Part] = []
@@ -82,7 +82,7 @@ class Route:
         return made
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """The answer with its length and header. Large records stay apart, by reference. Raises AnswerTooLarge."""
+        """Encodes the response with length and header. Large records remain references. Raises AnswerTooLarge."""
         parts: list[Part] = [b""]
         self.write(response, parts)
         parts[0] = self._beginning(sum(map(len, parts)), correlation_id)
@@ -97,7 +97,7 @@ class Route:
 
 
 def _gather(parts: list[Part], made: list[Part]) -> int:
-    """Moves the parts over, joined where they are small; returns their size."""
+    """Moves the parts from `parts` to `made`, joined if they are small; returns their size."""
     size = sum(map(len, parts))
     buffers = in_memory(parts, size) if size <= JOIN_PART_BYTES * len(parts) else None
     if buffers is not None:

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate where there is nothing to authenticate: on a PLAINTEXT listener both are refused.
+"""SaslHandshake and SaslAuthenticate: both are refused, since PLAINTEXT listeners do not authenticate.
 
 Source: Kafka's `KafkaApis.handleSaslHandshakeRequest` and `handleSaslAuthenticateRequest`.
 """
@@ -19,10 +19,10 @@ class SaslHandlers:
     """SaslHandshake and SaslAuthenticate (keys 17 and 36)."""
 
     def sasl_handshake(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-        """ILLEGAL_SASL_STATE with no mechanisms."""
+        """Returns ILLEGAL_SASL_STATE and no mechanisms."""
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
     def sasl_authenticate(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-        """ILLEGAL_SASL_STATE."""
+        """Returns ILLEGAL_SASL_STATE."""
         message = f"Listener {context.listener.name} does not authenticate with SASL"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

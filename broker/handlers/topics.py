@@ -1,10 +1,10 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: from requests to the controller and back, item by item.
+"""CreateTopics, DeleteTopics and CreatePartitions: passes the items to the controller and returns the results.
 
-    (A) An item that a request names twice fails with INVALID_REQUEST; the others are carried out.
-    (B) Time-outs and validate-only are the controller's. What is created answers, from v5 on, partitions, replication
-        factor and settings as they are; what fails answers -1 and none.
+    (A) An item that a request names twice fails with INVALID_REQUEST; the others are processed.
+    (B) The controller handles time-outs and validate-only. From v5 on the result of a created topic has its partitions,
+        replication factor and settings; a failed one has -1 and no settings.
     (C) delete.topic.enable=false refuses every item: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
-    (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id answers UNKNOWN_TOPIC_ID.
+    (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id returns UNKNOWN_TOPIC_ID.
 
 Source: Kafka's `KafkaApis.handleCreateTopicsRequest`, `handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
 """
@@ -39,13 +39,13 @@ PartitionsResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 RESERVED_TOPIC = "__cluster_metadata"
 SETTINGS_PER_PARTITION = 10
-"""So many settings of a new topic are as much work as one partition of it."""
+"""This many settings of a new topic count as one partition."""
 DELETION_DISABLED_VERSION = 3
 NAME_OR_ID_VERSION = 6
 
 
 def partitions_to_create(request: CreateTopicsRequest) -> Iterator[int]:
-    """How many partitions a CreateTopics names (defaults count as one). Settings count too, but for less."""
+    """Counts the partitions of each topic of a CreateTopics (the default counts as one). Settings count, but less."""
     return (
         max(topic.num_partitions, len(topic.assignments), len(topic.configs) // SETTINGS_PER_PARTITION)
         for topic in request.topics
@@ -53,7 +53,7 @@ def partitions_to_create(request: CreateTopicsRequest) -> Iterator[int]:
 
 
 def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
-    """How many partitions a CreatePartitions names; totals, since what exists is not looked up."""
+    """Returns the total partition count of each topic of a CreatePartitions; existing ones are not subtracted."""
     return (topic.count for topic in request.topics)
 
 
@@ -67,7 +67,7 @@ class TopicHandlers:
         self._turns = turns
 
     async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-        """Creates topics, or with validate_only says what would happen."""
+        """Creates topics, or only validates them with validate_only."""
         in_turns = self._turns.take
         repeated = _repeated(topic.name for topic in request.topics)
         topics = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
@@ -84,7 +84,7 @@ class TopicHandlers:
     def _topic_results(
         self, outcomes: Iterable[tuple[str, PlannedTopic | ProtocolError]], validate_only: bool
     ) -> Steps[list[TopicResult]]:
-        """Case (B)."""
+        """Builds the results (B)."""
         descriptions = TopicDescriptions(self._config, _shown)
 
         def result(name: str, outcome: PlannedTopic | ProtocolError) -> TopicResult:
@@ -108,7 +108,7 @@ class TopicHandlers:
         return results
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-        """Deletes topics by name or id. Raises INVALID_REQUEST where an item has both."""
+        """Deletes topics by name or id. Raises INVALID_REQUEST if an item has both."""
         in_turns = self._turns.take
         states = _topics_to_delete(request, context)
         results = await in_turns(each_in_steps(states, lambda state: self._deletion_result(state, context)))
@@ -125,14 +125,14 @@ class TopicHandlers:
         return DeleteTopicsResponse(responses=results)
 
     def _deletion_result(self, state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
-        """NONE for what can be deleted."""
+        """Returns NONE for a topic that can be deleted."""
         metadata = self._metadata
         if not self._config["delete.topic.enable"]:
             has_code = context.api_version >= DELETION_DISABLED_VERSION
             code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
             return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=code)
         if state.name is None and state.topic_id == ZERO_UUID:
-            message = "Neither a name nor an id is given"
+            message = "The item has neither a name nor an id"
             return DeletionResult(name=None, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
         if state.name is None:
             name = metadata.topic_name(state.topic_id)
@@ -145,7 +145,7 @@ class TopicHandlers:
     async def create_partitions(
         self, request: CreatePartitionsRequest, context: RequestContext
     ) -> CreatePartitionsResponse:
-        """Raises topics' numbers of partitions."""
+        """Increases the number of partitions of topics."""
         repeated = _repeated(topic.name for topic in request.topics)
         topics = [topic for topic in request.topics if topic.name not in repeated]
         outcomes = await self._controller.create_partitions(
@@ -169,7 +169,7 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
 
 
 def _refusal(name: str) -> ProtocolError:
-    """Why a topic was not even tried."""
+    """Returns why a topic is refused without asking the controller."""
     if name == RESERVED_TOPIC:
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"'{RESERVED_TOPIC}' cannot be created: the name is reserved")
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
@@ -188,12 +188,12 @@ def _shown(setting: ConfigDescription) -> CreateTopicsResponse.CreatableTopicCon
 def _topics_to_delete(
     request: DeleteTopicsRequest, context: RequestContext
 ) -> Iterable[DeleteTopicsRequest.DeleteTopicState]:
-    """Case (D), in the form of v6."""
+    """Returns the topics in the form of v6 (D)."""
     if context.api_version < NAME_OR_ID_VERSION:
         return (DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names)
     for topic in request.topics:
         if topic.name is not None and topic.topic_id != ZERO_UUID:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is named by an id as well")
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' has both a name and an id")
     return request.topics
 
 
@@ -209,7 +209,7 @@ def _partitions_result(name: str, outcome: ProtocolError | None) -> PartitionsRe
 
 
 def _repeated(names: Iterable[str]) -> dict[str, None]:
-    """The names that occur more than once (A), in the order of the first."""
+    """Returns the names that occur more than once (A), in order of first occurrence."""
     return {name: None for name, count in Counter(names).items() if count > 1}
 
 

@@ -1,7 +1,7 @@
 """InitProducerId (key 22) and transactions (keys 24 to 27, 65 and 66).
 
-The coordinator decides; here its answers become responses. Clients of old versions, which do not know PRODUCER_FENCED,
-are told INVALID_PRODUCER_EPOCH (KIP-588). Source: Kafka's `KafkaApis`.
+Turns the coordinator's outcomes into responses. Clients of old versions, which do not know PRODUCER_FENCED, receive
+INVALID_PRODUCER_EPOCH (KIP-588). Source: Kafka's `KafkaApis`.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 
 PARTITION_BYTES = 4
-"""What an answer takes for a partition of a transaction."""
+"""The size of a transaction's partition in a response."""
 NO_TOPICS: list[Any] = []
-"""Those of each transaction that cannot be described, in every answer."""
+"""The topics of every transaction that cannot be described, shared by all responses."""
 FIRST_INIT_WITH_FENCED = 4
 FIRST_WITH_FENCED = 2
-"""The versions that know PRODUCER_FENCED: of InitProducerId, and of the others."""
+"""The first versions that know PRODUCER_FENCED: of InitProducerId, and of the other APIs."""
 
 Start = Callable[[Callable[[Any], None]], object]
 
 
 def answered(start: Start, respond: Callable[[Any], Any]) -> Any:
-    """`start` is given what to call with the outcome, now or later; `respond` makes the response of it."""
+    """Calls `start` with a callback for the outcome, now or later. `respond` turns the outcome into the response."""
     pending = PendingResponse()
 
     def settle(outcome: Any) -> None:
@@ -71,9 +71,6 @@ def _code(error: ProtocolError | None, api_version: int, first_with_fenced: int 
     if error.code is ErrorCode.PRODUCER_FENCED and api_version < first_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code
-
-
-# --- InitProducerId -------------------------------------------------------------------------------------------------
 
 
 class TransactionHandlers:
@@ -94,11 +91,9 @@ class TransactionHandlers:
         self._max_response_bytes = max_response_bytes
 
     def init_producer_id(self, request: InitProducerIdRequest, context: RequestContext) -> Any:
-        """Without transactional id: a new producer id with epoch 0. With one: see the coordinator."""
+        """Without a transactional id: returns a new producer id with epoch 0. With one: see the coordinator."""
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id"
-            )
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch must be sent together")
         transactional_id = request.transactional_id
         if transactional_id is None:
             return self._new_producer()
@@ -133,7 +128,7 @@ class TransactionHandlers:
         return pending
 
     def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
-        """All partitions or none: with one that does not exist the others are OPERATION_NOT_ATTEMPTED."""
+        """Adds all partitions or none. If one does not exist, the others return OPERATION_NOT_ATTEMPTED."""
         asked = [
             TopicPartition(topic.name, partition)
             for topic in request.v3_and_below_topics
@@ -162,7 +157,7 @@ class TransactionHandlers:
         )
 
     def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
-        """The group's partition of `__consumer_offsets` belongs to the transaction."""
+        """Adds the group's partition of `__consumer_offsets` to the transaction."""
         partition = partition_for(request.group_id, self._internal_topics.partition_count(GROUP_TOPIC))
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         return answered(
@@ -173,7 +168,7 @@ class TransactionHandlers:
         )
 
     def end_txn(self, request: EndTxnRequest, context: RequestContext) -> Any:
-        """Answers when commit or abort is decided; the markers follow."""
+        """Responds when the commit or abort is decided; the markers follow."""
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         coordinator = self._coordinator
         return answered(
@@ -182,12 +177,12 @@ class TransactionHandlers:
         )
 
     def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
-        """Another coordinator's markers, or an administrator's: into the partitions that this broker leads.
+        """Writes the markers of another coordinator, or of an administrator, to the partitions that this broker leads.
 
-        Answers when all of them are written or have failed, per producer id.
+        Responds, per producer id, when all of them have been written or have failed.
         """
         if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A marker needs a producer id and its epoch")
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A marker requires a producer id and its epoch")
         codes: MarkerCodes = {marker.producer_id: {} for marker in request.markers}
         waiting = sum(len(_partitions(marker)) for marker in request.markers)
         if waiting == 0:
@@ -216,7 +211,7 @@ class TransactionHandlers:
     def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> Steps[DescribeTransactionsResponse]:
-        """One after the other, each as it then is. One that is named twice is described once."""
+        """Describes each transaction once, even if named twice. Each is described as of the step that looks it up."""
         states = []
         pace, size = Pace(), AnswerSize(self._max_response_bytes)
         transactional_ids = yield from once(request.transactional_ids)
@@ -252,7 +247,7 @@ class TransactionHandlers:
     def list_transactions(
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> Steps[ListTransactionsResponse]:
-        """The transactional ids that this broker coordinates."""
+        """Lists the transactions that this broker coordinates, filtered by state, producer id and duration."""
         found = self._coordinator.listing(request.state_filters, request.producer_id_filters, request.duration_filter)
         rows = yield from each_in_steps(
             found.transactions,
@@ -265,14 +260,14 @@ class TransactionHandlers:
         return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)
 
 
-# --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------------------------
+# --- AddPartitionsToTxn ---------------------------------------------------------------------------------------------
 
 _AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
 def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
-    """For every partition."""
+    """Returns the error for every partition."""
 
     def refused(number: int) -> AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult:
         return _AddedPartition(partition_index=number, partition_error_code=code)
@@ -305,9 +300,6 @@ def _added(
     )
 
 
-# --- EndTxn ---------------------------------------------------------------------------------------------------------
-
-
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------
 
 _Marked = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -315,13 +307,13 @@ _MarkedTopic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 _MarkedPartition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 MarkerCodes = dict[int, dict[TopicPartition, ErrorCode]]
-"""By producer id."""
+"""Error codes by producer id and partition."""
 
 
 def write_txn_markers_error(
     request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
 ) -> Steps[WriteTxnMarkersResponse]:
-    """For every partition of every marker."""
+    """Returns the error for every partition of every marker."""
 
     def refused(number: int) -> _MarkedPartition:
         return _MarkedPartition(partition_index=number, error_code=code)
@@ -337,7 +329,7 @@ def write_txn_markers_error(
 
 
 def partitions_of_markers(request: WriteTxnMarkersRequest) -> Iterator[int]:
-    """How many partitions the request names, by marker and topic."""
+    """Returns how many partitions the request names, by marker and topic."""
     for marker in request.markers:
         yield from (len(topic.partition_indexes) for topic in marker.topics) if marker.topics else (0,)
 
@@ -365,6 +357,3 @@ def _markers_response(codes: MarkerCodes) -> WriteTxnMarkersResponse:
             for producer_id, found in codes.items()
         ]
     )
-
-
-# --- DescribeTransactions, ListTransactions (KIP-664) ---------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""OffsetCommit of version 0, whose offsets lie beside the metadata; see zookeeper_offsets.py."""
+"""OffsetCommit of version 0, whose offsets are stored with the metadata; see zookeeper_offsets.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def commit_to_zookeeper(store: ZooKeeperOffsets, group_id: str, asked: AskedCommits) -> OffsetCommitResponse:
-    """One after the other; each is answered for itself."""
+    """Commits one offset after the other; each partition has a result of its own."""
     for topic in asked.topics:
         commits = asked.commits.get(topic.name, {})
         for answer in topic.partitions:

@@ -96,7 +96,7 @@ def test_an_exception_that_quotes_a_client_is_escaped_on_a_terminal(terminal: Ca
     try:
         raise ValueError("\x1b[2J\x9b31m")
     except ValueError:
-        structlog.get_logger("broker").exception("a request failed")
+        structlog.get_logger("broker").exception("request failed")
     assert is_harmless(terminal())
     assert r"ValueError: \x1b[2J\x9b31m" in terminal()
     assert "Traceback" in terminal()

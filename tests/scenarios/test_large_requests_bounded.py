@@ -172,7 +172,7 @@ async def test_the_sweep_sees_a_handler_that_keeps_the_loop_busy_or_takes_memory
         assert sentence in found
         assert f"ListGroups v4: {case}" in found
     with swept.harmed(fail):
-        assert "a request failed" in swept.excess(row, 4, SIZE_OF_HARM, case)[0]
+        assert "request failed" in swept.excess(row, 4, SIZE_OF_HARM, case)[0]
 
 
 def burn_processor_time() -> None:

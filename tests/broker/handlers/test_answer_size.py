@@ -62,6 +62,6 @@ def test_bytes_are_counted_up_to_the_bound() -> None:
     counted = AnswerSize(100)
     counted.add(60)
     counted.add(40)
-    with pytest.raises(AnswerTooLarge, match=r"more than 100 bytes \(odradek.max.response.bytes\)") as caught:
+    with pytest.raises(AnswerTooLarge, match=r"exceed 100 bytes \(odradek.max.response.bytes\)") as caught:
         counted.add(1)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

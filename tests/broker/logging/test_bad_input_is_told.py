@@ -99,7 +99,7 @@ async def test_an_item_that_is_refused_is_one_line_that_says_why(
     with structlog.testing.capture_logs() as logs:
         await api(request_, version)
     (line,) = logs
-    assert line["event"] == "items of a request were refused"
+    assert line["event"] == "request items refused"
     assert (line["log_level"], line["client"], line["api_version"]) == ("warning", "127.0.0.1", version)
     assert line["api"] == ApiKey(request_.__schema__.api_key or 0).name
     assert line["connection"].startswith(api.broker.bootstrap)
