@@ -1,6 +1,7 @@
-"""Which modules run compiled, and why the others do not: `python -m odradek.broker.build_info` says it in one line.
+"""Reports which modules run compiled, and why the others do not: `python -m odradek.broker.build_info` prints one line.
 
-setup.py compiles a table of modules and leaves a note of what came of it; what counts is what the import system finds.
+setup.py compiles a table of modules and writes a note about the result. Whether a module counts as compiled depends on
+what the import system finds.
 """
 
 import argparse
@@ -14,7 +15,7 @@ NOTE = Path(__file__).with_name("build_note.json")
 
 
 class BuildInfo:
-    """`compiled` and `interpreted` name modules; `reason` is why some are interpreted, or empty."""
+    """`compiled` and `interpreted` are module names; `reason` says why some are interpreted, or is empty."""
 
     __slots__ = ("compiled", "interpreted", "reason")
 
@@ -37,7 +38,7 @@ class BuildInfo:
 
 
 def build_info(note: Path = NOTE) -> BuildInfo:
-    """What is loaded, or would be, of the modules that the build's note names."""
+    """Checks each module that the build's note names: the loaded module, or the one that would be loaded."""
     try:
         content = json.loads(note.read_text())
     except FileNotFoundError:
@@ -50,7 +51,7 @@ def build_info(note: Path = NOTE) -> BuildInfo:
 
 
 def _is_extension(name: str) -> bool:
-    """Looks at a module that is loaded, and otherwise for its file, without importing anything."""
+    """Checks the loaded module, or else the file that would be loaded, without importing anything."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         origin = getattr(loaded, "__file__", None)
@@ -64,7 +65,7 @@ def _is_extension(name: str) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m odradek.broker.build_info", description=__doc__.partition("\n")[0])
-    parser.add_argument("--require-compiled", action="store_true", help="exit with status 1 unless all of them are")
+    parser.add_argument("--require-compiled", action="store_true", help="exit with status 1 unless all are compiled")
     arguments = parser.parse_args()
     info = build_info()
     print(info)

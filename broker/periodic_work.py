@@ -1,19 +1,19 @@
-"""What a broker does from time to time, at the intervals that its settings say.
+"""The periodic work of a broker and its intervals.
 
 | work | setting |
 |---|---|
-| look at connections: hung up, too slow to close, idle | every half second |
-| flush rolled segments, remove files whose delay is over | every second |
+| sweep connections: closed by clients, too slow to close, idle | every half second |
+| flush rolled segments, remove files whose deletion delay is over | every second |
 | apply retention | log.retention.check.interval.ms |
 | write checkpoints: recovery points | log.flush.offset.checkpoint.interval.ms |
 | ... log start offsets | log.flush.start.offset.checkpoint.interval.ms |
 | ... high watermarks | replica.high.watermark.checkpoint.interval.ms |
-| forget silent producers | producer.id.expiration.check.interval.ms |
-| forget offsets of groups that are over | offsets.retention.check.interval.ms |
-| abort late transactions | transaction.abort.timed.out.transaction.cleanup.interval.ms |
-| forget transactional ids | transaction.remove.expired.transaction.cleanup.interval.ms |
+| expire inactive producers | producer.id.expiration.check.interval.ms |
+| expire offsets of empty groups | offsets.retention.check.interval.ms |
+| abort timed-out transactions | transaction.abort.timed.out.transaction.cleanup.interval.ms |
+| expire transactional ids | transaction.remove.expired.transaction.cleanup.interval.ms |
 
-Walks over all logs give others their turn after each log; what waits for the disk runs in threads.
+Loops over all logs yield to other work after each log; disk access runs in threads.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ log = structlog.get_logger("broker.background")
 
 
 class PeriodicWork:
-    """All of it; each job can be called by itself too."""
+    """The periodic jobs, each of which can also be called directly."""
 
     def __init__(
         self,
@@ -79,16 +79,16 @@ class PeriodicWork:
             self._background.every(interval_ms, job, name)
 
     def table(self) -> list[tuple[int, Callable[[], object], str]]:
-        """Interval, job, and its name in the log. The head of this file says what they do."""
+        """Returns the interval of each job, the job, and its name in the log; see the head of this file."""
         config = self._config
         return [
-            (SWEEP_INTERVAL_MS, self._socket_server.sweep, "look at connections"),
+            (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
             (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
             (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
-            (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expiry of producers"),
-            (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expiry of offsets"),
-            (config[ABORT_INTERVAL], self.abort_late_transactions, "abort of late transactions"),
-            (config[EXPIRY_INTERVAL], self.expire_transactional_ids, "expiry of transactional ids"),
+            (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expire producers"),
+            (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expire offsets"),
+            (config[ABORT_INTERVAL], self.abort_late_transactions, "abort late transactions"),
+            (config[EXPIRY_INTERVAL], self.expire_transactional_ids, "expire transactional ids"),
             *(
                 (max(config[setting], 1), partial(self.write_checkpoint, name), name)
                 for setting, name in CHECKPOINTS.items()
@@ -96,43 +96,43 @@ class PeriodicWork:
         ]
 
     async def keep_house(self) -> None:
-        """Flushes rolled segments and removes files and folders whose delay is over."""
+        """Flushes rolled segments and removes files and folders whose deletion delay is over."""
         for partition_log, job in self._logs.take_flush_jobs():
             await self._background.run_in_thread(job.run)
             try:
                 partition_log.finish_flush(job)
             except ProtocolError:
-                pass  # The log has said so.
+                pass  # The log has already logged it.
         removal = self._logs.take_removals()
         if removal is not None:
             await self._background.run_in_thread(removal.run)
 
     async def apply_retention(self) -> None:
-        """Deletes segments that are too old or too many."""
+        """Deletes segments that exceed the retention time or size."""
         for _ in self._replica_manager.retention_steps():
             await asyncio.sleep(0)
 
     async def expire_offsets(self) -> None:
-        """Forgets committed offsets whose time is over, and groups that have neither members nor offsets."""
+        """Expires committed offsets after the retention time, and groups that have neither members nor offsets."""
         retention_ms = self._config["offsets.retention.minutes"] * MINUTE_MS
         for step, _ in enumerate(self._groups.expire_offsets(retention_ms)):
             if step % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     async def abort_late_transactions(self) -> None:
-        """Aborts transactions that have been open for longer than their time-out."""
+        """Aborts transactions that have exceeded their time-out."""
         for _ in abort_steps(self._transactions, self._clock.wall_ms()):
             await asyncio.sleep(0)
 
     async def expire_transactional_ids(self) -> None:
-        """Forgets transactional ids that nobody has used for transactional.id.expiration.ms."""
+        """Expires transactional ids that have not been used for transactional.id.expiration.ms."""
         expiration_ms = self._config["transactional.id.expiration.ms"]
         for _ in expiry_steps(self._transactions, self._clock.wall_ms(), expiration_ms):
             await asyncio.sleep(0)
 
     async def write_checkpoint(self, name: str) -> None:
-        """Writes one of the checkpoint files of every log directory, where it has changed."""
+        """Writes one of the checkpoint files of every log directory, if it has changed."""
         try:
             await self._background.run_in_thread(self._logs.take_checkpoint(name))
         except OSError as error:
-            log.error("a checkpoint could not be written", checkpoint=name, reason=str(error))
+            log.error("checkpoint not written", checkpoint=name, reason=str(error))

@@ -3,8 +3,8 @@
     def test_my_service(odradek_broker):
         producer = KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)
 
-The broker has a free port on 127.0.0.1, a temporary data directory and a thread with an event loop of its own. Each
-test that asks for it gets a new one, which is gone afterwards. Asynchronous tests use `odradek.testing` instead.
+The broker has a free port on 127.0.0.1, a temporary data directory, and an event loop in a thread of its own. Each test
+that uses the fixture gets a new broker, which is removed afterwards. Asynchronous tests use `odradek.testing` instead.
 """
 
 from __future__ import annotations

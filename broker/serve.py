@@ -1,12 +1,12 @@
-"""The serve command: a broker as a process of its own.
+"""The serve command: runs a broker as a process.
 
     odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N]
                   [--metrics-host HOST] [--set NAME=VALUE]...
 
-When clients are served, one line `ready HOST:PORT` goes to stdout, the log to stderr; it serves also where nobody reads
-either. SIGTERM, SIGINT and SIGHUP end it in good order (but SIGHUP under nohup does not); a second one ends it at once.
-Whatever keeps it from starting is one line on stderr and exit status 1. So is a log directory that could not be marked
-as cleanly shut down: its logs are recovered at the next start.
+When clients are served, one line `ready HOST:PORT` is printed on stdout. The log goes to stderr. The broker also runs
+if nobody reads either. SIGTERM, SIGINT and SIGHUP stop it in order (except SIGHUP under nohup); a second signal ends it
+at once. If the broker cannot start, it prints one line on stderr and exits with status 1. It does the same if a log
+directory cannot be marked as cleanly shut down: its logs are recovered at the next start.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
-"""With Python's own, a million parked requests stop everyone for 200 ms at a time. The second generation is small: a
-request of a million items must not do so either."""
+"""With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is
+small, so that a request with a million items does not block it either."""
 ECHO_S = 1.0
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MALLOC_OPTIONS = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20}
-"""glibc gives the memory of an answer that was sent back to the kernel, which fills the next one's with zeros first: of
-fetches of 16 MB that is half of all processor time. So up to 128 MB that were needed once are kept."""
+"""By default glibc returns the memory of a sent response to the kernel, which zeroes it again for the next one: with
+fetches of 16 MB that takes half of all processor time. So up to 128 MB of freed memory are kept."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,17 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a server.properties; without it, the single-node settings that come with Odradek",
     )
-    parser.add_argument("--port", type=_port, metavar="N", help="the port of the first listener; 0 takes a free one")
-    parser.add_argument("--data-dir", metavar="DIR", help="where the logs are kept: log.dirs")
-    parser.add_argument("--metrics-port", type=_port, metavar="N", help="serves /metrics and /health on this port")
-    parser.add_argument("--metrics-host", metavar="HOST", help="on this address; without it, on 127.0.0.1")
+    parser.add_argument("--port", type=_port, metavar="N", help="port of the first listener; 0 selects a free one")
+    parser.add_argument("--data-dir", metavar="DIR", help="directory of the logs: log.dirs")
+    parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve /metrics and /health on this port")
+    parser.add_argument("--metrics-host", metavar="HOST", help="address of the metrics port (default: 127.0.0.1)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="one setting; may be repeated"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serves until told to stop. The exit status: 0, or 1 if the broker could not start or not end cleanly."""
+    """Serves until a signal. Returns the exit status: 0, or 1 if the broker could not start or stop cleanly."""
     gc.disable()
     _fill_standard_streams()
     open_files = allow_many_files()
@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"odradek: {directory} is not marked as cleanly shut down: {reason}", file=sys.stderr)
         return 1 if unclean else 0
     finally:
-        _give_up_what_nobody_reads()
+        _discard_unwritable_streams()
 
 
 async def serve(config: BrokerConfig, open_files: int) -> dict[str, str]:
-    """Starts a broker that may have so many files open, says so on stdout, and stops it at the first signal.
-    Returns its `unclean_directories`.
+    """Starts a broker, prints the ready line, and stops the broker at the first signal. `open_files` is how many files
+    it may have open. Returns its `unclean_directories`.
 
     Raises StartError."""
     from odradek.broker.server import Broker, log
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Where malloc is glibc's, and the environment does not say otherwise."""
+    """Sets MALLOC_OPTIONS if malloc is glibc's and the environment does not configure it."""
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
     import ctypes
@@ -126,7 +126,7 @@ def _keep_freed_memory() -> None:
 
 
 async def _started_before(stop_requested: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
-    """False if the signal came first: a start that recovers big logs is given up, and goes on from there next time."""
+    """Returns False if the signal comes first: it cancels a long recovery, which the next start continues."""
     starting = asyncio.ensure_future(start)
     stopping = asyncio.ensure_future(stop_requested.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -141,10 +141,10 @@ async def _started_before(stop_requested: asyncio.Event, start: Coroutine[Any, A
 
 
 def _on_signals(stop_requested: asyncio.Event) -> None:
-    """The first one stops in good order, the second one ends the process.
+    """The first signal stops the broker in order, the second one ends the process.
 
-    The same signal within a second is no second one: a process group that is told to stop hears it twice when its make
-    or shell passes it on.
+    The same signal again within a second is ignored: when a process group is signaled, make or a shell may pass the
+    signal on to the broker a second time.
     """
     first: tuple[int, float] | None = None
 
@@ -165,22 +165,22 @@ def _on_signals(stop_requested: asyncio.Event) -> None:
 
 
 def _fill_standard_streams() -> None:
-    """Opens those of descriptors 0 to 2 that were closed, or the next socket would get their numbers."""
+    """Opens those of the descriptors 0 to 2 that are closed, so that sockets do not get these numbers."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
 
 
 def _print_line(line: str) -> None:
-    """Prints a line. A pipe that nobody reads any more is no reason to end."""
+    """Prints a line. Ignores a pipe without a reader."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
 
 
-def _give_up_what_nobody_reads() -> None:
-    """Python would try to write it once more at its end, and make that failure the exit status (120)."""
+def _discard_unwritable_streams() -> None:
+    """Redirects unwritable streams to /dev/null: Python would flush them again at exit and fail with status 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -192,7 +192,7 @@ def _give_up_what_nobody_reads() -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, or None for asyncio's own where uvloop is missing."""
+    """Returns uvloop's loop factory, or None (asyncio's default) if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -203,5 +203,5 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
+        raise argparse.ArgumentTypeError(f"{text} is not a port number")
     return port

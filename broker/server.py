@@ -1,11 +1,11 @@
-"""The broker as a whole: what it consists of, in which order that starts, and in which order it ends.
+"""The broker as a whole: its components, the order in which they start, and the order in which they stop.
 
-Start: take the log directories, take the addresses, read the metadata, load the logs, register, become leader, listen.
-Nothing is accepted before the last step. Coordinators load while clients are served. What fails on the way is a
-`StartError`, and everything taken is let go.
+Start: lock the log directories, bind the addresses, read the metadata, load the logs, register, become leader, accept
+connections. Nothing is accepted before the last step. Coordinators load while clients are served. If a step fails,
+`start` raises `StartError` after releasing everything acquired.
 
-Stop: accept nobody, answer what is parked as if its time were over, end the connections, finish the change of
-metadata under way, end the threads, flush and close the logs with a note that they need no recovery.
+Stop: accept no more connections, answer parked requests as if they had timed out, end the connections, finish the
+metadata change in progress, end the threads, flush and close the logs and mark them as cleanly shut down.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from odradek.broker.network.network_client import Connect
 
 CLOSE_GRACE_MS = 3000
-"""How long a stopping broker waits for connections to take their last answers."""
+"""How long a stopping broker waits for clients to read their last responses."""
 LOCAL_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 REASONS_NOT_TO_START = (
     BindError,
@@ -77,7 +77,7 @@ log = structlog.get_logger("broker")
 
 
 class BrokerState(IntEnum):
-    """Kafka's numbers, as its metric tells them."""
+    """The broker's state, with the numbers of Kafka's metric."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -86,9 +86,9 @@ class BrokerState(IntEnum):
 
 
 class Broker:
-    """One node. Everything that it consists of hangs here; nothing is global.
+    """One node. It owns all components; nothing is global.
 
-    What needs the node's id exists after `start`: metadata, logs, replica manager, controller, listeners."""
+    Components that need the node's id exist after `start`: metadata, logs, replica manager, controller, listeners."""
 
     log_manager: LogManager
     metadata: MetadataCache
@@ -112,9 +112,9 @@ class Broker:
         connect: Connect | None = None,
         open_files: int = NO_LIMIT,
     ) -> None:
-        """Touches nothing yet. `random` gives ids; a seeded one makes a run that can be replayed. Without
-        `metadata_store` the broker keeps the metadata itself, in its first log directory. `connect` reaches other
-        nodes. `open_files` is how many files the process may have open; connections leave some of them to the logs."""
+        """Acquires nothing yet. `random` generates ids; a seeded one makes a run reproducible. Without `metadata_store`
+        the broker stores the metadata itself, in its first log directory. `connect` connects to other nodes.
+        `open_files` is how many files the process may have open; connections leave some of them to the logs."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
@@ -136,9 +136,9 @@ class Broker:
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
         self.unclean_directories: dict[str, str] = {}
-        """After a stop: log directories without the mark of a clean shutdown, and why; their logs will be recovered."""
+        """After a stop: log directories not marked as cleanly shut down, and why; their logs will be recovered."""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
-        """What has been started, as what ends it."""
+        """For everything that has been started, the function that stops it."""
 
     @property
     def is_serving(self) -> bool:
@@ -146,13 +146,13 @@ class Broker:
         return self.state == BrokerState.RUNNING
 
     def status(self) -> BrokerStatus:
-        """For the metrics and the health check."""
+        """Returns the status for the metrics and the health check."""
         from odradek.broker.metrics.sources import BrokerStatus
 
         return BrokerStatus(self.state, self.broker_id, self.metric_sources() if self.is_serving else None)
 
     def metric_sources(self) -> MetricSources:
-        """What the metrics are read from, once the broker has started."""
+        """Returns the sources of the metrics, once the broker has started."""
         from odradek.broker.metrics.sources import MetricSources
 
         return MetricSources(
@@ -173,13 +173,13 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT of the first listener, as a client on this machine reaches it."""
+        """HOST:PORT of the first listener for a client on this machine."""
         endpoint = self.endpoints[0]
         host = LOCAL_HOSTS.get(endpoint.host, endpoint.host)
         return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
 
     async def start(self) -> None:
-        """Returns when clients are served. Raises StartError, after letting go of what was taken."""
+        """Returns when clients are served. Raises StartError after releasing everything acquired."""
         self.state = BrokerState.STARTING
         try:
             self.config.check_protection()
@@ -200,7 +200,7 @@ class Broker:
             raise
 
     def _reason(self, error: Exception) -> str:
-        """Why it does not start, for people. The system does not always say of which file it speaks."""
+        """Returns a message for users. Names the log directories if a disk error has no file name."""
         if not isinstance(error, OSError) or not error.strerror:
             return str(error)
         if error.filename is None and error.errno not in ERRORS_OF_DISKS:
@@ -208,14 +208,14 @@ class Broker:
         return f"{error.filename or ', '.join(self.config.log_dirs)}: {error.strerror}"
 
     async def stop(self) -> None:
-        """See the file's head. Takes no longer than a few seconds and the flushing; no effect twice."""
+        """Stops as described at the head of this file, within seconds plus the flush. Further calls have no effect."""
         self.state = BrokerState.SHUTTING_DOWN
         await self._undo_all()
 
-    # --- starting, step by step ---------------------------------------------------------------------------------
+    # --- starting -----------------------------------------------------------------------------------------------
 
     async def _serve_metrics(self) -> None:
-        """First of all, so that a broker that recovers its logs can say so."""
+        """Comes first, so that the status is available while logs are recovered."""
         port = self.config["odradek.metrics.port"]
         if port >= 0:
             from odradek.broker.metrics.exposition import Exposition
@@ -345,17 +345,17 @@ class Broker:
         self._undo.append(self.controller.stop)
         self.log_manager.claim(self.broker_id, cluster_id)
         await self.controller.load()
-        self._take_over_settings()
-        self.config.on_change(lambda _: self._take_over_settings())
+        self._apply_settings()
+        self.config.on_change(lambda _: self._apply_settings())
 
     async def _listen(self) -> None:
-        """Takes the addresses; nobody is accepted yet."""
+        """Binds the addresses without accepting connections."""
         self.endpoints = await self.socket_server.bind(self.config.listeners)
         self._undo.append(self._close_connections)
 
     async def _load_logs(self) -> None:
-        """Steps are short: signals are heard while a big log is recovered. Only when all logs are there can a shutdown
-        be a clean one; if this ends before, the next start finds the directories as after a crash."""
+        """Loads the logs in short steps, so that signals are handled during a long recovery. A shutdown can be clean
+        only after all logs are loaded; until then, the next start treats the directories as after a crash."""
         place = self._undo.index(self.log_manager.release)
         self._undo[place] = self._abandon_logs
         for _ in self.log_manager.load_steps(self._log_config, self._is_known):
@@ -404,8 +404,8 @@ class Broker:
         }
         return BrokerInfo(self.broker_id, endpoints, self.config["broker.rack"])
 
-    def _take_over_settings(self) -> None:
-        """Settings that can change while the broker runs, and that nobody asks for anew at each use."""
+    def _apply_settings(self) -> None:
+        """Applies dynamic settings to components that keep a copy of them."""
         self.log_manager.default_config = self.config.log_config()
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
@@ -417,7 +417,7 @@ class Broker:
         return self.config.log_config(self.metadata.topic_config(topic))
 
     def _is_known(self, topic_partition: TopicPartition, topic_id: UUID | None) -> bool:
-        """Whether a partition's folder belongs to a topic of ours. A folder without an id is taken by its name."""
+        """Whether a partition's folder belongs to a known topic. A folder without a topic id is matched by its name."""
         if not self.metadata.contains(topic_partition):
             return False
         return topic_id is None or topic_id == self.metadata.topic_id(topic_partition.topic)
@@ -440,4 +440,4 @@ class Broker:
                 if ending is not None:
                     await ending
             except Exception:
-                log.exception("a step of stopping failed", step=getattr(undo, "__qualname__", str(undo)))
+                log.exception("shutdown step failed", step=getattr(undo, "__qualname__", str(undo)))

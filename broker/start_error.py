@@ -1,5 +1,5 @@
-"""Why a broker cannot start, for the one who started it."""
+"""The error raised when a broker cannot start."""
 
 
 class StartError(Exception):
-    """One line that says what is wrong and, where that is not obvious, what to do about it."""
+    """A one-line message for users that says what is wrong and, unless obvious, what to do about it."""

@@ -1,12 +1,12 @@
-"""A broker inside the process, for tests: on a free port, in a temporary directory, and gone without a trace.
+"""A broker inside the process, for tests: on a free port and in a temporary directory, removed afterwards.
 
     async with in_process_broker() as broker:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
 
-Settings are Kafka's, over those of the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)`, or
-`in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` is the same in a thread of its own, for blocking
-clients; the pytest fixture `odradek_broker` gives one. Where the program has not configured structlog, only warnings
-and errors are told, on stderr.
+Settings are Kafka's and override the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)` or
+`in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` runs the broker in a thread of its own, for blocking
+clients; the pytest fixture `odradek_broker` uses it. If the program has not configured structlog, only warnings and
+errors are logged, to stderr.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ async def in_process_broker(
     open_files: int | None = None,
     **more_settings: object,
 ) -> AsyncIterator[Broker]:
-    """A running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data stays there.
+    """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
 
-    `open_files`: how many the process may have open, if not the system's limit. Raises StartError."""
+    `open_files`: how many files the process may have open (default: the system's limit). Raises StartError."""
     with contextlib.ExitStack() as stack:
         texts = _texts(settings or {}, more_settings)
         if data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}:
@@ -70,7 +70,7 @@ async def in_process_broker(
 
 
 class BrokerThread:
-    """A broker on an event loop in a thread of its own. A context manager; may also be started and stopped."""
+    """A broker on an event loop in a thread of its own. Use it as a context manager, or call `start` and `stop`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class BrokerThread:
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
-        """As `in_process_broker`. `loop_factory`: uvloop's where there is one, unless said."""
+        """Arguments as for `in_process_broker`. `loop_factory`: uvloop's by default, if installed."""
         self._arguments: dict[str, Any] = {"data_dir": data_dir, **more_settings}
         self._settings = settings
         self._loop_factory = loop_factory or _fastest_loop()
@@ -91,7 +91,7 @@ class BrokerThread:
 
     @property
     def broker(self) -> Broker:
-        """To look at; what changes it belongs into `call`."""
+        """The broker, for read access only: change it with `call`."""
         return self._started.result()
 
     @property
@@ -108,10 +108,10 @@ class BrokerThread:
         self._started.result()
 
     def stop(self) -> None:
-        """Returns when everything is gone. May be called again."""
+        """Returns when the broker has stopped and the thread has ended. May be called again."""
         loop, event = self._loop, self._stop_requested
         if loop is not None and event is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # The loop may have ended by itself.
+            with contextlib.suppress(RuntimeError):  # The loop may have been closed already.
                 loop.call_soon_threadsafe(event.set)
         self._thread.join()
 
@@ -157,7 +157,7 @@ def _text(value: object) -> str:
 
 
 class _StandardError:
-    """Writes to what is stderr at the moment: test runners replace it for each test."""
+    """Writes to the current sys.stderr, which test runners replace for each test."""
 
     def msg(self, line: str) -> None:
         print(line, file=sys.stderr)
@@ -166,9 +166,9 @@ class _StandardError:
 
 
 class _WarningsOnly:
-    """Where the program has not configured structlog, warnings and errors are told while a broker runs in it.
+    """While a broker runs, logs only warnings and errors, unless the program has configured structlog.
 
-    structlog's configuration is one for the whole process, so the last of several brokers takes it back.
+    structlog's configuration applies to the whole process, so the last of several brokers restores it.
     """
 
     def __init__(self) -> None:

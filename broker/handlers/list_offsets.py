@@ -42,7 +42,7 @@ class ListOffsetsHandler:
         self._max_response_bytes = max_response_bytes
 
     def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-        """Looks up one partition after the other."""
+        """Looks up one partition after the other. From version 1 on repeated partitions are INVALID_REQUEST."""
         keys = Counter(
             (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
         )

@@ -88,8 +88,8 @@ def _short(value: Any) -> Any:
         return value if len(value) <= LONGEST_DETAIL else f"{value[:LONGEST_DETAIL]}..."
     if not isinstance(value, (list, tuple)):
         return value
-    told = [_short(item) for item in value[:MOST_ITEMS]]
-    return told if len(value) <= MOST_ITEMS else [*told, f"... and {len(value) - MOST_ITEMS} more"]
+    kept = [_short(item) for item in value[:MOST_ITEMS]]
+    return kept if len(value) <= MOST_ITEMS else [*kept, f"... and {len(value) - MOST_ITEMS} more"]
 
 
 class LogOutput:

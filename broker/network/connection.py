@@ -248,7 +248,7 @@ class Connection(Flushable):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the connection is in the middle of a frame and reads on."""
+        """Whether the rest of a frame is missing and the connection is read."""
         return not self._blocked and (self._large is not None or bool(self._kept))
 
     def read_on(self) -> None:
@@ -273,11 +273,11 @@ class Connection(Flushable):
             if answer.size > LARGE_FRAME_BYTES:
                 self._parked_bytes += answer.size
             answer.when_ready(self._answer_is_ready)
-            self._bound_what_is_in_flight()
+            self._bound_in_flight()
         elif answers:
             answers.append(answer)
             self._in_flight_bytes += size_of(answer)
-            self._bound_what_is_in_flight()
+            self._bound_in_flight()
         else:
             self._send(answer)
             if self._outbox.size >= WRITE_HIGH_BYTES:
@@ -286,14 +286,14 @@ class Connection(Flushable):
             self._throttle()
 
     def _must_wait(self, api_key: int) -> bool:
-        """Whether a parked request holds back the next request, which is of this API."""
+        """Whether a parked request holds back the next request if that is of this API."""
         return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
 
     def _has_enough_in_flight(self) -> bool:
         most = self._rounds.limits
         return len(self._answers) >= most.max_in_flight_requests or self._in_flight_bytes >= most.max_in_flight_bytes
 
-    def _bound_what_is_in_flight(self) -> None:
+    def _bound_in_flight(self) -> None:
         if self._has_enough_in_flight():
             self._block(IN_FLIGHT)
 

@@ -23,7 +23,7 @@ class Sender(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the connection is in the middle of a frame and reads on."""
+        """Whether the rest of a frame is missing and the connection is read."""
 
     def read_on(self) -> None:
         """Resumes reading: memory may be available."""
@@ -64,22 +64,22 @@ class QueuedBytes(Generic[S]):
         self._active.discard(sender)
         if self._waiting:
             if not self.is_too_much:
-                self._let_all_go_on()
+                self._resume_all()
             elif (first := next(iter(self._held))) in self._waiting:
                 del self._waiting[first]
-                self._let_go_on(first)
+                self._resume(first)
 
     def overdue(self) -> Iterator[tuple[S, int]]:
         """Yields the connections to end, each with the bytes that it holds, then lets the others resume."""
-        for sender in self._in_order_of_their_end() if self.is_too_much else ():
+        for sender in self._in_ending_order() if self.is_too_much else ():
             if not self.is_too_much:
                 break
             yield sender, self._held[sender]
             self.release(sender)
         self._active.clear()
-        self._let_all_go_on()
+        self._resume_all()
 
-    def _in_order_of_their_end(self) -> list[S]:
+    def _in_ending_order(self) -> list[S]:
         silent = {
             sender: size for sender, size in self._held.items() if sender not in self._active and sender.is_awaited
         }
@@ -87,12 +87,12 @@ class QueuedBytes(Generic[S]):
             return list(silent)
         return [*silent, *(sender for sender in self._held if sender not in silent)]
 
-    def _let_all_go_on(self) -> None:
+    def _resume_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for sender in waiting:
-            self._let_go_on(sender)
+            self._resume(sender)
 
-    def _let_go_on(self, sender: S) -> None:
+    def _resume(self, sender: S) -> None:
         """Resumes a connection, which then has until the check after the next one to send something."""
         self._active.add(sender)
         sender.read_on()

@@ -19,7 +19,7 @@ Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | N
 CallSoon = Callable[..., Any]
 
 SCRATCH_BYTES = 256 * 1024
-"""Larger than any frame that is not large, with its length prefix."""
+"""Must hold a frame of LARGE_FRAME_BYTES with its length prefix."""
 
 
 class Flushable:

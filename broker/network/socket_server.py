@@ -121,7 +121,7 @@ class SocketServer:
             connection.end_when_answered()
         if self.connections:
             self._all_gone = asyncio.Event()
-            cut = asyncio.get_running_loop().call_later(grace_ms / 1000, self._cut_everyone_off)
+            cut = asyncio.get_running_loop().call_later(grace_ms / 1000, self._cut_off_all)
             await self._all_gone.wait()
             cut.cancel()
         self._servers.clear()
@@ -254,14 +254,14 @@ class SocketServer:
             for connection in [c for c in self._closing if c.close_by_ms <= now_ms]:
                 connection.cut_off()
         if self.not_read_by:
-            self._bound_what_is_not_read()
+            self._bound_unread_bytes()
         for connection, size in self.queued.overdue():
             self.warn("client holds memory with unfinished requests", connection.info, queued_bytes=size)
             connection.cut_off()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
 
-    def _bound_what_is_not_read(self) -> None:
+    def _bound_unread_bytes(self) -> None:
         """Aborts connections until the unread bytes are within the limit: first those that have taken nothing since the
         last sweep, then, above twice the limit, any.
 
@@ -308,7 +308,7 @@ class SocketServer:
         self.warn(event, connection.info, **details)
         connection.cut_off()
 
-    def _cut_everyone_off(self) -> None:
+    def _cut_off_all(self) -> None:
         for connection in list(self.connections):
             connection.cut_off()
 
