@@ -1,15 +1,15 @@
-"""Which brokers hold which partitions of a new topic.
+"""Assigns the partitions of a new topic to brokers.
 
-Round robin with a shift, as Kafka spreads replicas where no racks are known: partition p's first replica lies on
-broker (start + p), the next ones follow at a distance that grows by one each time all brokers have been first once.
-With five brokers, start 0, shift 0, factor 3:
+Round robin with a shift, as Kafka spreads replicas when racks are unknown: partition p's first replica is placed on
+broker (start + p). The other replicas follow at a distance that grows by one each time every broker has been first
+once. With five brokers, start 0, shift 0, factor 3:
 
     partition   0   1   2   3   4   5   6
     replicas    0   1   2   3   4   0   1
                 1   2   3   4   0   2   3
                 2   3   4   0   1   3   4
 
-Source: Kafka's `AdminUtils.assignReplicasToBrokersRackUnaware`. Racks are not regarded.
+Source: Kafka's `AdminUtils.assignReplicasToBrokersRackUnaware`. Racks are ignored.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def assign_replicas(
     first_partition: int = 0,
     start_index: int | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas by partition for `partition_count` partitions from `first_partition` on.
+    """Returns the replicas by partition for `partition_count` partitions starting at `first_partition`.
 
-    `start_index` says where in `brokers` partition 0 began (for partitions added to a topic); otherwise it is drawn
-    from `source`. 1 <= replication_factor <= len(brokers) is the caller's to check.
+    `start_index` is the index in `brokers` of partition 0's first replica (when partitions are added to a topic).
+    Without it, the start is drawn from `source`. The caller checks that 1 <= replication_factor <= len(brokers).
     """
     start = source.randrange(len(brokers)) if start_index is None else start_index
     shift = source.randrange(len(brokers)) if start_index is None else start_index

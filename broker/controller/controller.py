@@ -1,19 +1,19 @@
-"""The controller: every change of topics, partitions and settings, one after the other, from the request to the running
-partitions.
+"""The controller: carries out every change of topics, partitions and settings, one at a time, from the request to the
+running partitions.
 
-A change is decided (`state.py`), stored (one `multi` in the metadata store: all of it or nothing, durable when it
-returns), carried out by the partitions' hooks, and then visible in the metadata cache. What a client was told
-survives a crash; what a crash interrupts after storing is caught up with at the next start (`start_up.py`).
+A change is decided (`state.py`), stored (one `multi` in the metadata store: atomic, and durable when it returns),
+carried out through the partition hooks, and then visible in the metadata cache. A change that was confirmed to a client
+survives a crash. A change that a crash interrupts after storing is completed at the next start (`start_up.py`).
 
-    (A) Changes wait for each other: whoever decides sees the cache as all earlier changes left it. A request for many
-        topics is several changes, so that another client's need not wait for all of it.
-    (B) A change is a task of its own. When its time-out passes, the client hears REQUEST_TIMED_OUT and the change
-        goes on. As in Kafka a time-out of 0 or less means: begin, and do not wait.
-    (C) A new topic whose partitions cannot be made (disk full, or a folder of another topic in the way) is taken
-        back, and the client hears why. Kafka keeps such a topic, offline.
-    (D) Deletion marks the topic first (`/admin/delete_topics/T`), so that it ends even when the process does.
+    (A) Changes are serialized: each decision sees the cache as all earlier changes left it. A request for many topics
+        is split into several changes, so that changes of other clients can run in between.
+    (B) Each change runs as its own task. When its time-out passes, the client receives REQUEST_TIMED_OUT and the change
+        continues. As in Kafka, a time-out of 0 or less means: start the change and do not wait.
+    (C) If the partitions of a new topic cannot be created (disk full, or a folder of another topic is in the way), the
+        topic is rolled back and the error is returned. Kafka keeps such a topic, offline.
+    (D) Deletion marks the topic first (`/admin/delete_topics/T`), so that a restart completes an interrupted deletion.
 
-Items that fail come back as ProtocolError values: a request's items do not fail together. Source: Kafka's
+Items that fail are returned as ProtocolError values, because the items of a request fail independently. Source: Kafka's
 `KafkaController`, `ZkAdminManager`, `TopicDeletionManager`.
 """
 
@@ -60,14 +60,14 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 
 PLANNING_COST = 10
-"""What deciding about one topic counts as, in items of a step."""
+"""The cost of planning one topic, in items of a step."""
 
 log = structlog.get_logger("controller")
 
 
 class Controller:
-    """See the file's head. One per broker; `start` before anything else, `stop` at the end. `store` is opened and
-    closed by it.
+    """One controller per broker. Call `start` before anything else and `stop` at the end. The controller opens and
+    closes `store`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Controller:
         purgatory: DelayedOperationPurgatory,
         turns: Turns | None = None,
     ) -> None:
-        """`turns`: those that the broker's long requests take."""
+        """`turns`: shared with the broker's other long requests."""
         self.store = store
         self._cache = cache
         self._local = LocalPartitions(partitions, config, cache)
@@ -95,7 +95,9 @@ class Controller:
         self._changing = asyncio.Lock()
         self._deleting: dict[str, TopicMetadata | None] = {}
         self.on_topic_deleted: Callable[[str], Iterator[None]] = lambda _name: iter(())
-        """Forgets, in steps, what is kept of a topic elsewhere; nobody can create it anew until that is done."""
+        """Removes, in steps, the topic's state that is kept elsewhere. The topic cannot be recreated until this has
+        finished.
+        """
         self.replica_changes = ReplicaChanges(store, cache, self._local, self._changing, self._deleting)
         self._planner = Planner(
             cache,
@@ -106,13 +108,13 @@ class Controller:
             deleting=self._deleting,
         )
 
-    # Beginning and end
+    # Start and stop
 
     async def open_store(self, known_cluster_id: str | None) -> str:
-        """Opens the store and returns the cluster's id: the stored one, else `known_cluster_id` (of meta.properties),
+        """Opens the store and returns the cluster id: the stored one, else `known_cluster_id` (from meta.properties),
         else a new one.
 
-        Raises StoreDamaged, StoreUnavailable, and ClusterIdMismatch where the two differ.
+        Raises StoreDamaged, StoreUnavailable, and ClusterIdMismatch if the stored id and `known_cluster_id` differ.
         """
         await self.store.open()
         start_up = StartUp(self.store, self._cache, self._clock)
@@ -121,9 +123,9 @@ class Controller:
         return self._cache.cluster_id
 
     async def load(self) -> None:
-        """Reads settings, topics and partitions into the cache, and has the broker go by its dynamic settings.
+        """Loads settings, topics and partitions into the cache and applies the broker's dynamic settings.
 
-        After `open_store`, before the partitions' logs are opened.
+        Runs after `open_store` and before the partitions' logs are opened.
         """
         for name in await StartUp(self.store, self._cache, self._clock).load():
             self._deleting[name] = self._cache.topic(name)
@@ -131,8 +133,8 @@ class Controller:
         self._local.apply_broker_config()
 
     async def start(self, broker: BrokerInfo) -> None:
-        """Registers this broker, becomes the controller, opens every partition that it leads, and ends what a crash
-        interrupted.
+        """Registers this broker, becomes the controller, opens every partition that this broker leads, and completes
+        the changes that a crash interrupted.
         """
         start_up = StartUp(self.store, self._cache, self._clock)
         await self.register(broker)
@@ -144,7 +146,7 @@ class Controller:
         await self.replica_changes.resume()
 
     async def register(self, broker: BrokerInfo) -> None:
-        """Says where this broker is to be reached; again when its addresses have changed."""
+        """Publishes this broker's addresses in the metadata store; called again when the addresses change."""
         path, data = znodes.broker_path(broker.broker_id), znodes.encode_broker(broker, self._clock.wall_ms())
         try:
             await self.store.create(path, data, ephemeral=True)
@@ -154,7 +156,7 @@ class Controller:
         self._cache.put_broker(broker._replace(epoch=entry.created))
 
     async def stop(self) -> None:
-        """Waits for the change under way and closes the store."""
+        """Waits for the change in progress and closes the store."""
         async with self._changing:
             await self.store.close()
 
@@ -163,8 +165,8 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
     ) -> list[PlannedTopic | ProtocolError]:
-        """Per topic, in order: what was (or would be) created, or why not: the codes of `state.Planner.topic`,
-        REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+        """Creates topics. Returns, per topic in order, what was (or would be) created, or the error: the codes of
+        `state.Planner.topic`, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
         """
         if timeout_ms <= 0 and not validate_only:
             planned = await self._plan_topics(topics)
@@ -174,13 +176,15 @@ class Controller:
         return await self._within(timeout_ms, change, validate_only, [topic.name for topic in topics])
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
-        """Per name, in order: None, or UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR."""
+        """Deletes topics. Returns, per name in order, None, or UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT,
+        KAFKA_STORAGE_ERROR.
+        """
         return await self._within(timeout_ms, self._delete_topics(names), False, names)
 
     async def create_partitions(
         self, additions: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
     ) -> list[ProtocolError | None]:
-        """Per topic, in order: None, or why its partitions stay as they are."""
+        """Adds partitions. Returns, per topic in order, None, or the reason why no partitions were added."""
         if timeout_ms <= 0 and not validate_only:
             planned = [self._plan_partitions(addition) async for addition in others_between(additions, PLANNING_COST)]
             self._spawn(self._create_partitions(additions, False), "creation of partitions")
@@ -191,7 +195,7 @@ class Controller:
     # Settings
 
     async def alter_topic_config(self, topic: str, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """Stores what `change` makes of the topic's own settings, and has its logs go by it.
+        """Passes the topic's own settings through `change`, stores the result, and applies it to the topic's logs.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, POLICY_VIOLATION, KAFKA_STORAGE_ERROR, and what `change`
         raises.
@@ -213,10 +217,10 @@ class Controller:
     async def alter_broker_config(
         self, broker_id: int | None, change: ConfigChange, *, validate_only: bool = False
     ) -> None:
-        """Stores what `change` makes of a broker's dynamic settings (None: the cluster-wide default ones). `change`
-        checks them.
+        """Passes a broker's dynamic settings through `change`, which validates them, and stores the result (`broker_id`
+        None: the cluster-wide defaults).
 
-        Then the broker goes by them, and all logs go by the defaults that are valid now.
+        Then applies the settings to the broker and the resulting defaults to all logs.
         """
         async with self._changing:
             before = self._cache.broker_config(broker_id)
@@ -231,7 +235,7 @@ class Controller:
                 self._local.apply_topic_config(topic)
             log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
 
-    # How each change goes
+    # Planning and execution
 
     async def _plan_topics(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
         results: list[PlannedTopic | ProtocolError] = []
@@ -266,7 +270,7 @@ class Controller:
         results = await self._plan_topics(topics)
         plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
         failures = await self._carry_out_creation(plans) if plans else {}
-        # A topic named twice has one plan: the second one keeps its own refusal.
+        # If a topic is named twice, only the first has a plan; the second keeps its own error.
         return [
             failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
             for topic, result in zip(topics, results, strict=True)
@@ -299,7 +303,9 @@ class Controller:
         return new_topic(plan, random_uuid(self._random), self._cache.brokers.keys(), self._cache.controller_epoch)
 
     async def _take_back(self, topic: TopicMetadata, config: Mapping[str, str], failed: Collection[int]) -> None:
-        """Case (C). Only logs that were made are removed: what was in the way is not ours."""
+        """Rolls back the creation of a topic (case C). Removes only the logs that were created: a conflicting folder
+        may hold another topic's data.
+        """
         await self._local.remove(topic.name, topic.partitions, kept=failed)
         try:
             await self.store.multi(
@@ -307,7 +313,7 @@ class Controller:
             )
         except StoreUnavailable as error:
             self._cache.put_topic(topic, config)
-            log.error("a topic without logs could not be taken back", topic=topic.name, reason=str(error))
+            log.error("topic without logs not rolled back", topic=topic.name, reason=str(error))
 
     async def _delete_topics(self, names: Sequence[str]) -> list[ProtocolError | None]:
         async with self._changing:
@@ -330,7 +336,7 @@ class Controller:
         return [ProtocolError(missing, f"There is no topic '{name}'") if name in unknown else None for name in names]
 
     async def _remove_topic(self, name: str) -> None:
-        """Case (D): from the mark to the end. What cannot be ended now is ended at the next start."""
+        """Completes the deletion of a marked topic (case D). If the store is unavailable, the next start does so."""
         topic = self._deleting[name]
         has_config = await self.store.exists(znodes.topic_config_path(name)) is not None
         partitions = {} if topic is None else topic.partitions
@@ -338,7 +344,7 @@ class Controller:
         try:
             await self.store.multi(topic_removal_operations(name, partitions, has_config=has_config, is_marked=True))
         except StoreUnavailable as error:
-            log.error("the deletion of a topic goes on at the next start", topic=name, reason=str(error))
+            log.error("topic deletion postponed to next start", topic=name, reason=str(error))
             return
         del self._deleting[name]
         log.info("topic deleted", topic=name, partitions=len(partitions))
@@ -358,7 +364,7 @@ class Controller:
 
     async def _add_partitions(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> ProtocolError | None:
         topic = self._cache.topic(name)
-        assert topic is not None, "the planner has seen it"
+        assert topic is not None, "the planner has checked that the topic exists"
         live, epoch = self._cache.brokers.keys(), self._cache.controller_epoch
         added = {partition: new_partition(partition, brokers, live, epoch) for partition, brokers in replicas.items()}
         try:
@@ -383,7 +389,7 @@ class Controller:
     async def _within(
         self, timeout_ms: int, change: Coroutine[Any, Any, list[Any]], validate_only: bool, topics: Sequence[str]
     ) -> list[Any]:
-        """Case (B)."""
+        """Runs `change` and waits for at most `timeout_ms` (case B)."""
         task = self._spawn(change, "change of metadata")
         if validate_only or not topics:
             return await asyncio.shield(task)
@@ -393,4 +399,4 @@ class Controller:
 
 
 def _begun() -> ProtocolError:
-    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "The change was begun and goes on")
+    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "The change was started and continues in the background")

@@ -1,22 +1,20 @@
-"""The metadata store of a node that stands alone: a tree in memory, a journal and a snapshot under the first log
-directory.
+"""The metadata store of a standalone node: a tree in memory, with a journal and a snapshot in the first log directory.
 
-Opening reads the snapshot and then the journal (`metadata_journal.py` has the format), and ends the last session:
-ephemeral entries that it left behind go. Every change is checked, appended to the journal, synced, and only then
-applied and answered.
+Opening reads the snapshot and then the journal (`metadata_journal.py` has the format), and ends the previous session by
+deleting its ephemeral entries. Each change is checked, appended to the journal, synced, and only then applied and
+answered.
 
-    (A) One change is written at a time; others wait their turn. `run_blocking` is where the writing runs: inline by
-        default, in a thread when the broker hands in `Background.run_in_thread`.
-    (B) A write that fails (disk full) is taken back by cutting the journal to its length before, and raises
-        StoreUnavailable; the next one may succeed. Where cutting or syncing fails, too, nobody knows what is on the
-        disk: every change is refused from then on, until the store is opened again.
-        A change of ephemeral entries (a registration, an election) holds for this session only. On a full disk it is
-        in memory alone, and is written before the next change: a broker starts, and its logs can be read.
-    (C) A journal larger than the snapshot and than `compact_bytes` is replaced: a new snapshot is written beside the
-        old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
-        transactions that the snapshot has already: they are skipped.
-    (D) A torn tail (the journal's cases A and B) is named in the log and gone after opening, since opening compacts
-        then.
+    (A) Changes are written one at a time; others wait. `run_blocking` runs the writes: inline by default, or in a
+        thread when the broker passes `Background.run_in_thread`.
+    (B) A failed write (disk full) is undone by truncating the journal to its previous length, and raises
+        StoreUnavailable; the next write may succeed. If truncating or syncing fails as well, the state on disk is
+        unknown: every change is refused until the store is reopened. A change of ephemeral entries (a registration, an
+        election) is valid for this session only. On a full disk it is applied in memory, and written before the next
+        change: the broker starts, and its logs can be read.
+    (C) The journal is compacted when it is larger than both the snapshot and `compact_bytes`: a new snapshot is written
+        beside the old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
+        transactions in the journal that the snapshot already contains; they are skipped.
+    (D) A torn tail (the journal's cases A and B) is logged and removed, because opening then compacts the journal.
 """
 
 from __future__ import annotations
@@ -66,15 +64,14 @@ log = structlog.get_logger("controller.store")
 
 
 async def run_inline(work: Callable[[], None]) -> None:
-    """The default `run_blocking`: does the work here and now."""
+    """The default `run_blocking`: runs the work synchronously."""
     work()
 
 
 class EmbeddedMetadataStore:
-    """A MetadataStore on two files in `directory`. One process at a time: the log directory's lock guards it.
+    """A MetadataStore backed by two files in `directory`. The log directory's lock keeps other processes out.
 
-    `run_blocking` runs writes and syncs (A); `compact_bytes` is the least journal size, in bytes, that is compacted
-    (C).
+    `run_blocking` runs writes and syncs (A); `compact_bytes` is the minimum size of a journal that is compacted (C).
     """
 
     def __init__(
@@ -92,7 +89,7 @@ class EmbeddedMetadataStore:
         self._tree = MetadataTree()
         self._session_epoch = 0
         self._unwritten: list[bytes] = []
-        self._refusal: str | None = "it is not open"
+        self._refusal: str | None = "not open"
         self._writing = asyncio.Lock()
         self._session_listeners: list[SessionListener] = []
         self._entry_watches: defaultdict[str, list[Watch]] = defaultdict(list)
@@ -108,7 +105,7 @@ class EmbeddedMetadataStore:
         self._session_listeners.append(listener)
 
     async def open(self) -> None:
-        """Reads what is on disk. Raises StoreDamaged, or StoreUnavailable where the disk cannot be read or written."""
+        """Loads the files from disk. Raises StoreDamaged, or StoreUnavailable if the disk cannot be read or written."""
         self._tree = MetadataTree()
         self._unwritten.clear()
         try:
@@ -129,17 +126,17 @@ class EmbeddedMetadataStore:
         self._notify_listeners(SessionState.CONNECTED)
 
     async def close(self) -> None:
-        """Removes the session's ephemeral entries and lets go of the files. May be called again, or before `open`."""
+        """Deletes the session's ephemeral entries and closes the files. May be called again, or before `open`."""
         if self._refusal is None:
             ephemeral = self._tree.ephemeral_paths()
             try:
                 if ephemeral:
                     await self.multi([Delete(path) for path in ephemeral])
             except StoreUnavailable as error:
-                log.warning("ephemeral entries stay until the next start", reason=str(error))
+                log.warning("ephemeral entries kept until next start", reason=str(error))
         async with self._writing:
             was_open = self._refusal is None
-            self._refusal = "it is closed"
+            self._refusal = "closed"
             self._disk.close()
         self._entry_watches.clear()
         self._children_watches.clear()
@@ -194,7 +191,7 @@ class EmbeddedMetadataStore:
         return await asyncio.shield(self._multi(operations))
 
     async def _multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
-        """Runs to its end though its caller be cancelled: what the journal has, the tree must have."""
+        """Runs to completion even if the caller is canceled: whatever is in the journal must also be in the tree."""
         async with self._writing:
             self._check_open()
             transaction = await in_steps(self._tree.stage(operations))
@@ -220,16 +217,16 @@ class EmbeddedMetadataStore:
             await self._compact_if_possible()
 
     def _is_of_session(self, transaction: Transaction) -> bool:
-        """Whether it makes, changes or removes an ephemeral entry."""
+        """Whether the transaction creates, changes or deletes an ephemeral entry."""
         entries = [(entry or self._tree.get(path)) for path, entry in transaction.entries.items()]
         return any(entry is not None and entry.ephemeral for entry in entries)
 
     async def _take_back(self, cause: OSError) -> None:
-        """Case (B)."""
+        """Undoes a failed write (case B)."""
         try:
             await self._run_blocking(self._disk.take_back)
         except OSError as error:
-            self._refusal = f"a failed write ({cause}) could not be taken back: {error}"
+            self._refusal = f"a failed write ({cause}) could not be undone: {error}"
         log.error(
             "metadata change not written",
             directory=self._disk.directory,
@@ -238,15 +235,15 @@ class EmbeddedMetadataStore:
         )
 
     async def _compact_if_possible(self) -> None:
-        """Case (C). A failure is no failure of the change that is written already: the journal goes on growing, and
-        the next change tries again.
+        """Compacts the journal (case C). A failure does not fail the change, which is already written: the journal
+        keeps growing, and the next change tries again.
         """
         try:
             await self._run_blocking(self._compact)
         except OSError as error:
             log.warning("metadata journal not compacted", directory=self._disk.directory, error=str(error))
             if not self._disk.is_writable:
-                self._refusal = f"its journal could not be replaced: {error}"
+                self._refusal = f"the journal could not be replaced: {error}"
 
     def _compact(self) -> None:
         snapshot = encode_snapshot(self._tree)
@@ -271,15 +268,15 @@ class EmbeddedMetadataStore:
             return
         content = read_journal(JOURNAL_NAME, journal, self._tree)
         if content.torn:
-            log.warning(
-                "metadata journal ended in an unfinished change, which was dropped", directory=self._disk.directory
-            )
+            log.warning("unfinished change at journal end dropped", directory=self._disk.directory)
             self._drop_tail(content)
         else:
             self._disk.open_journal(len(journal))
 
     def _drop_tail(self, content: JournalContent) -> None:
-        """Case (D). On a full disk the tail is cut off; a change that it held whole is written with the next one."""
+        """Removes a torn tail (case D). On a full disk the tail is truncated; a complete change in it is written with
+        the next one.
+        """
         try:
             self._compact()
         except OSError as error:
@@ -291,7 +288,7 @@ class EmbeddedMetadataStore:
 
     def _check_open(self) -> None:
         if self._refusal is not None:
-            raise StoreUnavailable("", f"the metadata store takes no requests: {self._refusal}")
+            raise StoreUnavailable("", f"the metadata store is unavailable: {self._refusal}")
 
     def _fire(self, events: list[WatchEvent]) -> None:
         for event in dict.fromkeys(events):

@@ -1,5 +1,5 @@
-"""The embedded metadata store's files on the disk: the journal open for appending, and whole files replaced. Raises
-OSError, knows no format.
+"""The embedded metadata store's file operations: appending to the journal, and replacing files as a whole. Raises
+OSError and does not depend on the format.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from odradek.storage.files import File, Files
 
 
 class JournalDisk:
-    """`journal_bytes` is the journal's size up to the end of its last whole change."""
+    """`journal_bytes` is the journal's size up to the end of its last complete change."""
 
     def __init__(self, directory: str, files: Files) -> None:
         self.directory = directory
@@ -25,42 +25,42 @@ class JournalDisk:
         return self._journal is not None
 
     def read(self, name: str) -> bytes | None:
-        """A file's content, or None where there is no such file."""
+        """A file's content, or None if the file does not exist."""
         try:
             return self._files.read_file(self._path(name))
         except FileNotFoundError:
             return None
 
     def open_journal(self, size: int) -> None:
-        """Goes on behind the journal's first `size` bytes."""
+        """Opens the journal for appending after its first `size` bytes."""
         self._journal = self._files.open(self._path(JOURNAL_NAME))
         self.journal_bytes = size
 
     def append(self, line: bytes) -> None:
-        """Writes and syncs. `journal_bytes` moves only when both succeeded."""
+        """Writes and syncs. `journal_bytes` advances only if both succeed."""
         journal = self._open_journal()
         journal.write([line], self.journal_bytes)
         journal.sync()
         self.journal_bytes += len(line)
 
     def take_back(self) -> None:
-        """Removes what a failed `append` may have left behind."""
+        """Truncates what a failed `append` may have left behind."""
         journal = self._open_journal()
         journal.truncate(self.journal_bytes)
         journal.sync()
 
     def replace(self, name: str, content: bytes) -> None:
-        """Gives a file this content, durably and at once."""
+        """Replaces a file's content durably and atomically."""
         self._files.replace_file(self._path(name), content)
 
     def replace_journal(self, content: bytes) -> None:
-        """Replaces the journal and goes on behind `content`. If the new one cannot be opened, none is open."""
+        """Replaces the journal and opens it for appending after `content`. If opening fails, no journal is open."""
         self.replace(JOURNAL_NAME, content)
         self.close()
         self.open_journal(len(content))
 
     def close(self) -> None:
-        """Lets go of the journal."""
+        """Closes the journal."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None

@@ -1,6 +1,6 @@
-"""What becomes of the controller's changes on this broker: partitions are led, given up, and go by their settings.
+"""Applies the controller's changes to the partitions on this broker: leadership, removal, and log settings.
 
-A failure of one partition is named in the log and told to the caller; it keeps no other from being served.
+The failure of one partition is logged and returned to the caller; the other partitions are still served.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.log_creation import NewLog
 
 PARTITIONS_PER_SLICE = 4
-"""How many partitions are opened or removed before others get their turn on the loop."""
+"""The number of partitions opened or removed before yielding to the event loop."""
 
 log = structlog.get_logger("controller")
 
 
 class PartitionHooks(Protocol):
-    """What the controller tells the replica manager. Synchronous, but for what waits for disks; raise ProtocolError or
-    OSError.
+    """The controller's interface to the replica manager. Synchronous, except for methods that wait for disks; raises
+    ProtocolError or OSError.
     """
 
     async def make_logs(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
-        """Makes those of these logs that are missing, all together; returns the failures when the others are on the
-        disk.
-        """
+        """Creates the logs that are missing, all together; returns the failures once the other logs are on disk."""
 
     async def sync_log_dirs(self) -> None:
-        """The removal of logs by `stop_replica` is on the disk afterwards."""
+        """Syncs the log directories, so that removals by `stop_replica` are durable."""
 
     def become_leader(
         self,
@@ -47,13 +45,13 @@ class PartitionHooks(Protocol):
         isr: Sequence[int],
         log_config: LogConfig,
     ) -> object:
-        """This broker leads the partition from now on; its log is opened or made."""
+        """Makes this broker the partition's leader; opens or creates the log."""
 
     def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> object:
-        """This broker holds the partition no more; with `delete` its log goes. No error if there is none."""
+        """Stops serving the partition; with `delete`, removes its log. No error if the partition does not exist."""
 
     def update_log_config(self, topic: str, config: LogConfig) -> object:
-        """The topic's logs go by these settings from now on."""
+        """Applies these settings to the topic's logs."""
 
 
 class Settings(Protocol):
@@ -63,17 +61,19 @@ class Settings(Protocol):
         """A broker setting's typed value."""
 
     def check_topic_config(self, overrides: Mapping[str, str]) -> None:
-        """Raises ConfigError unless a topic may be given these settings of its own."""
+        """Raises ConfigError unless these settings are valid for a topic."""
 
     def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's settings over the broker's. Raises ConfigError for names and values that are none."""
+        """Returns the topic's settings layered over the broker's. Raises ConfigError for unknown names and invalid
+        values.
+        """
 
     def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
         """Replaces the two layers of dynamic settings. Does not fail."""
 
 
 class LocalPartitions:
-    """The partitions of the broker that `cache` belongs to."""
+    """The partitions on the broker that `cache` belongs to."""
 
     def __init__(self, hooks: PartitionHooks, config: Settings, cache: MetadataCache) -> None:
         self._hooks = hooks
@@ -81,24 +81,26 @@ class LocalPartitions:
         self._cache = cache
 
     async def open_topic(self, name: str) -> None:
-        """At the start: leads what the stored state says. Partitions that nobody here can lead are named in the log."""
+        """Opens the partitions that this broker leads according to the stored state, at the start. Logs the partitions
+        without a live leader.
+        """
         topic = self._cache.topic(name)
         assert topic is not None
         states = topic.partitions.values()
         leaderless = [state.partition for state in states if state.leader != self._cache.broker_id]
         if leaderless:
-            log.warning("partitions without a live leader", topic=name, partitions=leaderless)
+            log.warning("partitions without live leader", topic=name, partitions=leaderless)
         await self.open(topic, self._cache.topic_config(name))
 
     async def open(self, topic: TopicMetadata, config: Mapping[str, str]) -> dict[int, ProtocolError]:
-        """Opens those of the topic's partitions that this broker leads, and returns the failures by partition."""
+        """Opens the topic's partitions that this broker leads, and returns the failures by partition."""
         return await self.lead(topic, config, await self.make_logs([(topic, config)]))
 
     async def make_logs(
         self, topics: Iterable[tuple[TopicMetadata, Mapping[str, str]]]
     ) -> dict[TopicPartition, ProtocolError]:
-        """Makes the logs of partitions that this broker leads, where they are missing, those of all topics together;
-        returns the failures.
+        """Creates the missing logs of the partitions that this broker leads, for all topics together; returns the
+        failures.
         """
         new_logs = []
         for topic, config in topics:
@@ -109,13 +111,13 @@ class LocalPartitions:
                     new_logs.append(NewLog(partition, topic.topic_id, state.leader_epoch, log_config))
         failures = await self._hooks.make_logs(new_logs)
         for partition, error in failures.items():
-            log.error("log not made", partition=str(partition), reason=str(error))
+            log.error("log not created", partition=str(partition), reason=str(error))
         return failures
 
     async def lead(
         self, topic: TopicMetadata, config: Mapping[str, str], failed: Mapping[TopicPartition, ProtocolError]
     ) -> dict[int, ProtocolError]:
-        """As `open`, after `make_logs`, whose failures are `failed`."""
+        """Does the rest of `open` after `make_logs`, whose failures are passed as `failed`."""
         failures: dict[int, ProtocolError] = {}
         name, topic_id = topic.name, topic.topic_id
         log_config = self._log_config(name, config)
@@ -139,7 +141,7 @@ class LocalPartitions:
         return failures
 
     async def remove(self, name: str, partitions: Iterable[int], *, kept: Collection[int] = ()) -> None:
-        """Gives up partitions and removes their logs, except those of `kept`."""
+        """Stops serving the partitions and removes their logs, except the logs of `kept`."""
         for index, number in enumerate(partitions):
             partition = TopicPartition(name, number)
             try:
@@ -151,23 +153,25 @@ class LocalPartitions:
         await self._hooks.sync_log_dirs()
 
     def apply_broker_config(self) -> None:
-        """The broker goes by its dynamic settings in the cache."""
+        """Applies the dynamic settings in the cache to the broker."""
         cache = self._cache
         self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
 
     def apply_topic_config(self, name: str) -> None:
-        """The topic's logs go by its settings in the cache, over the broker's."""
+        """Applies the topic's settings in the cache, layered over the broker's, to its logs."""
         self._hooks.update_log_config(name, self._log_config(name, self._cache.topic_config(name)))
 
     def _log_config(self, topic: str, config: Mapping[str, str]) -> LogConfig:
-        """A stored setting that cannot be used (another release's, say) is named in the log: its topic must come up."""
+        """An unusable stored setting (of another release, say) is logged, and the topic is opened without its own
+        settings.
+        """
         try:
             return self._config.log_config(config)
         except ValueError as error:
-            log.error("stored topic settings cannot be used", topic=topic, config=dict(config), reason=str(error))
+            log.error("stored topic settings ignored", topic=topic, config=dict(config), reason=str(error))
             return self._config.log_config({})
 
 
 def storage_error(error: Exception) -> ProtocolError:
-    """What a client hears of a disk that does not take or give what it should."""
+    """The error returned to a client when a disk fails."""
     return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

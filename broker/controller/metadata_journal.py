@@ -1,25 +1,25 @@
-"""The embedded metadata store's two files: their format, and what reading them makes of torn and damaged content. Pure.
+"""The format of the embedded metadata store's two files, and how torn and damaged content is read. No I/O.
 
-Both are text, one record a line, so that they can be read with `less`:
+Both are text files with one record per line, readable with `less`:
 
-    crc SP json LF          crc: CRC-32C of the JSON's bytes, eight hexadecimal digits; the JSON holds no line end
+    crc SP json LF          crc: CRC-32C of the JSON's bytes, eight hexadecimal digits; the JSON contains no line feed
 
     metadata.snapshot       {"format": "odradek-metadata-snapshot", "version": 1, "number": N, "entries": K}
                             [path, data, version, children_version, created, ephemeral]     K of these, parents first
     metadata.journal        {"format": "odradek-metadata-journal", "version": 1}
-                            {"number": N+1, "entries": [[path, data, ...], [path], ...]}    a path alone: the entry goes
+                            {"number": N+1, "entries": [[path, data, ...], [path], ...]}    a path alone: entry deleted
 
-Data is null or a string; bytes that are not UTF-8 stand in it as lone surrogates. Transactions are numbered without
-gaps. The journal may begin before the snapshot's number (the crash came between the two renames): what the snapshot
-contains already is skipped.
+Data is null or a string; bytes that are not UTF-8 are encoded as lone surrogates. Transaction numbers have no gaps. The
+journal may start before the snapshot's number (after a crash between the two renames); transactions that the snapshot
+already contains are skipped.
 
-    (A) A line end is written last. What stands behind the journal's last line end was being written when the power
-        went, was never acknowledged, and is dropped. If it is whole but for its line end it is kept. A file's first
-        line is there before its name is: without it the file is damaged.
-    (B) A file system may keep a torn write's length and lose a page of it, which then reads as zeros: a last line
-        with zero bytes is dropped, too.
-    (C) Anything else that does not fit is damage: StoreDamaged names file, line and byte, and nothing is changed.
-    (D) A snapshot is renamed into place when it is whole: it has no torn tail, and must have its K entries.
+    (A) The line feed is written last. Bytes after the journal's last line feed were being written when the power
+        failed. They were never acknowledged and are dropped, unless only the line feed is missing. A file's first line
+        is written before the file is renamed into place: without it the file is damaged.
+    (B) A file system may keep a torn write's length and lose one of its pages, which then reads as zeros: a last line
+        that contains zero bytes is dropped, too.
+    (C) Any other mismatch is damage: StoreDamaged names file, line and byte, and nothing is changed.
+    (D) A snapshot is renamed into place when it is complete: it has no torn tail, and must have its K entries.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _CRC_DIGITS = 8
 
 
 class JournalContent(NamedTuple):
-    """What a journal held: how many transactions were applied, and whether its tail was torn: then it must not be
-    appended to. `whole_bytes`: where its last line end stands; `kept_tail`: what follows, as a line, if it was kept.
+    """The content of a journal: the number of applied transactions, and whether the tail was torn. Do not append to a
+    journal with a torn tail. `whole_bytes` is the position after the last line feed; `kept_tail` is the record after
+    it, as a line, if that record was complete.
     """
 
     applied: int
@@ -53,7 +54,7 @@ class JournalContent(NamedTuple):
 
 
 def encode_line(value: Any) -> bytes:
-    """One record as a line."""
+    """Encodes one record as a line."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     return b"%08x %s\n" % (crc32c.crc32c(text), text)
 
@@ -64,13 +65,13 @@ def encode_journal_header() -> bytes:
 
 
 def encode_transaction(number: int, entries: dict[str, Entry | None]) -> bytes:
-    """One journal line."""
+    """Encodes one transaction as a journal line."""
     rows = [[path] if entry is None else _row(path, entry) for path, entry in entries.items()]
     return encode_line({"number": number, "entries": rows})
 
 
 def encode_snapshot(tree: MetadataTree) -> bytes:
-    """A whole snapshot of `tree`."""
+    """Encodes a complete snapshot of `tree`."""
     header = {"format": SNAPSHOT_FORMAT, "version": FORMAT_VERSION, "number": tree.number, "entries": len(tree)}
     lines = [encode_line(header)]
     lines.extend(encode_line(_row(path, entry)) for path, entry in tree.items())
@@ -78,7 +79,7 @@ def encode_snapshot(tree: MetadataTree) -> bytes:
 
 
 def read_snapshot(name: str, content: bytes, tree: MetadataTree) -> None:
-    """Fills an empty `tree`. Raises StoreDamaged (C, D). `name` is the file's name for messages."""
+    """Fills an empty `tree`. Raises StoreDamaged (C, D). `name` is the file name used in messages."""
     lines = _Lines(name, content, torn_tail_allowed=False)
     header = lines.header(SNAPSHOT_FORMAT)
     rows = 0
@@ -86,12 +87,12 @@ def read_snapshot(name: str, content: bytes, tree: MetadataTree) -> None:
         rows += 1
         lines.apply(tree, 0, [row])
     if header.get("entries") != rows:
-        raise lines.damage(f"has {rows} entries, not the {header.get('entries')} of its first line")
+        raise lines.damage(f"has {rows} entries, but its first line says {header.get('entries')}")
     tree.number = lines.number_of(header)
 
 
 def read_journal(name: str, content: bytes, tree: MetadataTree) -> JournalContent:
-    """Applies the journal's transactions that `tree` has not. Raises StoreDamaged (C)."""
+    """Applies the journal's transactions that `tree` does not contain yet. Raises StoreDamaged (C)."""
     lines = _Lines(name, content, torn_tail_allowed=True)
     applied = 0
     lines.header(JOURNAL_FORMAT)
@@ -105,7 +106,7 @@ def read_journal(name: str, content: bytes, tree: MetadataTree) -> JournalConten
             continue
         if number != tree.number + 1:
             raise lines.damage(
-                f"begins with transaction {number}; the last one known is {tree.number}: is {SNAPSHOT_NAME} missing?"
+                f"starts with transaction {number}; the last known one is {tree.number}: is {SNAPSHOT_NAME} missing?"
             )
         lines.apply(tree, number, record.get("entries"))
         applied += 1
@@ -118,7 +119,7 @@ def _row(path: str, entry: Entry) -> list[Any]:
 
 
 def _parse_rows(rows: Any) -> dict[str, Entry | None]:
-    """Raises ValueError or TypeError for anything that is no list of rows."""
+    """Raises ValueError or TypeError unless `rows` is a list of rows."""
     entries: dict[str, Entry | None] = {}
     for row in rows:
         if len(row) == 1:
@@ -131,7 +132,7 @@ def _parse_rows(rows: Any) -> dict[str, Entry | None]:
 
 
 class _Lines:
-    """The records of one file, checked line by line, with the place of the last one read for messages."""
+    """The records of one file, verified line by line. Remembers the position of the last record for error messages."""
 
     def __init__(self, name: str, content: bytes, *, torn_tail_allowed: bool) -> None:
         self.torn = bool(content) and not content.endswith(b"\n")
@@ -144,12 +145,12 @@ class _Lines:
         self._first = next(self._records, None)
 
     def header(self, expected_format: str) -> dict[str, Any]:
-        """The first line. Raises StoreDamaged if it is not that of this format."""
+        """The first line. Raises StoreDamaged unless it is a header of this format."""
         header = self._first
         if not isinstance(header, dict) or header.get("format") != expected_format:
-            raise self.damage(f"does not begin as a file of format {expected_format}")
+            raise self.damage(f"does not start with a header of format {expected_format}")
         if header.get("version") != FORMAT_VERSION:
-            raise self.damage(f"is of version {header.get('version')}; this release reads version {FORMAT_VERSION}")
+            raise self.damage(f"has version {header.get('version')}; this release reads version {FORMAT_VERSION}")
         return header
 
     def __iter__(self) -> Iterator[Any]:
@@ -159,15 +160,15 @@ class _Lines:
         """The transaction number in `record`."""
         number = record.get("number") if isinstance(record, dict) else None
         if not isinstance(number, int):
-            raise self.damage("names no transaction number")
+            raise self.damage("has no transaction number")
         return number
 
     def apply(self, tree: MetadataTree, number: int, rows: Any) -> None:
-        """Applies rows to `tree`, turning what does not fit into StoreDamaged."""
+        """Applies rows to `tree`; raises StoreDamaged for invalid rows."""
         try:
             tree.apply(number, _parse_rows(rows))
         except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise self.damage(f"holds no valid entry ({error})") from error
+            raise self.damage(f"contains an invalid entry ({error})") from error
         except NoEntry as error:
             raise self.damage(str(error)) from error
 
@@ -196,8 +197,8 @@ class _Lines:
             yield record
 
     def _parse_tail(self, line: bytes) -> Any | None:
-        """The record of a last line that does not fit as it is, None if it is torn. Raises StoreDamaged if it is
-        neither.
+        """Returns the record of a last line that is not valid as written, or None if the line is torn. Raises
+        StoreDamaged if it is complete and invalid.
         """
         if line.endswith(b"\n") and b"\0" not in line:
             raise self.damage("checksum does not fit")
@@ -214,7 +215,7 @@ def _split(content: bytes) -> list[bytes]:
 
 
 def _parse_line(line: bytes) -> Any | None:
-    """The record in one line, or None if its checksum does not fit."""
+    """The record in one line, or None if the checksum does not match."""
     text = line[_CRC_DIGITS + 1 :].removesuffix(b"\n")
     prefix = line[: _CRC_DIGITS + 1]
     if prefix != b"%08x " % crc32c.crc32c(text):

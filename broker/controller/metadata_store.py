@@ -1,22 +1,21 @@
-"""Where topics, settings and ids are kept: the asynchronous interface, its operations and its errors.
+"""The metadata store for topics, settings and ids: the asynchronous interface, its operations and its errors.
 
-The model is ZooKeeper's, so that ZooKeeper can stand behind it: a tree of entries under slash-separated paths, each
-with data (bytes or None), a version that grows with every `set`, and a children version that grows with every child
-created or deleted.
+The model is ZooKeeper's, so that ZooKeeper can implement it: a tree of entries under slash-separated paths, each with
+data (bytes or None), a version that grows with every `set`, and a children version that grows with every child created
+or deleted.
 
-    A   Changes are compare-and-set: `Set`, `Delete` and `Check` name the version they expect, or `ANY_VERSION`.
-    B   `multi` applies all of its operations or none. It fails with the first operation's error, whose `index` says
-        which.
-    C   A call that returned is durable. A call that raised `StoreUnavailable` may or may not have been applied.
-    D   An ephemeral entry lives as long as the session that made it and has no children.
-    E   A sequential entry gets the parent's children version, ten digits, behind its name.
-    F   A watch is called once, after the first change that concerns it: of the entry (created, changed, deleted) when
-        it was left by `get` or `exists`, of the set of children when it was left by `children`.
-    G   `session_epoch` counts the sessions. When it has changed, ephemeral entries of before are gone and all watches
-        are lost: whoever depends on them registers with `add_session_listener` and starts over.
+    A   Changes are compare-and-set: `Set`, `Delete` and `Check` name the expected version, or `ANY_VERSION`.
+    B   `multi` applies all of its operations or none. It fails with the error of the first invalid operation; the
+        error's `index` is the position of the operation.
+    C   A call that has returned is durable. A call that raised `StoreUnavailable` may or may not have been applied.
+    D   An ephemeral entry lives as long as the session that created it and has no children.
+    E   A sequential entry's name ends with the parent's children version, in ten digits.
+    F   A watch is called once, after the first matching change: of the entry (created, changed, deleted) if it was set
+        by `get` or `exists`, of the set of children if it was set by `children`.
+    G   `session_epoch` counts the sessions. When it changes, earlier ephemeral entries are gone and all watches are
+        lost: code that depends on them registers with `add_session_listener` and starts over.
 
-Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's programmer's guide; Kafka's
-`KafkaZkClient`.
+Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's programmer's guide; Kafka's `KafkaZkClient`.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ ANY_VERSION = -1
 
 
 class Create(NamedTuple):
-    """Makes an entry; its parent must exist. `sequential` appends the parent's counter (E), `ephemeral` binds it to
-    the session (D).
+    """Creates an entry; its parent must exist. `sequential` appends the parent's counter (E), `ephemeral` binds the
+    entry to the session (D).
     """
 
     path: str
@@ -40,7 +39,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replaces an entry's data if its version is the one expected."""
+    """Replaces an entry's data if its version matches."""
 
     path: str
     data: bytes | None
@@ -48,14 +47,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Removes an entry without children if its version is the one expected."""
+    """Deletes an entry without children if its version matches."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Changes nothing; fails the `multi` it stands in unless the entry exists in the version expected."""
+    """Changes nothing; fails its `multi` unless the entry exists with the expected version."""
 
     path: str
     version: int = ANY_VERSION
@@ -65,8 +64,8 @@ Operation = Create | Set | Delete | Check
 
 
 class Entry(NamedTuple):
-    """One entry as read. `created` is the number of the transaction that made it: it grows over the store's whole
-    life (czxid).
+    """One entry as read. `created` is the number of the transaction that created it, which grows over the store's whole
+    lifetime (czxid).
     """
 
     data: bytes | None
@@ -77,7 +76,7 @@ class Entry(NamedTuple):
 
 
 class Change(Enum):
-    """What happened to a watched path."""
+    """The kind of change to a watched path."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -86,15 +85,15 @@ class Change(Enum):
 
 
 class WatchEvent(NamedTuple):
-    """What a watch is called with."""
+    """The argument of a watch."""
 
     change: Change
     path: str
 
 
 class SessionState(Enum):
-    """What a session listener is called with: a session began, answers are missing, the session and its ephemerals
-    are gone.
+    """The argument of a session listener: a session has started, responses are missing, or the session and its
+    ephemeral entries are gone.
     """
 
     CONNECTED = "connected"
@@ -107,8 +106,8 @@ SessionListener = Callable[[SessionState], None]
 
 
 class MetadataStoreError(Exception):
-    """Anything a store refuses. `path` is the entry concerned; `index` the operation's place in its `multi` (0
-    outside of one).
+    """The base of all errors of a store. `path` is the entry concerned; `index` is the operation's position in its
+    `multi` (0 outside a `multi`).
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -119,70 +118,70 @@ class MetadataStoreError(Exception):
 
 
 class NoEntry(MetadataStoreError):
-    """The entry, or the parent of one to be created, does not exist."""
+    """The entry, or the parent of an entry to be created, does not exist."""
 
 
 class EntryExists(MetadataStoreError):
-    """An entry to be created exists already."""
+    """The entry to be created already exists."""
 
 
 class BadVersion(MetadataStoreError):
-    """The entry's version is not the one expected."""
+    """The entry's version is not the expected one."""
 
 
 class HasChildren(MetadataStoreError):
-    """An entry to be deleted has children."""
+    """The entry to be deleted has children."""
 
 
 class BadArguments(MetadataStoreError):
-    """A path that is none, or a child under an ephemeral entry."""
+    """The path is not valid, or the parent is an ephemeral entry."""
 
 
 class StoreUnavailable(MetadataStoreError):
-    """The store cannot take changes now: its disk refuses them, its session is gone, or it is closed."""
+    """The store cannot accept changes now: the disk fails, the session is gone, or the store is closed."""
 
 
 class StoreDamaged(MetadataStoreError):
-    """What is on disk is not what was written; the message names file, line and byte."""
+    """The content on disk is damaged; the message names file, line and byte."""
 
 
 class MetadataStore(Protocol):
-    """A session with a store. All methods raise `StoreUnavailable` before `open` and after `close`."""
+    """A session with a store. Before `open` and after `close`, all methods raise `StoreUnavailable`."""
 
     @property
     def session_epoch(self) -> int:
-        """The number of sessions so far: 0 before `open`, then 1, and one more with every session (G)."""
+        """The number of sessions so far: 0 before `open`, then 1, incremented with every session (G)."""
 
     def add_session_listener(self, listener: SessionListener) -> None:
-        """Calls `listener` at every change of the session's state from now on."""
+        """Registers `listener`, which is called at every change of the session's state."""
 
     async def open(self) -> None:
-        """Begins a session. Raises StoreDamaged or StoreUnavailable."""
+        """Starts a session. Raises StoreDamaged or StoreUnavailable."""
 
     async def close(self) -> None:
-        """Ends the session: its ephemeral entries go."""
+        """Ends the session and deletes its ephemeral entries."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Entry:
-        """The entry at `path`. Raises NoEntry (and leaves no watch then)."""
+        """Returns the entry at `path`. Raises NoEntry, without setting the watch."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
-        """The entry at `path` or None; a watch is left either way."""
+        """Returns the entry at `path` or None; sets the watch in both cases."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names (not paths) of the children, sorted. Raises NoEntry."""
+        """Returns the names (not paths) of the children, sorted. Raises NoEntry."""
 
     async def create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Makes one entry and returns its path. Raises EntryExists, NoEntry, BadArguments."""
+        """Creates one entry and returns its path. Raises EntryExists, NoEntry, BadArguments."""
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
-        """Replaces data and returns the new version. Raises NoEntry, BadVersion."""
+        """Replaces the data and returns the new version. Raises NoEntry, BadVersion."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Removes one entry. Raises NoEntry, BadVersion, HasChildren."""
+        """Deletes one entry. Raises NoEntry, BadVersion, HasChildren."""
 
     async def multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
-        """All or nothing (B); others have their turn while many are checked. Results in order: the path for Create, the
-        new version for Set, None for Delete and Check.
+        """Applies the operations atomically (B); a long list is checked in steps, between which other tasks run.
+        Returns the results in order: the path for Create, the new version for Set, None for Delete and Check.
         """

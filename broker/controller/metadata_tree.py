@@ -1,9 +1,10 @@
-"""The tree behind the embedded metadata store: entries in memory, operations checked and applied. No disk, no waiting.
+"""The tree behind the embedded metadata store: entries in memory; operations are checked and applied. No I/O, no
+waiting.
 
-`stage` decides: it checks a list of operations against the tree and those before them in the list, and returns a
-`Transaction`, or raises the error of the first that does not fit. `apply` acts, and cannot fail. Between the two the
-caller makes the transaction durable. A transaction holds each touched entry's state afterwards, so that applying one
-again on an equal tree gives an equal tree.
+`stage` decides: it checks a list of operations against the tree and against the earlier operations of the list, and
+returns a `Transaction` or raises the error of the first invalid operation. `apply` applies a transaction and cannot
+fail. In between, the caller makes the transaction durable. A transaction holds the resulting state of each changed
+entry, so that applying it again to an equal tree gives an equal tree.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from odradek.broker.controller.metadata_store import (
 
 
 class Transaction(NamedTuple):
-    """What one `multi` does: its number, each touched path's entry afterwards (None: gone), and what its caller and
-    watchers are told.
+    """The effect of one `multi`: its number, the resulting entry of each changed path (None: deleted), the results for
+    the caller, and the events for watchers.
     """
 
     number: int
@@ -43,18 +44,18 @@ class Transaction(NamedTuple):
 
 
 def parent_of(path: str) -> str:
-    """The path one level up; of `/a` it is `/`."""
+    """The parent path; `/` for `/a`."""
     return path[: path.rindex("/")] or "/"
 
 
 def check_path(path: str) -> None:
-    """Raises BadArguments unless `path` is `/` or `/name/name...` with no empty name."""
+    """Raises BadArguments unless `path` is `/` or `/name/name...` without empty names."""
     if path != "/" and (not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path):
-        raise BadArguments(path, "not a path")
+        raise BadArguments(path, "not a valid path")
 
 
 class MetadataTree:
-    """Entries by path. `number` is that of the last transaction applied."""
+    """Entries by path. `number` is the number of the last applied transaction."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -75,7 +76,7 @@ class MetadataTree:
         return sorted(self._children[path])
 
     def items(self) -> Iterator[tuple[str, Entry]]:
-        """All paths and entries, each behind its parent."""
+        """All paths and entries, each after its parent."""
         return iter(sorted(self._entries.items()))
 
     def ephemeral_paths(self) -> list[str]:
@@ -83,9 +84,10 @@ class MetadataTree:
         return sorted(path for path, entry in self._entries.items() if entry.ephemeral)
 
     def stage(self, operations: Iterable[Operation]) -> Steps[Transaction]:
-        """Decides what `operations` do. Raises the first misfit's MetadataStoreError with its `index`.
+        """Checks `operations` and computes the transaction. Raises the MetadataStoreError of the first invalid
+        operation, with its `index`.
 
-        Nothing may be applied between its steps.
+        No transaction may be applied between the steps.
         """
         staging = _Staging(self)
         pace = Pace()
@@ -100,8 +102,8 @@ class MetadataTree:
         return Transaction(self.number + 1, staging.entries, staging.results, staging.events)
 
     def apply(self, number: int, entries: dict[str, Entry | None]) -> None:
-        """Puts a transaction's entries in place. A path whose parent is missing raises NoEntry (only a damaged file
-        has such).
+        """Puts a transaction's entries in place. Raises NoEntry for a path without a parent, which only a damaged file
+        contains.
         """
         for path, entry in entries.items():
             if entry is None:
@@ -126,7 +128,7 @@ class MetadataTree:
 
 
 class _Staging:
-    """One transaction in the making: the touched entries over those of the tree."""
+    """A transaction under construction: the changed entries, layered over the tree."""
 
     def __init__(self, tree: MetadataTree) -> None:
         self.entries: dict[str, Entry | None] = {}
@@ -161,17 +163,17 @@ class _Staging:
     def _create(self, operation: Create) -> None:
         path = operation.path
         if path == "/":
-            raise EntryExists(path, "the root exists always")
+            raise EntryExists(path, "the root always exists")
         parent_path = parent_of(path)
         parent = self._current(parent_path)
         if parent is None:
             raise NoEntry(path, "its parent does not exist")
         if parent.ephemeral:
-            raise BadArguments(path, "an ephemeral entry has no children")
+            raise BadArguments(path, "an ephemeral entry cannot have children")
         if operation.sequential:
             path = f"{path}{parent.children_version:010d}"
         if self._current(path) is not None:
-            raise EntryExists(path, "exists already")
+            raise EntryExists(path, "already exists")
         self._touch_parent(parent_path, parent, 1)
         self._put_last(path, Entry(operation.data, 0, 0, operation.ephemeral, self._tree.number + 1))
         self.results.append(path)
@@ -188,7 +190,7 @@ class _Staging:
         path = operation.path
         self._expect(operation)
         if path == "/":
-            raise BadArguments(path, "the root stays")
+            raise BadArguments(path, "the root cannot be deleted")
         if self._children_left(path):
             raise HasChildren(path, "has children")
         parent_path = parent_of(path)
@@ -200,7 +202,7 @@ class _Staging:
         self.events.append(WatchEvent(Change.DELETED, path))
 
     def _put_last(self, path: str, entry: Entry | None) -> None:
-        """Keeps `entries` in an order that can be applied: made behind its parent, gone behind its children."""
+        """Keeps `entries` in an applicable order: created after the parent, deleted after the children."""
         self.entries.pop(path, None)
         self.entries[path] = entry
 

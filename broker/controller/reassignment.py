@@ -1,17 +1,17 @@
-"""Other replicas for a partition, and another leader: what a request amounts to. Synchronous and without effect.
+"""Decides reassignments of replicas and elections of leaders. Synchronous, without side effects.
 
-A reassignment lives in the partition's state: `replicas` are all of them, those that come (`adding`) and those that go
-(`removing`) included, so that
+The partition's state holds the reassignment. `replicas` contains all replicas, including those being added (`adding`)
+and those being removed (`removing`), so that
 
-    origin = replicas without adding        what it was, and what a cancellation goes back to
-    target = replicas without removing      what it shall be
+    origin = replicas without adding        the replicas before, restored by a cancellation
+    target = replicas without removing      the replicas after
 
-    (A) A reassignment begins with target and origin together as replicas, in the target's order. One that replaces
-        another starts from the same origin.
-    (B) It is complete when all of the target is in sync. Then target is all there is, those who went have left the
-        in-sync replicas, and if the leader went too the first live replica in sync leads.
-    (C) Both steps raise the leader epoch: clients and followers are to ask again.
-    (D) A reassignment to what is there already is complete at once; only its epoch grows.
+    (A) A reassignment starts with the replicas of target and origin together, in the target's order. A reassignment
+        that replaces another one keeps the same origin.
+    (B) It is complete when every target replica is in sync. Then only the target's replicas remain, removed replicas
+        leave the in-sync replicas, and if the leader was removed, the first live in-sync replica becomes the leader.
+    (C) Each change raises the leader epoch once, so that clients and followers refresh their metadata.
+    (D) A reassignment to the current replicas is complete at once; only the leader epoch grows.
 
 Source: KIP-455, KIP-460; Kafka's `ReplicaAssignment`, `KafkaController.onPartitionReassignment`,
 `PartitionLeaderElectionAlgorithms`.
@@ -27,50 +27,51 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
 class ElectionType(IntEnum):
-    """Kafka's numbers (KIP-460)."""
+    """The election types, numbered as in Kafka (KIP-460)."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 def is_being_reassigned(state: PartitionState) -> bool:
-    """Whether replicas come or go."""
+    """Whether replicas are being added or removed."""
     return bool(state.adding or state.removing)
 
 
 def origin_of(state: PartitionState) -> tuple[int, ...]:
-    """The replicas without those that come."""
+    """The replicas without those being added."""
     return tuple(broker for broker in state.replicas if broker not in state.adding)
 
 
 def target_of(state: PartitionState) -> tuple[int, ...]:
-    """The replicas without those that go."""
+    """The replicas without those being removed."""
     return tuple(broker for broker in state.replicas if broker not in state.removing)
 
 
 def check_target(target: Sequence[int], live: Collection[int]) -> None:
     """Raises INVALID_REPLICA_ASSIGNMENT for replicas that no partition can have.
 
-    The first of them decide: among more replicas than live brokers one is repeated or not live.
+    Only the first len(live) + 1 brokers are checked: among more replicas than live brokers, one is repeated or not
+    live.
     """
     target = target[: len(live) + 1]
     fault = None
     if not target:
-        fault = "A partition needs a replica"
+        fault = "A partition needs at least one replica"
     elif len(target) > len(live):
-        fault = f"{len(target)} replicas; {len(live)} brokers are there"
+        fault = f"{len(target)} replicas, but only {len(live)} brokers are available"
     elif min(target) < 0:
-        fault = f"No broker has a number below 0: {list(target)}"
+        fault = f"Broker ids must not be negative: {list(target)}"
     elif len(set(target)) != len(target):
-        fault = f"A broker is named twice: {list(target)}"
+        fault = f"Duplicate broker ids: {list(target)}"
     elif not set(target) <= set(live):
-        fault = f"These brokers are not there: {sorted(set(target) - set(live))}"
+        fault = f"Brokers not available: {sorted(set(target) - set(live))}"
     if fault is not None:
         raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
 
 
 def begun(state: PartitionState, target: Sequence[int], controller_epoch: int) -> PartitionState:
-    """(A), (C)."""
+    """Starts a reassignment (A, C)."""
     origin = origin_of(state)
     replicas = tuple(dict.fromkeys((*target, *origin)))
     return state._replace(
@@ -83,19 +84,19 @@ def begun(state: PartitionState, target: Sequence[int], controller_epoch: int) -
 
 
 def cancelled(state: PartitionState, controller_epoch: int) -> PartitionState:
-    """Back to what it was. Raises NO_REASSIGNMENT_IN_PROGRESS."""
+    """Returns to the origin. Raises NO_REASSIGNMENT_IN_PROGRESS."""
     if not is_being_reassigned(state):
         raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     return begun(state, origin_of(state), controller_epoch)
 
 
 def is_complete(state: PartitionState) -> bool:
-    """(B): nothing more is to be waited for."""
+    """Whether the reassignment can be completed (B)."""
     return set(target_of(state)) <= set(state.isr)
 
 
 def completed(state: PartitionState, live: Collection[int]) -> PartitionState:
-    """(B), for a state that `is_complete`; its epoch has been raised by the step before."""
+    """Completes a reassignment (B). Requires `is_complete`; the previous step has already raised the leader epoch."""
     target = target_of(state)
     isr = tuple(broker for broker in state.isr if broker in target)
     leader = state.leader
@@ -107,7 +108,8 @@ def completed(state: PartitionState, live: Collection[int]) -> PartitionState:
 def elected(
     state: PartitionState, election: ElectionType, live: Collection[int], controller_epoch: int
 ) -> PartitionState:
-    """The partition under its new leader: its first replica, or (unclean) any live one where it has none.
+    """The partition's state under its new leader: the preferred replica, or (unclean) any live replica if the partition
+    has no live leader.
 
     Raises ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
@@ -122,7 +124,9 @@ def _preferred(state: PartitionState, live: Collection[int]) -> tuple[int, tuple
     if state.leader == preferred:
         raise ProtocolError(ErrorCode.ELECTION_NOT_NEEDED)
     if preferred not in live or preferred not in state.isr:
-        raise ProtocolError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"Broker {preferred} is not there or not in sync")
+        raise ProtocolError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"Broker {preferred} is not available or not in sync"
+        )
     return preferred, state.isr
 
 
@@ -136,4 +140,4 @@ def _unclean(state: PartitionState, live: Collection[int]) -> tuple[int, tuple[i
     for broker in state.replicas:
         if broker in live:
             return broker, (broker,)
-    raise ProtocolError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "None of the replicas is there")
+    raise ProtocolError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "None of the replicas is available")

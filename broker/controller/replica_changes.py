@@ -1,13 +1,13 @@
 """Elections and reassignments, from the request to the running partitions; `reassignment.py` decides.
 
-A partition's new state is stored (its assignment in the topic's entry, leader and in-sync replicas in its own), carried
-out on this broker, and then visible in the cache: for one partition after the other, so that one that fails keeps no
-other back, and other changes may come between any two. A reassignment whose target is in sync is completed in the same
-step, which on a single node is always. Otherwise it stays in the topic's entry, and `resume` goes on with it when a
-controller starts.
+A partition's new state is stored (the assignment in the topic's entry, leader and in-sync replicas in the partition's
+own entry), carried out on this broker, and then visible in the cache. Partitions are changed one at a time: a failure
+does not hold up the others, and other changes can run in between. A reassignment whose target is in sync is completed
+in the same step, which on a single node is always the case. Otherwise it stays in the topic's entry, and `resume`
+continues it when a controller starts.
 
-Wishes may also lie in `/admin/reassign_partitions`, where Kafka's tools put them before KIP-455: they are taken up at
-the start, and the entry goes when the last of them has been fulfilled or refused.
+Reassignments may also be requested in `/admin/reassign_partitions`, where Kafka's tools put them before KIP-455. They
+are read at the start, and the entry is deleted when the last of them is complete or refused.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Outcomes = dict[TopicPartition, ProtocolError | None]
 Decision = Callable[[PartitionState], PartitionState]
 
 COST = 3
-"""What a partition that stays as it is counts as, in items of a step."""
+"""The cost of a partition that does not change, in items of a step."""
 
 log = structlog.get_logger("controller")
 
 
 class ReplicaChanges:
-    """`changing` is the controller's lock: its changes wait for each other; `deleting` the topics on their way out."""
+    """`changing` is the controller's lock, which serializes changes; `deleting` contains the topics being deleted."""
 
     def __init__(
         self,
@@ -53,8 +53,9 @@ class ReplicaChanges:
         self._deleting = deleting
 
     async def elect(self, election: ElectionType, partitions: Collection[TopicPartition]) -> Outcomes:
-        """Per partition: None where it has a new leader, else ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
-        ELIGIBLE_LEADERS_NOT_AVAILABLE, INVALID_TOPIC_EXCEPTION (being deleted), UNKNOWN_TOPIC_OR_PARTITION.
+        """Elects leaders. Returns, per partition, None if it has a new leader, otherwise ELECTION_NOT_NEEDED,
+        PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, INVALID_TOPIC_EXCEPTION (being deleted),
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
 
         def decide(state: PartitionState) -> PartitionState:
@@ -72,8 +73,9 @@ class ReplicaChanges:
         return outcomes
 
     async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Per partition: None where the reassignment has begun (or ended), else INVALID_REPLICA_ASSIGNMENT,
-        NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels), UNKNOWN_TOPIC_OR_PARTITION.
+        """Starts or cancels reassignments. Returns, per partition, None if the reassignment has started (or is
+        complete), otherwise INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels),
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         outcomes: Outcomes = {}
         async for key, target in others_between(targets.items(), COST):
@@ -82,12 +84,14 @@ class ReplicaChanges:
         return outcomes
 
     async def resume(self) -> None:
-        """At the controller's start: what was under way, and what somebody has wished meanwhile."""
-        await self._take_up_wishes()
+        """Runs when the controller starts: starts the reassignments that tools requested meanwhile, and continues those
+        in progress.
+        """
+        await self._start_requested()
         for key, state in self.in_progress(None).items():
             await self._reassign(key, reassignment.target_of(state))
 
-    async def _take_up_wishes(self) -> None:
+    async def _start_requested(self) -> None:
         entry = await self._store.exists(znodes.REASSIGN_PARTITIONS)
         if entry is None:
             return
@@ -105,7 +109,7 @@ class ReplicaChanges:
             await self._store.multi([Delete(znodes.REASSIGN_PARTITIONS)])
 
     def in_progress(self, wanted: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionState]:
-        """The partitions (of `wanted`; None: of all) that are being reassigned."""
+        """The partitions being reassigned, restricted to `wanted` unless it is None."""
         found = {}
         for name in self._cache.topic_names():
             topic = self._cache.topic(name)
@@ -116,7 +120,7 @@ class ReplicaChanges:
         return found
 
     async def _reassign(self, key: TopicPartition, target: Sequence[int] | None) -> ProtocolError | None:
-        """What is wrong with the request itself counts before the question whether there is such a partition."""
+        """An invalid target is reported before a partition that does not exist."""
         epoch, live = self._cache.controller_epoch, self._cache.brokers
         if target is None and self._cache.partition(*key) is None:
             return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -164,7 +168,7 @@ class ReplicaChanges:
         self, key: TopicPartition, before: PartitionState, after: PartitionState, reason: str
     ) -> ProtocolError | None:
         topic = self._cache.topic(key.topic)
-        assert topic is not None, "nothing else changes metadata meanwhile"
+        assert topic is not None, "the controller's lock excludes other changes"
         self._cache.put_partition(key.topic, after)
         broker_id = self._cache.broker_id
         failures = await self._local.open(

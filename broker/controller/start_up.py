@@ -1,7 +1,8 @@
-"""What a controller does before its first change: fixed entries, the cluster's id, the election, loading it all.
+"""The steps of a controller before its first change: create the fixed entries, determine the cluster id, load the
+metadata, become the controller.
 
-As a Kafka in ZooKeeper mode does on the only broker of a cluster: partitions that this broker leads keep their leader
-epoch over a restart (leadership did not move), and the controller's epoch grows by one.
+This works as in a Kafka in ZooKeeper mode on the only broker of a cluster: partitions that this broker leads keep their
+leader epoch across a restart (leadership did not move), and the controller epoch grows by one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ log = structlog.get_logger("controller")
 
 
 class ClusterIdMismatch(Exception):
-    """The log directory belongs to one cluster, the metadata store to another."""
+    """The log directory and the metadata store belong to different clusters."""
 
 
 class StartUp:
-    """Steps for `Controller`, to be taken in the order of the methods."""
+    """The steps, to be called by `Controller` in the order of the methods."""
 
     def __init__(self, store: MetadataStore, cache: MetadataCache, clock: Clock) -> None:
         self._store = store
@@ -32,7 +33,7 @@ class StartUp:
         self._clock = clock
 
     async def make_persistent_entries(self) -> None:
-        """Makes those of the fixed entries that are missing."""
+        """Creates the fixed entries that are missing."""
         missing: list[Operation] = [
             Create(path) for path in znodes.PERSISTENT_PATHS if await self._store.exists(path) is None
         ]
@@ -40,7 +41,7 @@ class StartUp:
             await self._store.multi(missing)
 
     async def cluster_id(self, known: str | None, source: random.Random) -> str:
-        """The stored id, else `known`, else a new one, which is stored. Raises ClusterIdMismatch."""
+        """Returns the stored id, else `known`, else a new one, which is stored. Raises ClusterIdMismatch."""
         entry = await self._store.exists(znodes.CLUSTER_ID)
         if entry is None:
             cluster_id = known or uuid_text(random_uuid(source))
@@ -49,14 +50,14 @@ class StartUp:
         stored = znodes.parse_cluster_id(entry.data)
         if known is not None and known != stored:
             raise ClusterIdMismatch(
-                f"meta.properties says cluster {known}, the metadata store says {stored}: the data "
-                "directory was mixed with another cluster's"
+                f"meta.properties has cluster id {known}, but the metadata store has {stored}: the data "
+                "directory contains files of two clusters"
             )
         return stored
 
     async def load(self) -> set[str]:
-        """Fills the cache; returns the names of the topics marked for deletion, which stay in the cache until they
-        are gone.
+        """Loads the metadata into the cache. Returns the names of the topics marked for deletion; the caller removes
+        them from the cache.
         """
         for name in await self._store.children(znodes.BROKER_CONFIGS):
             broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
@@ -67,8 +68,8 @@ class StartUp:
         return set(await self._store.children(znodes.DELETE_TOPICS))
 
     async def elect(self, broker_id: int) -> None:
-        """Takes `/controller` and counts up the controller's epoch, both or neither. Raises EntryExists where another
-        broker has it.
+        """Creates `/controller` and increments the controller epoch atomically. Raises EntryExists if another broker is
+        the controller.
         """
         now = self._clock.wall_ms()
         entry = await self._store.exists(znodes.CONTROLLER_EPOCH)
@@ -95,7 +96,7 @@ class StartUp:
         partitions = {}
         for partition, brokers in assignment.replicas.items():
             state = await self._partition(name, partition, brokers)
-            adding, removing = (those.get(partition, ()) for those in (assignment.adding, assignment.removing))
+            adding, removing = (field.get(partition, ()) for field in (assignment.adding, assignment.removing))
             partitions[partition] = state._replace(adding=adding, removing=removing)
         return TopicMetadata(name, assignment.topic_id, partitions)
 
@@ -104,7 +105,7 @@ class StartUp:
         try:
             entry = await self._store.get(path)
         except NoEntry as error:
-            raise StoreDamaged(path, "is missing though its topic has the partition") from error
+            raise StoreDamaged(path, "is missing, although its topic has the partition") from error
         state = znodes.parse_state(topic, partition, replicas, entry.data, entry.version)
         return state if state.leader == self._cache.broker_id else state._replace(leader=NO_LEADER)
 

@@ -1,13 +1,13 @@
-"""The controller's decisions: what a request for topics or partitions amounts to, or why it is refused. Synchronous and
-without effect.
+"""The controller's decisions on topics and partitions: what a request changes, or why it is refused. Synchronous,
+without side effects.
 
-Each `plan_...` reads the metadata cache and returns what shall be, or raises ProtocolError with the code that Kafka
-gives. Each `..._operations` turns a plan into the metadata store's operations, which the controller then applies in
-one `multi`.
+The methods of `Planner` read the metadata cache and return the planned state, or raise ProtocolError with Kafka's error
+code. Each `..._operations` function turns a plan into operations for the metadata store, which the controller applies
+in one `multi`.
 
-Where several things are wrong at once the first in Kafka's order counts: existing topic, null setting, partitions
-beside an assignment, counts, name, collision, assignment, settings. Source: Kafka's `ZkAdminManager` and
-`AdminZkClient`; but unknown brokers in a manual assignment are refused as its KRaft controller does.
+If a request has several errors, the first in Kafka's order is reported: existing topic, null setting, counts beside an
+assignment, counts, name, collision, assignment, settings. Source: Kafka's `ZkAdminManager` and `AdminZkClient`; but
+unknown brokers in a manual assignment are refused as its KRaft controller does.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
-"""Many new topics have no assignment and no settings of their own: they share it."""
+"""Shared by the many new topics that have no assignment and no settings of their own."""
 FIRST_LEADER_EPOCH = 0
 MOST_SETTINGS = 30_000
 MOST_CONFIG_BYTES = 1 << 20
-"""What a topic or a broker may have in settings of its own; the bytes are what ZooKeeper takes (jute.maxbuffer)."""
+"""The limits on the settings of one topic or broker. The byte limit is ZooKeeper's (jute.maxbuffer)."""
 PARTITIONS_AT_A_TIME = 100
-"""Partitions of new topics after which another change may come first."""
+"""The number of new partitions after which another change may run."""
 
 
 class NewTopic(NamedTuple):
-    """A topic that somebody wants. UNSET counts stand for the broker's defaults; `assignments` (replicas by
-    partition) excludes both counts.
+    """A topic to be created. UNSET counts stand for the broker's defaults; `assignments` (replicas by partition)
+    excludes both counts.
     """
 
     name: str
@@ -49,8 +49,8 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A total that a topic's partitions shall be raised to; `assignments`, if any, has the replicas of each
-    additional one.
+    """The total number of partitions that a topic is to have; `assignments`, if given, has the replicas of each
+    additional partition.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class NewPartitions(NamedTuple):
 
 
 class PlannedTopic(NamedTuple):
-    """A topic that can be created: replicas by partition, settings as they will be stored."""
+    """A topic that can be created: replicas by partition, and settings as they will be stored."""
 
     name: str
     replicas: dict[int, tuple[int, ...]]
@@ -67,11 +67,11 @@ class PlannedTopic(NamedTuple):
 
 
 class Planner:
-    """What plans depend on besides the cache: defaults, chance, the check of a topic's settings, and the topics being
-    deleted.
+    """Plans new topics and partitions. Besides the cache, plans depend on defaults, randomness, the validation of topic
+    settings, and the topics being deleted.
 
-    `validate_config` raises for settings that are none or do not fit (an exception of its own becomes
-    INVALID_CONFIG).
+    `validate_config` raises for unknown or invalid settings; an exception other than ProtocolError is reported as
+    INVALID_CONFIG.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class Planner:
         self._deleting = deleting
 
     def topic(self, new: NewTopic, planned_names: Mapping[str, str] = NOTHING) -> PlannedTopic:
-        """Decides about one topic; `planned_names` are those decided on in the same request, by their unified names."""
+        """Plans one topic; `planned_names` are the names already planned for the same request, by unified name."""
         if self._cache.topic(new.name) is not None or planned_names.get(unified_name(new.name)) == new.name:
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' exists already")
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists")
         config = self._settings(new.configs)
         if new.assignments and (new.num_partitions != UNSET or new.replication_factor != UNSET):
             raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, "Give either an assignment or counts of partitions and replicas, not both"
+                ErrorCode.INVALID_REQUEST, "Specify either an assignment or counts of partitions and replicas, not both"
             )
         replicas = self._manual_replicas(new.assignments) if new.assignments else self._replicas(new)
         self._check_name(new.name, planned_names)
@@ -108,7 +108,7 @@ class Planner:
         return PlannedTopic(new.name, replicas, config)
 
     def partitions(self, new: NewPartitions) -> dict[int, tuple[int, ...]]:
-        """Decides about more partitions: the replicas of the additional ones."""
+        """Plans additional partitions. Returns their replicas."""
         if new.topic in self._deleting:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{new.topic}' is being deleted")
         topic = self._cache.topic(new.topic)
@@ -119,14 +119,14 @@ class Planner:
         if added <= 0:
             raise ProtocolError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"Topic '{new.topic}' has {count} partitions; {new.total_count} would not be more",
+                f"Topic '{new.topic}' has {count} partitions; {new.total_count} is not more",
             )
         if new.assignments is None:
             return self._more_replicas(topic, added)
         if len(new.assignments) != added:
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partitions would be added, but {len(new.assignments)} are assigned",
+                f"{added} partitions would be added, but the assignment has {len(new.assignments)}",
             )
         replicas = {count + index: tuple(brokers) for index, brokers in enumerate(new.assignments)}
         self._check_replicas(replicas, topic.replication_factor)
@@ -154,10 +154,10 @@ class Planner:
         partitions = self._default_partitions() if new.num_partitions == UNSET else new.num_partitions
         factor = self._default_replication_factor() if new.replication_factor == UNSET else new.replication_factor
         if partitions <= 0:
-            raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed")
+            raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is required")
         if factor <= 0:
             raise ProtocolError(
-                ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor {factor}: at least 1 is needed"
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor {factor}: at least 1 is required"
             )
         brokers = sorted(self._cache.brokers)
         if factor > len(brokers):
@@ -196,30 +196,34 @@ class Planner:
         return {partition: tuple(brokers) for partition, brokers in sorted(assignments.items())}
 
     def _check_replicas(self, replicas: Mapping[int, tuple[int, ...]], factor: int | None) -> None:
-        """`factor` is what every partition must have; None: all the same, and partitions are counted from 0."""
+        """`factor` is the replication factor that every partition must have. None: all must have the same, and
+        partitions are numbered from 0.
+        """
         fault = None
         if factor is None and sorted(replicas) != list(range(len(replicas))):
             fault = "Partitions must be numbered from 0 without gaps"
         sizes = {len(brokers) for brokers in replicas.values()} | ({factor} if factor is not None else set())
         if len(sizes) != 1:
-            fault = "All partitions need the same number of replicas"
+            fault = "All partitions must have the same number of replicas"
         live = len(self._cache.brokers)
         for partition, brokers in replicas.items():
             if not brokers:
                 fault = f"Partition {partition} has no replicas"
             elif len(brokers) > live:
-                fault = f"Partition {partition} is assigned to {len(brokers)} brokers; {live} are there"
+                fault = f"Partition {partition} is assigned to {len(brokers)} brokers; {live} are available"
             elif len(set(brokers)) != len(brokers):
-                fault = f"Partition {partition} has a broker twice"
+                fault = f"Partition {partition} has a duplicate broker"
             elif not set(brokers) <= self._cache.brokers.keys():
                 unknown = sorted(set(brokers) - self._cache.brokers.keys())
-                fault = f"Partition {partition} is assigned to brokers that are not there: {unknown}"
+                fault = f"Partition {partition} is assigned to brokers that are not available: {unknown}"
         if fault is not None:
             raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
 
 
 def pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
-    """The topics, some at a time: as many as have PARTITIONS_AT_A_TIME, one at least."""
+    """Splits the topics into pieces of at least one topic, each ended by the topic that reaches PARTITIONS_AT_A_TIME
+    partitions.
+    """
     piece: list[NewTopic] = []
     partitions = 0
     for topic in topics:
@@ -233,7 +237,7 @@ def pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
 
 
 def encoded_config(config: Mapping[str, str]) -> bytes:
-    """As it is stored. Raises POLICY_VIOLATION where it is too much for one entry."""
+    """Encodes settings for storage. Raises POLICY_VIOLATION if they exceed the limits of one entry."""
     if len(config) > MOST_SETTINGS:
         raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{len(config)} settings; {MOST_SETTINGS} can be stored")
     data = znodes.encode_config(config)
@@ -247,7 +251,7 @@ def encoded_config(config: Mapping[str, str]) -> bytes:
 def new_partition(
     partition: int, replicas: tuple[int, ...], live: Collection[int], controller_epoch: int
 ) -> PartitionState:
-    """A partition's first state: led by its first live replica, all live ones in sync."""
+    """A partition's initial state: led by its first live replica, with all live replicas in sync."""
     isr = tuple(broker for broker in replicas if broker in live)
     leader = isr[0] if isr else NO_LEADER
     return PartitionState(partition, leader, FIRST_LEADER_EPOCH, replicas, isr, controller_epoch)
@@ -256,7 +260,7 @@ def new_partition(
 def new_topic(
     planned: PlannedTopic, topic_id: uuid.UUID, live: Collection[int], controller_epoch: int
 ) -> TopicMetadata:
-    """A planned topic with the first states of its partitions."""
+    """A planned topic with the initial states of its partitions."""
     states = {
         partition: new_partition(partition, replicas, live, controller_epoch)
         for partition, replicas in planned.replicas.items()
@@ -289,7 +293,7 @@ def partition_addition_operations(topic: TopicMetadata, added: Mapping[int, Part
 def topic_removal_operations(
     name: str, partitions: Collection[int], *, has_config: bool, is_marked: bool
 ) -> Iterator[Operation]:
-    """Removes all that is stored about a topic, its deletion mark last."""
+    """Removes everything that is stored about a topic, its deletion mark last."""
     for partition in partitions:
         yield Delete(znodes.state_path(name, partition))
         yield Delete(znodes.partition_path(name, partition))

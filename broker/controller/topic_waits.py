@@ -1,4 +1,4 @@
-"""Requests that wait until a change of topics has ended: Kafka's purgatory `topic`."""
+"""Requests that wait for a change of topics to complete: Kafka's purgatory `topic`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from odradek.purgatory import DelayedOperationPurgatory, DelayedTopicChange
 
 
 class TopicWaits:
-    """On the running event loop."""
+    """Parks requests until a change is complete. Needs a running event loop."""
 
     def __init__(self, purgatory: DelayedOperationPurgatory) -> None:
         self._purgatory = purgatory
 
     async def wait(self, change: asyncio.Task[Any], timeout_ms: int, topics: Sequence[str]) -> None:
-        """Returns when the change has ended, or after `timeout_ms`. Parked under its topics' names, one at least."""
+        """Returns when the change is complete, or after `timeout_ms`. Parks under the topics' names; at least one is
+        required.
+        """
         purgatory = self._purgatory
         keys = tuple(dict.fromkeys(topics))
         answered = asyncio.get_running_loop().create_future()

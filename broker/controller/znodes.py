@@ -9,13 +9,13 @@
     /brokers/topics/T/partitions/P/state
                                 {"controller_epoch":N,"leader":N,"version":1,"leader_epoch":N,"isr":[N]}
     /config/topics/T            {"version":1,"config":{NAME:VALUE}}
-    /config/brokers/N           likewise; N is <default> for the cluster-wide ones
+    /config/brokers/N           the same; N is <default> for the cluster-wide settings
     /admin/delete_topics/T      no data: the topic is being deleted
-    /admin/reassign_partitions  {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[N]}]}: wishes,
-                                until they are fulfilled
+    /admin/reassign_partitions  {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[N]}]}: reassignments
+                                requested by tools, until they are complete
     /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
 
-Parsing raises StoreDamaged, naming the path, for anything else. Source: Kafka's `ZkData.scala`.
+Parsing raises StoreDamaged, naming the path, for any other value. Source: Kafka's `ZkData.scala`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PERSISTENT_PATHS = (
     PRODUCER_ID_BLOCK,
     "/log_dir_event_notification",
 )
-"""What Kafka makes at every start where it is missing; parents first."""
+"""The entries that Kafka creates at every start if they are missing; parents first."""
 
 
 Replicas = Mapping[int, tuple[int, ...]]
@@ -72,8 +72,8 @@ Replicas = Mapping[int, tuple[int, ...]]
 
 
 class TopicAssignment(NamedTuple):
-    """What a topic's own entry says: its id, the replicas of each partition, and those of them that come and go (only
-    partitions that are being reassigned).
+    """The content of a topic's entry: its id, the replicas of each partition, and, for partitions being reassigned, the
+    replicas being added and removed.
     """
 
     topic_id: uuid.UUID | None
@@ -83,47 +83,47 @@ class TopicAssignment(NamedTuple):
 
 
 def broker_path(broker_id: int) -> str:
-    """A live broker's entry."""
+    """The path of a live broker's entry."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """A topic's entry."""
+    """The path of a topic's entry."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """The parent of a topic's partitions."""
+    """The path of the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """The parent of a partition's state."""
+    """The path of the parent of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
 def state_path(topic: str, partition: int) -> str:
-    """A partition's state."""
+    """The path of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def topic_config_path(topic: str) -> str:
-    """A topic's settings."""
+    """The path of a topic's settings."""
     return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def broker_config_path(broker_id: int | None) -> str:
-    """A broker's dynamic settings; None is the cluster-wide default."""
+    """The path of a broker's dynamic settings; None is the cluster-wide default."""
     return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker_id is None else broker_id}"
 
 
 def deletion_path(topic: str) -> str:
-    """The mark of a topic that is being deleted."""
+    """The path that marks a topic as being deleted."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
-    """A broker's registration. The first PLAINTEXT endpoint also fills the fields of old clients."""
+    """Encodes a broker's registration. The first PLAINTEXT endpoint also fills the fields that old clients read."""
     endpoints = list(broker.endpoints.values())
     plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {
@@ -139,7 +139,7 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
 
 
 def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
-    """A registration as `encode_broker` and Kafka write it."""
+    """Parses a registration as `encode_broker` and Kafka write it."""
 
     def read(value: Any) -> BrokerInfo:
         protocols = value["listener_security_protocol_map"]
@@ -154,32 +154,32 @@ def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    """The controller's entry."""
+    """Encodes the controller's entry."""
     return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
 
 
 def encode_number(number: int) -> bytes:
-    """The controller epoch."""
+    """Encodes the controller epoch."""
     return b"%d" % number
 
 
 def parse_number(path: str, data: bytes | None) -> int:
-    """The number that is all of an entry's data."""
+    """Parses an entry whose data is a number."""
     return _parse(path, data, int)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The cluster's id."""
+    """Encodes the cluster id."""
     return _encode({"version": "1", "id": cluster_id})
 
 
 def parse_cluster_id(data: bytes | None) -> str:
-    """The cluster's id."""
+    """Parses the cluster id."""
     return _parse(CLUSTER_ID, data, lambda value: str(value["id"]))
 
 
 def encode_topic(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> bytes:
-    """A topic's entry."""
+    """Encodes a topic's entry."""
     states = list(partitions)
     return _encode(
         {
@@ -193,13 +193,13 @@ def encode_topic(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> b
 
 
 def parse_topic(topic: str, data: bytes | None) -> TopicAssignment:
-    """A topic's entry, of version 3 or (without an id) 1 or 2."""
+    """Parses a topic's entry, of version 3 or (without an id) 1 or 2."""
 
     def read(value: Any) -> TopicAssignment:
         text = value.get("topic_id")
         replicas = _replicas(value["partitions"])
         if list(replicas) != list(range(len(replicas))):
-            raise ValueError("partitions have gaps")
+            raise ValueError("partition numbers have gaps")
         adding, removing = (_replicas(value.get(name, {})) for name in ("adding_replicas", "removing_replicas"))
         return TopicAssignment(None if text is None else parse_uuid(text), replicas, adding, removing)
 
@@ -212,7 +212,7 @@ def _replicas(value: Any) -> dict[int, tuple[int, ...]]:
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """The wishes that are left: the replicas that each partition shall have."""
+    """Encodes the requested reassignments that are still open: the target replicas of each partition."""
     partitions = [
         {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
         for key, replicas in targets.items()
@@ -221,19 +221,19 @@ def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> byt
 
 
 def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Wishes as `encode_reassignments` and Kafka's tools of before 2.4 write them."""
+    """Parses requested reassignments as `encode_reassignments` and Kafka's tools before 2.4 write them."""
 
     def read(value: Any) -> dict[TopicPartition, tuple[int, ...]]:
         return {
-            TopicPartition(str(asked["topic"]), int(asked["partition"])): tuple(map(int, asked["replicas"]))
-            for asked in value["partitions"]
+            TopicPartition(str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
+            for item in value["partitions"]
         }
 
     return _parse(REASSIGN_PARTITIONS, data, read)
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """A partition's state."""
+    """Encodes a partition's state."""
     return _encode(
         {
             "controller_epoch": state.controller_epoch,
@@ -248,7 +248,7 @@ def encode_state(state: PartitionState) -> bytes:
 def parse_state(
     topic: str, partition: int, replicas: tuple[int, ...], data: bytes | None, version: int
 ) -> PartitionState:
-    """A partition's state; the entry's version is the partition's epoch."""
+    """Parses a partition's state; the entry's version becomes the partition epoch."""
 
     def read(value: Any) -> PartitionState:
         isr = tuple(map(int, value["isr"]))
@@ -259,12 +259,12 @@ def parse_state(
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Settings of a topic or broker."""
+    """Encodes the settings of a topic or broker."""
     return _encode({"version": 1, "config": dict(config)})
 
 
 def parse_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Settings of a topic or broker."""
+    """Parses the settings of a topic or broker."""
 
     def read(value: Any) -> dict[str, str]:
         return {str(name): str(setting) for name, setting in value["config"].items()}
@@ -273,12 +273,12 @@ def parse_config(path: str, data: bytes | None) -> dict[str, str]:
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """The block of producer ids handed out last, both ends included."""
+    """Encodes the last allocated block of producer ids; both ends are inclusive."""
     return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
 def parse_producer_id_block(data: bytes) -> tuple[int, int]:
-    """(first, last) of the block handed out last."""
+    """Parses the last allocated block into (first, last)."""
     return _parse(PRODUCER_ID_BLOCK, data, lambda value: (int(value["block_start"]), int(value["block_end"])))
 
 
@@ -290,7 +290,7 @@ def _parse(path: str, data: bytes | None, read: Callable[[Any], T]) -> T:
     try:
         return read(json.loads(data or b""))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreDamaged(path, f"holds no valid value: {error!r}") from error
+        raise StoreDamaged(path, f"contains an invalid value: {error!r}") from error
 
 
 def _bracketed(host: str) -> str:

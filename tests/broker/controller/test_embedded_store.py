@@ -158,7 +158,7 @@ async def test_a_disk_in_an_unknown_state_is_written_no_more_until_the_store_is_
         await store.set("/a", b"2" * 50)
     setattr(files, refusal, False)
     files.capacity = 1 << 20
-    with pytest.raises(StoreUnavailable, match="could not be taken back"):
+    with pytest.raises(StoreUnavailable, match="could not be undone"):
         await store.set("/a", b"3")
     again = await opened(files)
     await again.set("/a", b"4")
