@@ -1,4 +1,4 @@
-"""Ids of topics and clusters: random, and as the 22 characters in which Kafka writes them (URL-safe base64 without
+"""Ids of topics and clusters: random generation, and Kafka's text form of 22 characters (URL-safe base64 without
 padding).
 """
 
@@ -14,7 +14,7 @@ _RESERVED = frozenset({0, 1})
 
 
 def random_uuid(source: random.Random) -> uuid.UUID:
-    """A version 4 id whose text does not begin with a dash, for use on command lines (Kafka's `Uuid.randomUuid`)."""
+    """A version 4 id whose text does not start with a dash, for use on command lines (Kafka's `Uuid.randomUuid`)."""
     while True:
         candidate = uuid.UUID(int=source.getrandbits(128), version=4)
         if candidate.int not in _RESERVED and not uuid_text(candidate).startswith("-"):
@@ -22,12 +22,12 @@ def random_uuid(source: random.Random) -> uuid.UUID:
 
 
 def uuid_text(value: uuid.UUID) -> str:
-    """The 22 characters."""
+    """The text of 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
 def parse_uuid(text: str) -> uuid.UUID:
-    """The id that 22 characters stand for. Raises ValueError."""
+    """Parses the text of 22 characters. Raises ValueError."""
     if _TEXT.fullmatch(text) is None:
         raise ValueError(f"not an id of 22 characters: {text!r}")
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

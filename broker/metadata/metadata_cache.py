@@ -1,8 +1,8 @@
-"""What this broker knows of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written
-by the controller alone.
+"""The broker's view of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written only
+by the controller.
 
-Plain objects in plain dictionaries; nothing here waits or fails. Readers must not change what they get. Partition
-states are replaced whole, never changed in place, so that a reader that keeps one keeps a consistent one.
+Plain objects in plain dictionaries; nothing here waits or fails. Readers must not modify what they get. Partition
+states are replaced as a whole, never modified in place, so that a state obtained earlier remains consistent.
 
 Source: Kafka's `MetadataCache` / `ZkMetadataCache`.
 """
@@ -26,7 +26,7 @@ _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerEndpoint(NamedTuple):
-    """Where clients of one listener reach a broker: the advertised address."""
+    """The address at which clients of one listener reach a broker (its advertised address)."""
 
     listener: str
     host: str
@@ -43,14 +43,14 @@ class BrokerInfo(NamedTuple):
     epoch: int = -1
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
-        """Its address on `listener`, or None where it has none there."""
+        """The broker's address on `listener`, or None if it has none there."""
         return self.endpoints.get(listener)
 
 
 class PartitionState(NamedTuple):
     """One partition: `replicas` and `isr` are broker ids, `leader` is one of them or NO_LEADER.
 
-    While it is being reassigned `replicas` includes those that come (`adding`) and those that go (`removing`).
+    During a reassignment, `replicas` includes the replicas being added (`adding`) and those being removed (`removing`).
     """
 
     partition: int
@@ -73,17 +73,17 @@ class TopicMetadata(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is one of Kafka's own topics."""
+        """Whether the topic is one of Kafka's internal topics."""
         return self.name in INTERNAL_TOPICS
 
     @property
     def replication_factor(self) -> int:
-        """The replicas of its first partition."""
+        """The number of replicas of the first partition."""
         return len(self.partitions[0].replicas) if 0 in self.partitions else 0
 
 
 class MetadataCache:
-    """See the file's head. `cluster_id` is Kafka's 22-character text; `controller_id` a broker id or -1."""
+    """The metadata of the cluster. `cluster_id` is Kafka's 22-character text; `controller_id` is a broker id or -1."""
 
     def __init__(self, cluster_id: str, broker_id: int) -> None:
         self.cluster_id = cluster_id
@@ -100,64 +100,66 @@ class MetadataCache:
     # Topics and partitions
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """The topic called `name`, or None."""
+        """Returns the topic with this name, or None."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicMetadata | None:
-        """The topic with this id, or None."""
+        """Returns the topic with this id, or None."""
         name = self._names_by_id.get(topic_id)
         return None if name is None else self._topics.get(name)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
-        """The name of the topic with this id, or None."""
+        """Returns the name of the topic with this id, or None."""
         return self._names_by_id.get(topic_id)
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """The topic's id; all zero where there is no such topic."""
+        """Returns the topic's id; all zeros if the topic does not exist."""
         topic = self._topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
     def topic_names(self) -> list[str]:
-        """All topics' names, sorted."""
+        """Returns all topic names, sorted."""
         return sorted(self._topics)
 
     def colliding_topic(self, name: str) -> str | None:
-        """Another topic whose metrics would have the same name; None if there is none."""
+        """Returns another topic whose metrics would have the same name, or None."""
         unified = self._names_by_unified_name.get(unified_name(name), ())
         return next((other for other in unified if other != name), None)
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
-        """The partition's state, or None where there is no such topic or partition."""
+        """Returns the partition's state, or None if the topic or partition does not exist."""
         metadata = self._topics.get(topic)
         return None if metadata is None else metadata.partitions.get(partition)
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
-        """The broker that leads the partition (NO_LEADER if none does), or None where there is no such partition."""
+        """Returns the broker that leads the partition (NO_LEADER if none does), or None if the partition does not
+        exist.
+        """
         state = self.partition(topic_partition.topic, topic_partition.partition)
         return None if state is None else state.leader
 
     def contains(self, topic_partition: TopicPartition) -> bool:
-        """Whether there is such a partition."""
+        """Whether the partition exists."""
         return self.partition(topic_partition.topic, topic_partition.partition) is not None
 
     @property
     def topic_count(self) -> int:
-        """How many topics there are."""
+        """The number of topics."""
         return len(self._topics)
 
     @property
     def partition_count(self) -> int:
-        """How many partitions all topics have together."""
+        """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self._topics.values())
 
     # Settings
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """The topic's own settings: what was set on it, by property name; not the defaults."""
+        """Returns the topic's own settings by name, without defaults."""
         return self._topic_configs.get(topic, _NO_CONFIG)
 
     def broker_config(self, broker_id: int | None) -> Mapping[str, str]:
-        """The dynamic settings of one broker, or with None the cluster-wide default ones."""
+        """Returns the dynamic settings of one broker, or with None the cluster-wide defaults."""
         return self._broker_configs.get(broker_id, _NO_CONFIG)
 
     # Changes (the controller's)
@@ -175,7 +177,7 @@ class MetadataCache:
         self.put_topic_config(topic.name, config)
 
     def remove_topic(self, name: str) -> None:
-        """Forgets a topic and its settings."""
+        """Removes a topic and its settings."""
         topic = self._topics.pop(name, None)
         self._topic_configs.pop(name, None)
         if topic is not None:
@@ -203,7 +205,7 @@ class MetadataCache:
             self._topic_configs.pop(topic, None)
 
     def put_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
-        """Replaces a broker's dynamic settings (None: the cluster-wide default ones)."""
+        """Replaces a broker's dynamic settings (None: the cluster-wide defaults)."""
         self._broker_configs[broker_id] = MappingProxyType(dict(config))
 
     def put_broker(self, broker: BrokerInfo) -> None:
@@ -211,5 +213,5 @@ class MetadataCache:
         self.brokers[broker.broker_id] = broker
 
     def remove_broker(self, broker_id: int) -> None:
-        """Forgets a broker that is gone."""
+        """Removes a broker."""
         self.brokers.pop(broker_id, None)

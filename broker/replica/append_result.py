@@ -1,4 +1,4 @@
-"""What became of one partition's part of a Produce request."""
+"""The result of a Produce request for one partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ UNKNOWN = -1
 
 
 class PartitionAppendResult:
-    """A value for each partition: the error, or where the batch went.
+    """The error, or where the batch was appended.
 
-    `base_offset` and `last_offset` are inclusive, `log_append_time_ms` is -1 with CreateTime, `log_start_offset` -1
-    where it is not known. `record_errors` are (index in the batch, message or None): the records to blame (KIP-467).
-    While the request waits, `error` is what it will be answered with at the timeout.
+    `base_offset` and `last_offset` are inclusive, `log_append_time_ms` is -1 with CreateTime, `log_start_offset` is -1
+    if unknown. `record_errors` are (index in the batch, message or None) of the invalid records (KIP-467). While the
+    request waits, `error` is the code that it returns on time-out.
     """
 
     __slots__ = (

@@ -1,9 +1,9 @@
-"""Produce requests: append to each partition, then answer, or wait until the append is as safe as its acks ask for.
+"""Produce requests: append to each partition, then respond, or wait until the append is as safe as acks requires.
 
 acks=0 and acks=1 are answered as soon as the leader has appended; acks=all when the high watermark has passed the
-batch. Where `flush.messages` wants the append on disk, acks=1 waits for the flushed offset, and acks=all does so by
-itself (partition.py, D). A partition's failure is its own and is in its result. What is too much for one turn of the
-event loop is left to large_appends.py.
+batch. If `flush.messages` requires the append on disk, acks=1 waits for the flushed offset; acks=all does so implicitly
+(partition.py, D). Partitions fail independently; each has its own result. Batches that take longer than one turn of the
+event loop are left to large_appends.py.
 
 Source: Kafka's ReplicaManager.appendRecords.
 """
@@ -46,8 +46,8 @@ _WITHOUT_LOG_START_OFFSET = frozenset(
 
 
 class UnfinishedAppends:
-    """What one turn of the event loop has no time for: `entries` in their order. `results` are those before them;
-    `allowance` is what is left of the request's.
+    """The batches that do not fit one turn of the event loop: `entries`, in their order. `results` are those of the
+    batches before them; `allowance` is the rest of the request's allowance.
     """
 
     __slots__ = ("acks", "allowance", "api_version", "entries", "results", "timeout_ms")
@@ -70,7 +70,7 @@ class UnfinishedAppends:
 
 
 class Appends:
-    """`max_inflated_bytes`: what the batches of one request may inflate to, all together."""
+    """`max_inflated_bytes`: the maximum decompressed size of all batches of one request together."""
 
     def __init__(
         self, partitions: HostedPartitions, wakeups: Wakeups, flusher: LogFlusher, max_inflated_bytes: int
@@ -91,8 +91,8 @@ class Appends:
         *,
         internal_topics_allowed: bool = False,
     ) -> AppendResults | DelayedProduce | UnfinishedAppends:
-        """The results where they can be answered now; or the parked operation, which calls `on_response` once
-        (perhaps already); or what is to be finished in further turns, before `await_all`.
+        """Returns the results if they are available now; or the parked operation, which calls `on_response` once
+        (possibly before this method returns); or the batches to append in further turns, before `await_all`.
         """
         if acks not in VALID_ACKS:
             return {key: PartitionAppendResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries}
@@ -117,7 +117,7 @@ class Appends:
     def await_all(
         self, timeout_ms: int, acks: int, results: AppendResults, on_response: OnAppended
     ) -> AppendResults | DelayedProduce:
-        """The results where none of them must wait to be safe, else the parked operation."""
+        """Returns the results if none of them has to wait, otherwise the parked operation."""
         for result in results.values():
             if result.error is ErrorCode.NONE and (acks == ACKS_ALL or (acks == 1 and result.flush_required)):
                 if self._all_safe(results, acks):
@@ -126,7 +126,7 @@ class Appends:
         return results
 
     def _all_safe(self, results: AppendResults, acks: int) -> bool:
-        """Whether what was appended is as safe as its acks ask for already, so that nothing has to wait."""
+        """Whether all successful appends are already as safe as acks requires."""
         for key, result in results.items():
             if result.error is ErrorCode.NONE and not self.is_safe(key, result, acks):
                 return False
@@ -139,7 +139,7 @@ class Appends:
         acks: int = ACKS_ALL,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> PartitionAppendResult:
-        """One batch of a coordinator of this broker, now. Whether it is safe `await_acks` tells."""
+        """Appends one batch of a coordinator of this broker, without waiting; `await_acks` waits until it is safe."""
         return self.append_one(key, records, acks, FIRST_VERSION_WITH_ZSTD, origin)
 
     def await_acks(
@@ -150,14 +150,16 @@ class Appends:
         timeout_ms: int,
         acks: int = ACKS_ALL,
     ) -> None:
-        """Calls `on_settled` once, perhaps at once: NONE when a successful append is as safe as its acks ask for."""
+        """Calls `on_settled` once, possibly before returning: with NONE when a successful append is as safe as acks
+        requires.
+        """
         if self.is_safe(key, result, acks):
             on_settled(ErrorCode.NONE)
             return
         self._park(timeout_ms, acks, {key: result}, lambda results: on_settled(results[key].error))
 
     def is_safe(self, key: TopicPartition, result: PartitionAppendResult, acks: int = ACKS_ALL) -> bool:
-        """Whether a successful append is already as safe as its acks ask for. On one node it nearly always is."""
+        """Whether a successful append is already as safe as acks requires. On a single node it nearly always is."""
         if acks == ACKS_ALL:
             return self._replicated(key, result.required_offset) == (True, ErrorCode.NONE)
         if acks == 1 and result.flush_required:
@@ -173,7 +175,9 @@ class Appends:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         allowance: AppendAllowance | None = None,
     ) -> PartitionAppendResult:
-        """One batch, now. Raises TooMuchForOneTurn where that exceeds the allowance; nothing has happened then."""
+        """Appends one batch, without waiting. Raises TooMuchForOneTurn, with nothing changed, if the batch exceeds the
+        allowance.
+        """
         if allowance is not None and allowance.is_used_up:
             raise TooMuchForOneTurn
         try:
@@ -185,7 +189,7 @@ class Appends:
             info = partition.append_as_leader(records, acks, api_version, origin, allowance)
         except ProtocolError as error:
             if allowance is not None:
-                assert isinstance(records, bytes)  # of a client
+                assert isinstance(records, bytes)  # a client's batch
                 allowance.refused(len(records))
             return self.failed(key, error)
         except TooMuchForOneTurn:
@@ -208,7 +212,7 @@ class Appends:
         )
 
     def failed(self, key: TopicPartition, error: ProtocolError) -> PartitionAppendResult:
-        """The result of a batch that is refused."""
+        """The result of a refused batch."""
         log_start_offset = -1
         if error.code not in _WITHOUT_LOG_START_OFFSET and not isinstance(error, UnfitRecords):
             partition = self._partitions.get(key)

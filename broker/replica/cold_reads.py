@@ -1,6 +1,6 @@
-"""Reads that the page cache cannot answer: a thread brings the bytes in.
+"""Reads that miss the page cache: a thread loads the data from disk.
 
-A coroutine stays plain Python, as in flushes.py.
+This coroutine is not compiled, for the reason given in flushes.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ log = structlog.get_logger("broker.replica")
 
 
 async def read_from_disk(cold_reads: Iterable[ColdRead], threads: Threads, then: Callable[[], object]) -> None:
-    """Runs the reads in threads, one after the other, and then calls `then`, which reads again."""
+    """Runs the reads in threads, one after the other, and then calls `then`, which repeats the read."""
     for cold in cold_reads:
         try:
             await threads.run_in_thread(cold.run)
         except OSError as error:
-            log.warning("cold read failed", error=str(error))  # the read itself answers KAFKA_STORAGE_ERROR
+            log.warning("cold read failed", error=str(error))  # the repeated read returns KAFKA_STORAGE_ERROR
     then()

@@ -1,4 +1,4 @@
-"""DeleteRecords requests: move the log start offsets, then answer when all replicas have followed.
+"""DeleteRecords requests: move the log start offsets, then respond when all replicas have followed.
 
 Source: Kafka's ReplicaManager.deleteRecords.
 """
@@ -19,7 +19,7 @@ INVALID_LOW_WATERMARK = -1
 
 
 class DeletionResult(NamedTuple):
-    """The smallest log start offset over the replicas (-1 where it failed), and the error."""
+    """The smallest log start offset over the replicas (-1 on failure), and the error."""
 
     low_watermark: int
     error: ErrorCode
@@ -38,10 +38,10 @@ class Deletions:
     def delete(
         self, timeout_ms: int, offsets: Mapping[TopicPartition, int], on_response: OnDeleted
     ) -> DeletionResults | DelayedDeleteRecords:
-        """The results where they can be answered now, else the parked operation, which calls `on_response` once
-        (perhaps already).
+        """Returns the results if they are available now, otherwise the parked operation, which calls `on_response` once
+        (possibly before this method returns).
 
-        `offsets`: everything before them goes; -1 means the high watermark.
+        `offsets`: all records before the offset are deleted; -1 means the high watermark.
         """
         statuses = {key: self._delete_one(key, before) for key, before in offsets.items()}
         if not any(status.acks_pending for status in statuses.values()):

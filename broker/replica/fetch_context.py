@@ -1,4 +1,4 @@
-"""How one Fetch request is read and answered: without a session, opening one, or within one. Letters as in
+"""How one Fetch request is read and answered: without a session, opening a session, or within a session. Letters as in
 fetch_session.py.
 """
 
@@ -19,8 +19,8 @@ from odradek.protocol.messages.fetch import FetchResponse
 
 
 class FetchContext:
-    """How one Fetch request is read and answered; this one knows no session. `session` is what a parked fetch may
-    wait on.
+    """A fetch without a session, and the base of the other contexts. `session` is the session on which a parked fetch
+    may wait.
     """
 
     def __init__(self, wanted: Targets, session: FetchSession | None = None) -> None:
@@ -28,7 +28,7 @@ class FetchContext:
         self.session = session
 
     def targets(self) -> Iterable[FetchTarget]:
-        """What is to be read now. To be asked again when a parked fetch completes."""
+        """The targets to read now; called again when a parked fetch completes."""
         return self.wanted.values()
 
     def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
@@ -36,7 +36,7 @@ class FetchContext:
 
 
 class FailedContext(FetchContext):
-    """(A): nothing is read."""
+    """A fetch with an invalid session id or epoch (A): nothing is read."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__({})
@@ -47,10 +47,10 @@ class FailedContext(FetchContext):
 
 
 class FullContext(FetchContext):
-    """A full fetch whose answer may open a session."""
+    """A full fetch whose response may open a session."""
 
     def __init__(self, wanted: Targets, open_session: Callable[[int], FetchSession | None]) -> None:
-        """`open_session` makes a session for so many partitions, or gives None where there is no room."""
+        """`open_session` creates a session for the given number of partitions, or returns None if there is no slot."""
         super().__init__(wanted)
         self._open_session = open_session
 
@@ -84,7 +84,7 @@ class IncrementalContext(FetchContext):
 
 
 def fetch_response(results: Iterable[FetchResult]) -> FetchResponse:
-    """The answer with these partitions; neighbours of one topic share its entry."""
+    """The response with these partitions; adjacent partitions of one topic share its entry."""
     topics: list[FetchResponse.FetchableTopicResponse] = []
     name: str | None = None
     partitions: list[FetchResponse.PartitionData] = []

@@ -1,4 +1,4 @@
-"""The parameters of a fetch, and how far each kind of fetch may read."""
+"""The parameters of a fetch, and the upper bound of each isolation level."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONSUMER = -1
 FUTURE_LOCAL_REPLICA = -3
 
 FIRST_VERSION_FROM_FOLLOWERS = 11
-"""From here on a consumer may read from a follower (KIP-392), so that the broker need not be the leader."""
+"""From this version on a consumer may read from a follower (KIP-392), so that the broker need not be the leader."""
 
 
 class FetchIsolation(IntEnum):
@@ -21,9 +21,9 @@ class FetchIsolation(IntEnum):
 
     HIGH_WATERMARK = 0
     COMMITTED = 1
-    """Up to the last stable offset: `read_committed`."""
+    """Up to the last stable offset (`read_committed`)."""
     LOG_END = 2
-    """Everything: followers."""
+    """Everything, for followers."""
 
 
 class FetchParams:
@@ -63,7 +63,7 @@ class FetchParams:
 
 
 def upper_bound(log: Log, isolation: FetchIsolation) -> LogOffsetMetadata:
-    """Where reading ends for this isolation (exclusive)."""
+    """The offset where reading ends for this isolation level (exclusive)."""
     if isolation is FetchIsolation.HIGH_WATERMARK:
         return log.high_watermark_metadata
     if isolation is FetchIsolation.COMMITTED:

@@ -1,28 +1,28 @@
-"""Fetch sessions: a consumer of a thousand partitions names only those that changed, and is told only of those that
+"""Fetch sessions: a consumer of a thousand partitions sends only those that changed, and receives only those that
 changed. (KIP-227)
 
-A *full* fetch (epoch 0) names all its partitions; if there is room its answer opens a session. *Incremental* fetches
-(epoch 1, 2, ...) add, move and forget partitions. Epoch -1 closes the session and reads without one. The rules, by
-letter:
+A *full* fetch (epoch 0) lists all its partitions; if there is a free slot, its response opens a session. *Incremental*
+fetches (epoch 1, 2, ...) add, change and remove partitions. Epoch -1 closes the session and reads without one. The
+rules:
 
-(A) An unknown session id is FETCH_SESSION_ID_NOT_FOUND, any epoch but the expected one INVALID_FETCH_SESSION_EPOCH;
-    also for the slower of two requests that crossed, when its turn to be answered comes.
-(B) An incremental answer carries the partitions with records, an error, a diverging epoch, or a high watermark or log
-    start offset that the client was not told. The others cost nothing.
-(C) A partition whose records were sent goes behind the others, so that max_bytes does not starve those at the end.
-(D) At most `max.incremental.fetch.session.cache.slots` sessions. For a new one goes, in this order: the least
-    recently used one if it was not used for two minutes; else the smallest of those that may go, if it is smaller
-    than the new one. Followers' sessions go only to followers' until they are two minutes old, and no consumer's
-    session younger than that goes to a consumer.
+(A) An unknown session id is FETCH_SESSION_ID_NOT_FOUND; any epoch but the expected one is INVALID_FETCH_SESSION_EPOCH,
+    which is also the response to the slower of two requests that crossed.
+(B) An incremental response contains the partitions with records, an error, a diverging epoch, or a high watermark or
+    log start offset that the client has not received. The other partitions cost nothing.
+(C) A partition whose records were sent moves behind the others, so that max_bytes does not starve the last ones.
+(D) There are at most `max.incremental.fetch.session.cache.slots` sessions. A new one evicts the least recently used
+    session if that was not used for two minutes; otherwise the smallest evictable session, if it is smaller than the
+    new one. A session is evictable two minutes after its creation; for a follower's new session, every consumer's
+    session is evictable and counts as smaller. A consumer's new session never evicts a follower's that is in use.
 
-**Cost.** Kafka reads every partition of the session at every fetch. Here a session knows which of its targets may
-have news: `pending`. A target that a read found with nothing new (FetchTarget.has_nothing_new) leaves `pending` and
-is put among its partition's `watchers`; whatever changes what a fetch can see wakes the watchers, which brings them
-back. So a fetch over a thousand quiet partitions reads none and waits on one key, the session itself, and an append
-costs one step for each session that had been told everything. Followers' sessions keep all targets pending, since
-each of their fetches tells the leader where they stand.
+**Cost.** Kafka reads every partition of the session at every fetch. Here a session tracks which of its targets may have
+changed: `pending`. A target for which a read found nothing new (FetchTarget.has_nothing_new) leaves `pending` and joins
+its partition's `watchers`. Every change that is visible to a fetch notifies the watchers, which makes the targets
+pending again. So a fetch over a thousand idle partitions reads none and waits on one key, the session itself; an append
+costs one step for each session that is up to date. Followers' sessions keep all targets pending, since each of their
+fetches reports the followers' positions to the leader.
 
-Contexts (one request's view) are in fetch_context.py, the broker's sessions in fetch_session_cache.py.
+Contexts (the state of one request) are in fetch_context.py, the broker's sessions in fetch_session_cache.py.
 
 Source: Kafka's FetchSession.scala.
 """
@@ -49,26 +49,26 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
 MAX_PARTITIONS = 10_000
-"""As many as one request may name: a session is one request that goes on."""
+"""The limit of one request, which also applies to a session."""
 
 
 def next_epoch(epoch: int) -> int:
-    """1, 2, ... and round to 1 again; the final epoch stays. (KIP-227)"""
+    """The next epoch: 1, 2, ... and after the largest one 1 again; the final epoch does not change. (KIP-227)"""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_INT32 else epoch + 1
 
 
 class FetchTarget(Watcher):
-    """One partition that a fetch asks for.
+    """One partition that a fetch requests.
 
-    A target of a session outlives its request: it keeps what its client was sent last and what the last read found, so
-    that a fetch that has to wait knows how much has arrived since.
+    A session's target outlives its request: it keeps what was last sent to the client and what the last read found, so
+    that a waiting fetch can compute how much has arrived since.
 
     fetch_offset, max_bytes, current_leader_epoch (-1: no check), last_fetched_epoch (-1: none), log_start_offset (the
-    follower's) are as in the request. `hosted` and `start` are what the last read found: the partition, and where in
-    its log the fetch offset lies; None where it failed. `sent_high_watermark` and `sent_log_start_offset` are what
-    the session's client knows (-1: nothing, or an error).
+    follower's) are as in the request. `hosted` and `start` are set by the last read: the partition, and the position of
+    the fetch offset in its log; None if the read failed. `sent_high_watermark` and `sent_log_start_offset` are the
+    values last sent to the session's client (-1: nothing, or an error).
     """
 
     __slots__ = (
@@ -107,12 +107,12 @@ class FetchTarget(Watcher):
         self.sent_log_start_offset = UNKNOWN_OFFSET
 
     def awaken(self) -> Hashable | None:
-        """See Watcher: the session learns that this target may have news."""
+        """See Watcher: marks this target as pending in its session."""
         session = self.session
         return session if session is not None and session.awaken(self) else None
 
     def ask_again(self, newer: FetchTarget) -> None:
-        """Takes over what a later request of the session asks for the same partition."""
+        """Copies the parameters of a later request of the session for the same partition."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
@@ -120,7 +120,9 @@ class FetchTarget(Watcher):
         self.log_start_offset = newer.log_start_offset
 
     def has_nothing_new(self, isolation: FetchIsolation) -> bool:
-        """Whether a read now would find neither records nor anything else that the session's client was not told."""
+        """Whether a read now would find neither records nor anything else that was not yet sent to the session's
+        client.
+        """
         partition = self.hosted
         if partition is None or not partition.is_leader:
             return False
@@ -137,7 +139,7 @@ Targets = dict[TopicPartition, FetchTarget]
 
 
 class FetchSession:
-    """The partitions one client fetches and what it was told of them."""
+    """The partitions that one client fetches, and what was last sent to the client for each."""
 
     __slots__ = (
         "created_ms",
@@ -161,10 +163,10 @@ class FetchSession:
         self.targets: Targets = {}
         self.pending: dict[FetchTarget, None] = {}
         self.parked = 0
-        """How many fetches of this session wait."""
+        """The number of waiting fetches of this session."""
 
     def open_with(self, results: Iterable[FetchResult]) -> None:
-        """Takes over the targets of the full fetch that opens the session, with what its answer tells of them."""
+        """Adopts the targets of the full fetch that opens the session, and records what its response contains."""
         for target, data in results:
             target.session = self
             target.sent_high_watermark = data.high_watermark
@@ -174,7 +176,7 @@ class FetchSession:
         self.settle()
 
     def update(self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation) -> None:
-        """Applies an incremental request. Raises POLICY_VIOLATION for one that makes the session too large."""
+        """Applies an incremental request. Raises POLICY_VIOLATION if the session would become too large."""
         if len(self.targets) + len(wanted) > MAX_PARTITIONS and len(self.targets.keys() | wanted) > MAX_PARTITIONS:
             raise ProtocolError(
                 ErrorCode.POLICY_VIOLATION, f"a fetch session holds at most {MAX_PARTITIONS} partitions"
@@ -196,7 +198,7 @@ class FetchSession:
             self.pending = dict.fromkeys(self.targets.values())
 
     def settle(self) -> None:
-        """Lets go of the pending targets that have nothing new; their partitions will wake them."""
+        """Moves the pending targets that have nothing new to the watchers of their partitions."""
         if self.privileged:
             return
         for target in list(self.pending):
@@ -208,26 +210,28 @@ class FetchSession:
                 target.hosted.watchers.add(target)
 
     def awaken(self, target: FetchTarget) -> bool:
-        """A watched partition changed. True while a fetch waits, which then wants to hear of further changes, too."""
+        """Called when a watched partition has changed. Returns True while a fetch waits, which must then also be
+        notified of further changes.
+        """
         self.pending[target] = None
         return self.parked > 0
 
     def answer(self, results: Sequence[FetchResult]) -> list[FetchResult]:
-        """(B) and (C): the results that the client must be told, remembered as told."""
-        news = []
+        """Returns the results that must be sent to the client, and records them as sent (B, C)."""
+        changed = []
         for target, data in results:
             if self.targets.get(target.topic_partition) is not target:
                 continue
             size = len(data.records or b"")
             if size or data.error_code or self._is_news(target, data):
-                news.append((target, data))
+                changed.append((target, data))
                 target.sent_high_watermark = UNKNOWN_OFFSET if data.error_code else data.high_watermark
                 target.sent_log_start_offset = data.log_start_offset
             if size and target in self.pending:
                 del self.pending[target]
                 self.pending[target] = None
         self.settle()
-        return news
+        return changed
 
     @staticmethod
     def _is_news(target: FetchTarget, data: FetchResponse.PartitionData) -> bool:
@@ -239,7 +243,7 @@ class FetchSession:
         )
 
     def close(self) -> None:
-        """Leaves the watch lists of all partitions."""
+        """Removes the targets from the watchers of all partitions."""
         for target in self.targets.values():
             self._drop(target)
 

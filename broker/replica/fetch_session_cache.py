@@ -1,6 +1,4 @@
-"""The broker's fetch sessions, and who has to make room for a new one: (D) of fetch_session.py. Source: Kafka's
-FetchSessionCache.
-"""
+"""The broker's fetch sessions and their eviction: (D) of fetch_session.py. Source: Kafka's FetchSessionCache."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
 
 
 class FetchSessionCache:
-    """All sessions of the broker (D). `evictions` counts the sessions that had to make room."""
+    """All sessions of the broker (D). `evictions` counts the evicted sessions."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class FetchSessionCache:
 
     @property
     def partitions(self) -> int:
-        """How many partitions all sessions hold (NumIncrementalFetchPartitionsCached)."""
+        """The number of partitions in all sessions (NumIncrementalFetchPartitionsCached)."""
         return sum(len(session.targets) for session in self._sessions.values())
 
     def get(self, session_id: int) -> FetchSession | None:
@@ -61,7 +59,7 @@ class FetchSessionCache:
         wanted: Targets,
         forgotten: Iterable[TopicPartition] = (),
     ) -> FetchContext:
-        """What the request's session id and epoch mean."""
+        """Returns the context that the request's session id and epoch select."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
                 self.remove(session_id)
@@ -85,7 +83,7 @@ class FetchSessionCache:
         return IncrementalContext(session, epoch)
 
     def create(self, size: int, *, privileged: bool, isolation: FetchIsolation) -> FetchSession | None:
-        """A new session for `size` partitions, or None where all slots are taken by sessions worth more."""
+        """Creates a session for `size` partitions. Returns None if all slots are taken by sessions of higher value."""
         now = self._clock.now_ms()
         if len(self._sessions) >= self.max_sessions and not self._evict(size, privileged, now):
             return None

@@ -1,9 +1,9 @@
-"""Fetch requests: read, and answer now or when there is enough.
+"""Fetch requests: read, and respond now or when enough data has arrived.
 
-An answer does not wait if the request does not want to (max_wait_ms, min_bytes), if there is enough, or if a
-partition has an error or a diverging epoch. Otherwise the fetch is parked: under its partitions, or for an
-incremental fetch under its session, which knows which of its partitions may have news (fetch_session.py). A read that
-the page cache cannot answer is warmed up in a thread first, so that one old consumer does not stop the others.
+A fetch is answered at once if the request does not wait (max_wait_ms, min_bytes), if there is enough data, or if a
+partition has an error or a diverging epoch. Otherwise the fetch is parked: under its partitions, or, for an incremental
+fetch, under its session, which tracks the partitions that may have changed (fetch_session.py). A read that misses the
+page cache is first done in a thread, so that one consumer that lags far behind does not block the others.
 
 Source: Kafka's ReplicaManager.fetchMessages.
 """
@@ -30,7 +30,7 @@ OnFetched = Callable[[list[FetchResult]], object]
 
 
 class ParkedFetch(DelayedFetch[FetchTarget]):
-    """A fetch that waits for min_bytes. One of a session looks at what the session has pending at the time."""
+    """A fetch that waits for min_bytes. A session's fetch checks the targets that are pending at the time."""
 
     def __init__(self, fetches: Fetches, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ class ColdFetch:
         self.is_abandoned = False
 
     def abandon(self) -> None:
-        """Nobody is left to answer."""
+        """Discards the result: the client is gone."""
         self.is_abandoned = True
 
 
@@ -86,8 +86,8 @@ class Fetches:
     def fetch(
         self, params: FetchParams, context: FetchContext, on_fetched: OnFetched
     ) -> list[FetchResult] | ParkedFetch | ColdFetch:
-        """The results where they can be answered now; else what waits, which calls `on_fetched` once (perhaps
-        already).
+        """Returns the results if they are available now, otherwise the waiting operation, which calls `on_fetched` once
+        (possibly before this method returns).
         """
         read = self.reader.read(params, context.targets())
         if read.cold:
@@ -97,7 +97,7 @@ class Fetches:
         return self._park(params, context, on_fetched)
 
     def complete(self, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> None:
-        """A parked fetch has come to its end: reads what there is and answers."""
+        """Completes a parked fetch: reads what is available and responds."""
         read = self.reader.read(params, context.targets(), again=True)
         if read.cold:
             self._warm_up(params, context, on_fetched, read, may_wait=False)

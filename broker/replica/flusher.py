@@ -1,14 +1,14 @@
-"""Bringing appended records to the disk: durability is an offset that those who need it wait for.
+"""Flushes appended records to disk. Durability is an offset that operations wait for.
 
-(A) `flush.messages`: the append that completes so many unflushed records waits for its flush, whatever its acks (but
-    0). Many appends may wait for one fsync: while one is under way the next ones gather, and all of them share the
-    one after it (group commit).
-(B) `flush.ms`: a record is on the disk this long after it was appended, at the latest; nobody waits for it.
+(A) `flush.messages`: the append that completes this many unflushed records waits for its flush, whatever its acks
+    (except 0). Many appends may wait for one fsync: while a flush is in progress, further appends accumulate and share
+    the next one (group commit).
+(B) `flush.ms`: a record is on disk at the latest this long after it was appended; no request waits for it.
 
-One fsync at a time for each partition, in a thread, so that the others are served meanwhile. When it has ended the
-log's flushed offset moves on the loop, and `on_flushed` lets those go on who waited. An fsync that fails is not tried
-again for the same records (the operating system may have dropped them): the log says so in its own words, and
-`on_failed` answers those who wait.
+Each partition has at most one fsync in progress, in a thread, so that other partitions are still served. When it is
+done, the log's flushed offset is updated on the loop, and `on_flushed` completes the waiting operations. A failed fsync
+is not retried for the same records (the operating system may have dropped them): the log reports the error, and
+`on_failed` completes the waiting operations.
 
 Source: Kafka's log.flush.interval.messages and log.flush.interval.ms, which flush within the append instead.
 """
@@ -32,7 +32,7 @@ NEVER_MS = 0x7FFFFFFFFFFFFFFF
 
 
 class FlushTask(TimerTask):
-    """(B): runs once, `flush.ms` after the first append since the last flush."""
+    """The timer of (B): runs once, `flush.ms` after the first append since the last flush."""
 
     def __init__(self, delay_ms: int, flusher: LogFlusher, partition: Partition) -> None:
         super().__init__(delay_ms)
@@ -60,7 +60,7 @@ class LogFlusher:
         self.flushes = 0
 
     def appended(self, partition: Partition, *, required: bool) -> None:
-        """After an append: starts what the partition's flush policy asks for."""
+        """Starts or schedules the flush that the partition's policy requires after an append."""
         if required:
             self.start(partition)
             return
@@ -74,7 +74,7 @@ class LogFlusher:
         self.start(partition)
 
     def start(self, partition: Partition) -> None:
-        """Flushes everything appended so far, unless a flush is under way: then its end looks whether another is
+        """Flushes everything appended so far. If a flush is in progress, it checks at its end whether another is
         needed.
         """
         if partition.topic_partition not in self._under_way:
@@ -82,13 +82,13 @@ class LogFlusher:
             self.background.spawn(flush_until_enough(self, partition), f"flush {partition.topic_partition}")
 
     def forget(self, partition: Partition) -> None:
-        """The partition goes away."""
+        """Cancels the timer of a partition that is removed."""
         task = self._tasks.pop(partition.topic_partition, None)
         if task is not None:
             task.cancel()
 
     def begin(self, partition: Partition) -> FlushJob | None:
-        """What is to be synced; None if somebody else has flushed it. Raises KAFKA_STORAGE_ERROR."""
+        """Returns the data to sync, or None if it is already flushed. Raises KAFKA_STORAGE_ERROR."""
         job = partition.log.begin_flush()
         if job is None:
             self._on_flushed(partition)
@@ -97,7 +97,9 @@ class LogFlusher:
         return job
 
     def finish(self, partition: Partition, job: FlushJob) -> bool:
-        """After job.run(): whether all is flushed that somebody waits for. Raises KAFKA_STORAGE_ERROR."""
+        """Runs after job.run(). Returns whether everything that operations wait for is flushed. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         partition.log.finish_flush(job)
         self._on_flushed(partition)
         return partition.required_flush_offset <= partition.log.flushed_offset
@@ -106,5 +108,5 @@ class LogFlusher:
         self._on_failed(partition)
 
     def ended(self, partition: Partition) -> None:
-        """The next append that asks for a flush starts one."""
+        """Marks the flush as ended, so that the next append that requires a flush starts one."""
         self._under_way.discard(partition.topic_partition)

@@ -1,7 +1,7 @@
-"""A partition's flushes, one after the other, each in a thread.
+"""Flushes of one partition, one at a time, each in a thread.
 
-A coroutine stays plain Python: mypyc hands an exception on to what a compiled one awaits in a form of `throw` that is
-deprecated since Python 3.12, and with `-W error` something else is raised.
+This coroutine is not compiled: mypyc forwards exceptions to what a compiled coroutine awaits through a form of `throw`
+that is deprecated since Python 3.12, so that with `-W error` another exception is raised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Flusher(Protocol):
-    """The part of `LogFlusher` that one partition's flushes need."""
+    """The part of `LogFlusher` that the flushes of one partition need."""
 
     background: Threads
 
@@ -31,7 +31,7 @@ class Flusher(Protocol):
 
 
 async def flush_until_enough(flusher: Flusher, partition: Partition) -> None:
-    """Until all is on the disk that somebody waits for, or a flush has failed."""
+    """Flushes until everything that must be on disk is flushed, or a flush has failed."""
     try:
         while (job := flusher.begin(partition)) is not None:
             await flusher.background.run_in_thread(job.run)

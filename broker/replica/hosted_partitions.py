@@ -1,4 +1,4 @@
-"""The partitions on this broker, by topic and number, and which of them cannot be served because their disk fails."""
+"""The partitions on this broker, by topic and number, and those that are offline because of a disk failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class HostedPartitions:
-    """`is_known` says whether the cluster has such a partition, wherever its replicas are."""
+    """`is_known` returns whether the cluster has such a partition, on any broker."""
 
     __slots__ = ("_by_topic", "_is_known", "_online", "offline")
 
@@ -30,8 +30,8 @@ class HostedPartitions:
         return topic_partition in self._online
 
     def find(self, topic_partition: TopicPartition) -> Partition:
-        """The partition. Raises KAFKA_STORAGE_ERROR (its disk fails), NOT_LEADER_OR_FOLLOWER (it is on other brokers)
-        or UNKNOWN_TOPIC_OR_PARTITION.
+        """Returns the partition. Raises KAFKA_STORAGE_ERROR (its disk failed), NOT_LEADER_OR_FOLLOWER (only other
+        brokers have it) or UNKNOWN_TOPIC_OR_PARTITION.
         """
         partition = self._online.get(topic_partition)
         if partition is not None:

@@ -1,17 +1,17 @@
-"""Batches that one turn of the event loop has no time for: checked piece by piece, appended in one piece.
+"""Batches that take longer than one turn of the event loop: validated in pieces, appended in one step.
 
-(A) A batch's checksum, what it inflates to and what it is compressed to anew are made in a thread, where Python's lock
-    is free meanwhile. Its records are walked over on the loop, some in a turn.
-(B) One batch at a time, over all requests: what it inflates to is the most memory that all of them hold. The next one
-    inflates into the same; it is given back when none has come for a while.
-(C) Checking changes nothing. When it is done the batch is appended within one turn, as any other: whether this broker
-    leads the partition, whether the batch belongs to an open transaction and whether its sequence follows are asked
-    then. If the topic was made anew or its settings have changed, the check begins again.
-(D) Batches of other requests may be appended to the partition meanwhile, but for the moment in which a batch of more
-    than 256 KB is written ahead (storage/write_ahead.py). Those of one request are in their order, and their connection
-    waits for them.
-(E) A client that goes away changes nothing: with acks=0 it may have sent and left. A broker that stops leaves out what
-    it has not appended.
+(A) A thread verifies a batch's checksum, decompresses it and recompresses it, and releases the GIL meanwhile. The
+    records are validated on the loop, a limited number per turn.
+(B) One batch at a time, across all requests: the decompressed size of one batch bounds their memory. The next batch
+    reuses the buffer; it is freed when none has arrived for a while.
+(C) Validation changes nothing. After it, the batch is appended within one turn, like any other: only then are checked
+    whether this broker leads the partition, whether the batch belongs to an open transaction and whether its sequence
+    is the next one. If the topic was recreated or its settings have changed, validation starts over.
+(D) Batches of other requests may be appended to the partition in the meantime, except while a batch of more than 256 KB
+    is written ahead (storage/write_ahead.py). Batches of one request keep their order, and their connection waits for
+    them.
+(E) A client that disconnects changes nothing: with acks=0 it may have sent and left. A broker that stops drops the
+    batches that it has not appended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SCRATCH_KEPT_S = 10
 R = TypeVar("R")
 Refusal = Callable[[TopicPartition, bytes], PartitionAppendResult | None]
-"""Why a batch may not be appended now whatever is in its records; None where it may."""
+"""Returns why a batch may not be appended now, regardless of its records; None if it may."""
 
 
 class LargeAppends:
@@ -55,8 +55,8 @@ class LargeAppends:
         self._giving_back: asyncio.TimerHandle | None = None
 
     async def finish(self, request: UnfinishedAppends, refusal: Refusal, then: Callable[[AppendResults], R]) -> R:
-        """Appends one batch after the other and gives their bytes back; what `then` makes of the results of all
-        partitions.
+        """Appends one batch after the other and frees their bytes. Returns the result of `then`, which receives the
+        results of all partitions.
         """
         entries = request.entries
         is_large = request.allowance.is_untouched
@@ -70,7 +70,9 @@ class LargeAppends:
         return then(request.results)
 
     def _append_small_ones(self, request: UnfinishedAppends, refusal: Refusal) -> Steps[None]:
-        """Those that fit the next turn. If that is untouched afterwards, the first of the rest needs more than one."""
+        """Appends the batches that fit the next turn. If its allowance is untouched afterwards, the first remaining
+        batch needs more than one turn.
+        """
         yield
         request.allowance.begin_turn()
         for key in list(request.entries):
@@ -84,7 +86,7 @@ class LargeAppends:
             del request.entries[key]
 
     async def _append_large_one(self, request: UnfinishedAppends, refusal: Refusal) -> None:
-        """The first one; or nothing, after waiting, where it need only wait for another one to be written."""
+        """Appends the first batch. If another batch is being written to the partition, only waits for it."""
         key = next(iter(request.entries))
         if self._is_being_written(key):
             async with self._one_write:
@@ -99,7 +101,7 @@ class LargeAppends:
     async def _append_large(
         self, key: TopicPartition, records: bytes, request: UnfinishedAppends, refusal: Refusal
     ) -> PartitionAppendResult:
-        """Raises ProtocolError."""
+        """Validates and appends one batch. Raises ProtocolError."""
         while True:
             partition = self._partitions.find(key)
             partition.check_append(request.acks)

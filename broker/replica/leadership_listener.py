@@ -1,4 +1,4 @@
-"""Who hears of the leadership of an internal topic's partitions: its coordinator."""
+"""The interface by which a coordinator follows the leadership of its internal topic's partitions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class LeadershipListener(Protocol):
-    """Hears of the partitions of one topic that this broker leads."""
+    """Receives the events of the partitions of one topic that this broker leads."""
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition, with that epoch; the log is open and may be read and appended to."""
+        """This broker became the partition's leader, in that epoch; the log is open for reads and appends."""
 
     def resigned(self, partition: int) -> None:
-        """It leads the partition no more, and the log may be gone. No effect where it did not lead it."""
+        """This broker is no longer the leader, and the log may be gone. No effect if it was not the leader."""
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker was appended to the partition, and the high watermark has passed it."""
+        """A marker was appended to the partition, and the high watermark has passed the marker."""

@@ -1,5 +1,5 @@
-"""Logs that are made together, as a request asks for them: the loop makes their files, a few at a time, and waits for
-no disk. Threads sync them all at once, and each directory of log.dirs once.
+"""Creates the logs of one request together: the loop creates their files, a few at a time, and never waits for the
+disk. Threads sync all of them concurrently, and each directory of log.dirs once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.storage.log_manager import LogManager
 
 LOGS_PER_TURN = 4
-"""How many logs' files are made before others get their turn on the loop."""
+"""The number of logs whose files are created before yielding to the event loop."""
 
 
 class LogCreations:
@@ -29,7 +29,7 @@ class LogCreations:
         self._background = background
 
     async def make(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
-        """Makes the logs that are missing; returns when they are on the disk, with the failures."""
+        """Creates the missing logs; returns the failures once the other logs are on disk."""
         failures: dict[TopicPartition, ProtocolError] = {}
         begun: list[LogCreation] = []
         await self._forget_predecessors(new_logs := list(new_logs))
@@ -49,7 +49,7 @@ class LogCreations:
     async def _forget_predecessors(self, new_logs: list[NewLog]) -> None:
         write = self._logs.creator.predecessors_checkpoints([new_log.topic_partition for new_log in new_logs])
         if write is not None:
-            with contextlib.suppress(OSError):  # who begins the first of them tries again, and says so
+            with contextlib.suppress(OSError):  # creating the first of them tries again, and reports the error
                 await self._background.run_in_thread(write)
 
     async def _finish(self, begun: list[LogCreation]) -> dict[TopicPartition, ProtocolError]:

@@ -1,10 +1,10 @@
-"""AlterReplicaLogDirs: replicas that move from one log directory of this broker to another, while they are used.
+"""AlterReplicaLogDirs: moves replicas from one log directory of this broker to another while they are in use.
 
-Every move is a task of the background: it has pieces of the log copied in a thread, one after the other, and swaps the
-copy in at the end (`storage/log_move.py`, `storage/log_moves.py`). So many moves at a time as
-`num.replica.alter.log.dirs.threads` says, by default one for each directory; together they copy as many bytes in a
-second as `replica.alter.log.dirs.io.max.bytes.per.second`. A move that fails (the target is full, say) is named in
-the log and given up; the replica stays where it is. One that a stop interrupts begins anew with the next start.
+Each move is a background task: it copies the log piece by piece in a thread, and swaps the copy in at the end
+(`storage/log_move.py`, `storage/log_moves.py`). `num.replica.alter.log.dirs.threads` limits the number of concurrent
+moves (default: one per directory); `replica.alter.log.dirs.io.max.bytes.per.second` limits the bytes that they copy
+together in a second. A move that fails (the target is full, say) is logged and canceled; the replica stays where it is.
+A move that a stop interrupts starts over at the next start.
 
 Source: Kafka's `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsManager`; KIP-113.
 """
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LONGEST_PAUSE_S = 1.0
 COST_OF_MOVE = 100
-"""What beginning a move, which makes a folder and files, counts as, in items of a step."""
+"""The cost of starting a move, which creates a folder and files, in items of a step."""
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 log = structlog.get_logger("broker.replica")
 
 
 class LogDirMoves:
-    """`threads`: how many moves at a time; `bytes_per_second`: what they may copy together, asked anew each time."""
+    """`threads`: the number of concurrent moves; `bytes_per_second`: their shared copy rate, read again for every
+    pause.
+    """
 
     def __init__(
         self, log_manager: LogManager, partitions: HostedPartitions, background: Threads, threads: int | None = None
@@ -53,10 +55,10 @@ class LogDirMoves:
         self._running = 0
 
     def alter(self, wanted: Mapping[TopicPartition, str]) -> Steps[dict[TopicPartition, ErrorCode]]:
-        """`wanted`: paths of log directories. NONE where the move has begun, or the replica is there already;
-        INVALID_TOPIC_EXCEPTION (its name is too long for a future folder), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
-        REPLICA_NOT_AVAILABLE (it is on other brokers), UNKNOWN_TOPIC_OR_PARTITION. In the last two cases the replica
-        is made in that directory, should it come to this broker.
+        """Starts moves to the log directories in `wanted`. NONE if the move has started or the replica is already
+        there; INVALID_TOPIC_EXCEPTION (the topic name is too long for a future folder), LOG_DIR_NOT_FOUND,
+        KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE (only other brokers have the replica), UNKNOWN_TOPIC_OR_PARTITION. In
+        the last two cases, this broker creates the replica in that directory if it is assigned the partition later.
         """
         outcomes = {}
         pace = Pace()
@@ -93,20 +95,20 @@ class LogDirMoves:
         try:
             move = self._moves.begin(key, path)
         except OSError as error:
-            log.error("move not begun", partition=str(key), target=path, reason=str(error))
+            log.error("move not started", partition=str(key), target=path, reason=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
-        log.info("move begun", partition=str(key), source=self._logs.directory_of(move.log), target=path)
+        log.info("move started", partition=str(key), source=self._logs.directory_of(move.log), target=path)
         self._background.spawn(self._carry_out(key, move), f"move {key}")
         return ErrorCode.NONE
 
     def resume(self, key: TopicPartition) -> None:
-        """The partition is served again: goes on with a move that a stop has interrupted."""
+        """Continues a move that a stop interrupted, once the partition is served again."""
         path = self._moves.interrupted.pop(key, None)
         if path is not None and self._logs.directory_of(self._logs.logs[key]) != path:
             self._begin(key, path)
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is not served here any more."""
+        """Cancels the move of a partition that is no longer served."""
         self._moves.abandon(key)
 
     async def _carry_out(self, key: TopicPartition, move: LogMove) -> None:
@@ -127,7 +129,7 @@ class LogDirMoves:
             self._running -= 1
 
     async def _advance(self, move: LogMove) -> bool:
-        """One piece; whether it was the last."""
+        """Copies one piece. Returns True after the last one."""
         job = move.next_job()
         if job is not None:
             await self._run(move, job)
@@ -143,7 +145,9 @@ class LogDirMoves:
             move.finished(job)
 
     async def _pause(self, move: LogMove, size: int) -> None:
-        """Others' turn on the loop, and as long as so many bytes may take; another rate counts within a second."""
+        """Yields to the event loop, and sleeps as long as the rate requires for `size` bytes; a changed rate takes
+        effect within a second.
+        """
         await asyncio.sleep(0)
         left = float(size * self._running)
         while left > 0 and not move.abandoned and 0 < (rate := self.bytes_per_second()) < UNLIMITED:
@@ -153,7 +157,7 @@ class LogDirMoves:
 
 
 def copy_rate(metadata: MetadataCache) -> int:
-    """The dynamic setting of this broker, else of all brokers; unlimited without one, or with one that is no number."""
+    """The dynamic setting of this broker, else of all brokers; unlimited if it is not set or not a number."""
     for broker_id in (metadata.broker_id, None):
         value = metadata.broker_config(broker_id).get(RATE)
         if value is not None:

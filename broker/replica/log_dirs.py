@@ -1,4 +1,4 @@
-"""What DescribeLogDirs tells of the log directories. Source: Kafka's ReplicaManager.describeLogDirs; KIP-113 and
+"""The descriptions of log directories for DescribeLogDirs. Source: Kafka's ReplicaManager.describeLogDirs; KIP-113 and
 KIP-827.
 """
 
@@ -12,8 +12,8 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class ReplicaDescription(NamedTuple):
-    """One log. `size` in bytes; `offset_lag`: how far its end is behind the high watermark; that of a future one (its
-    copy in the directory that it moves to), behind the log's end.
+    """One log. `size` in bytes; `offset_lag`: how far the log's end is behind the high watermark, or, for a future log
+    (the copy in the directory that the log moves to), behind the end of the current log.
     """
 
     topic_partition: TopicPartition
@@ -23,7 +23,7 @@ class ReplicaDescription(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """One log directory; `total_bytes` and `usable_bytes` are those of its file system, -1 where it does not tell."""
+    """One log directory; `total_bytes` and `usable_bytes` describe its file system, -1 if unknown."""
 
     path: str
     error: ErrorCode
@@ -35,5 +35,5 @@ class LogDirDescription(NamedTuple):
 def chosen(
     replicas: Iterable[ReplicaDescription], wanted: Collection[TopicPartition] | None
 ) -> list[ReplicaDescription]:
-    """The replicas asked for (None: all), ordered by topic and partition."""
+    """The requested replicas (None: all), ordered by topic and partition."""
     return sorted(replica for replica in replicas if wanted is None or replica.topic_partition in wanted)

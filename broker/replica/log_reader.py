@@ -1,14 +1,15 @@
-"""Reading the partitions of one fetch, and telling how much a waiting fetch would find.
+"""Reads the partitions of one fetch, and computes how much a waiting fetch would return.
 
-A partition's failure is its own: its answer carries the error, and the others are read all the same. The limits:
+Partitions fail independently: the failed one's response carries the error, and the others are still read. The limits:
 
-(A) Each partition gives at most its own max_bytes and what is left of the request's; where not even its first batch
-    fits, nothing.
-(B) The first partition that has anything gives at least one whole batch, however large, so that a consumer always
-    gets on. (KIP-74)
-(C) A partition gives nothing beyond its isolation's bound: the high watermark, the last stable offset, or a
+(A) Each partition returns at most its own max_bytes and what is left of the request's; if its first batch does not fit,
+    it returns nothing.
+(B) The first partition that has data returns at least one complete batch, however large, so that a consumer always
+    makes progress. (KIP-74)
+(C) A partition returns nothing beyond its isolation level's bound: the high watermark, the last stable offset, or a
     follower's log end. A fetch from an offset between that bound and the log's end waits for the bound to move.
-(D) A client that names its last fetched epoch learns where its log parts from this one's instead of reading. (KIP-595)
+(D) A client that sends its last fetched epoch receives the point where its log diverges from this one, instead of
+    records. (KIP-595)
 
 Source: Kafka's ReplicaManager.readFromLog, Partition.readRecords and DelayedFetch.
 """
@@ -39,8 +40,8 @@ PartitionData = FetchResponse.PartitionData
 
 
 class FetchRead:
-    """What one pass over a fetch's targets found. `answer_now`: an error or a diverging epoch, which does not wait
-    for min_bytes. `cold`: what must come from the disk first; then the pass is to be made again.
+    """The result of one pass over a fetch's targets. `answer_now`: there is an error or a diverging epoch, which does
+    not wait for min_bytes. `cold`: reads that must come from the disk first; the pass is then repeated.
     """
 
     __slots__ = ("answer_now", "cold", "results", "size")
@@ -53,24 +54,24 @@ class FetchRead:
 
 
 def failed_partition(partition: int, error: ErrorCode, version: int) -> PartitionData:
-    """Clients below version 6 do not know KAFKA_STORAGE_ERROR; they refresh their metadata at
-    NOT_LEADER_OR_FOLLOWER.
+    """The response of a failed partition. Clients below version 6 do not know KAFKA_STORAGE_ERROR;
+    NOT_LEADER_OR_FOLLOWER makes them refresh their metadata.
     """
     if error == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     aborted: list[FetchResponse.AbortedTransaction] | None = None
     records: bytes | None = b""
     if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        aborted = []  # as Kafka, which answers these before it reads
+        aborted = []  # as in Kafka, which detects this error before it reads
     elif error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
-        aborted, records = [], None  # and these in place of what it has read
+        aborted, records = [], None  # as in Kafka, which discards what it has read
     return PartitionData(
         partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=records
     )
 
 
 def _aborted(log: Log, fetched: FetchData) -> list[FetchResponse.AbortedTransaction]:
-    """What a read_committed consumer must know to leave out of these records. (KIP-98)"""
+    """The aborted transactions whose records a read_committed consumer must skip. (KIP-98)"""
     return [
         FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
         for aborted in log.aborted_transactions(fetched)
@@ -78,7 +79,7 @@ def _aborted(log: Log, fetched: FetchData) -> list[FetchResponse.AbortedTransact
 
 
 class LogReader:
-    """`partition` finds a hosted partition or raises; `follower_moved` is told when a follower's fetch moved a
+    """`partition` returns a hosted partition or raises; `follower_moved` is called when a follower's fetch moved a
     watermark.
     """
 
@@ -93,8 +94,8 @@ class LogReader:
     ) -> FetchRead:
         """Reads every target in turn (A, B).
 
-        `again`: for a fetch that waited; its partitions were counted and a follower's position noted before.
-        `may_block`: to wait for the disk rather than to say what is cold.
+        `again`: a repeated read of a waiting fetch, whose partitions were already counted and whose follower's position
+        was already recorded. `may_block`: wait for the disk rather than return cold reads.
         """
         found = FetchRead()
         remaining = params.max_bytes
@@ -174,7 +175,9 @@ class LogReader:
 
     @staticmethod
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """(D); raises OFFSET_OUT_OF_RANGE where this log knows nothing of the epoch, or starts later."""
+        """Whether the logs diverge (D). Raises OFFSET_OUT_OF_RANGE if this log does not know the epoch, or starts after
+        the fetch offset.
+        """
         epoch, end = partition.end_offset_for_epoch(
             target.current_leader_epoch, target.last_fetched_epoch, require_leader=False
         )
@@ -186,8 +189,9 @@ class LogReader:
         return True
 
     def progress(self, params: FetchParams, target: FetchTarget) -> int:
-        """How many bytes a waiting fetch would now get of this target, or ANSWER_NOW where waiting on makes no sense:
-        the partition fails, the log has rolled since, or it was truncated below the fetch offset."""
+        """How many bytes a waiting fetch would now get from this target. Returns ANSWER_NOW if waiting longer is
+        pointless: the partition fails, the log has rolled since, or it was truncated below the fetch offset.
+        """
         start = target.start
         if start is None:
             return 0

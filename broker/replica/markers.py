@@ -1,8 +1,8 @@
-"""Transaction markers: the control batches that end a transaction in a partition, appended for its coordinator.
+"""Transaction markers: the control batches that end a transaction in a partition, appended on behalf of a coordinator.
 
-A marker waits for the high watermark as a produce with acks=all does: until then another leader could lose it. Where
-the partition is one of `__consumer_offsets`, its group coordinator hears of the marker before the transaction
-coordinator does, so that offsets of a transaction that is said to be complete are there to be fetched.
+A marker waits for the high watermark as a produce with acks=all does: until then a new leader might not have it. For a
+partition of `__consumer_offsets`, the group coordinator is notified of the marker before the transaction coordinator,
+so that the offsets of a transaction can be fetched once the transaction is reported as complete.
 
 Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest and GroupCoordinator.onTransactionCompleted. (KIP-98)
 """
@@ -32,7 +32,7 @@ OnMarked = Callable[[ErrorCode], object]
 
 
 class Markers:
-    """`listeners` by topic hear of the markers in that topic's partitions."""
+    """`listeners`, by topic, are notified of the markers in that topic's partitions."""
 
     def __init__(self, appends: Appends, clock: Clock, listeners: Mapping[str, LeadershipListener]) -> None:
         self._appends = appends
@@ -49,20 +49,21 @@ class Markers:
         on_done: OnMarked,
         timeout_ms: int = MARKER_TIMEOUT_MS,
     ) -> None:
-        """Appends a COMMIT or ABORT, and calls `on_done` once, perhaps at once: NONE when the high watermark has
-        passed it.
+        """Appends a COMMIT or ABORT marker, and calls `on_done` once, possibly before returning: with NONE when the
+        high watermark has passed the marker.
 
-        Else UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS (nothing was
-        written), NOT_ENOUGH_REPLICAS_AFTER_APPEND or REQUEST_TIMED_OUT (to be sent again); INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED where a newer producer or coordinator has been there; UNKNOWN_SERVER_ERROR for a
-        fault of ours. A marker may be appended again: one that finds no open transaction ends none.
+        Otherwise with UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS
+        (nothing was written), NOT_ENOUGH_REPLICAS_AFTER_APPEND or REQUEST_TIMED_OUT (retriable); INVALID_PRODUCER_EPOCH
+        and TRANSACTION_COORDINATOR_FENCED if a newer producer or coordinator has written to the partition;
+        UNKNOWN_SERVER_ERROR for a bug of the broker. Markers may be appended again: a marker that finds no open
+        transaction ends none.
         """
         marker = Marker(not committed, coordinator_epoch, self._clock.wall_ms())
         try:
             batch = build_plain_marker(marker, producer_id, producer_epoch)
             result = self._appends.append_as_coordinator(topic_partition, batch)
         except Exception:
-            log.exception("transaction marker broke", partition=str(topic_partition), producer_id=producer_id)
+            log.exception("transaction marker failed", partition=str(topic_partition), producer_id=producer_id)
             on_done(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         if result.error is not ErrorCode.NONE:

@@ -1,21 +1,21 @@
-"""One partition on this broker: who leads it, who is in sync, and how far it is safe to read.
+"""One partition on this broker: its leader, its in-sync replicas, and the high watermark.
 
-The log knows offsets; the partition knows replicas. What it decides:
+The log manages offsets; the partition manages replicas. It decides:
 
-(A) Fencing. A client may say which leader epoch it believes in: an older one is FENCED_LEADER_EPOCH, a newer one
+(A) Fencing. A client may send the leader epoch that it knows: an older one is FENCED_LEADER_EPOCH, a newer one
     UNKNOWN_LEADER_EPOCH.
-(B) Whether an append is allowed. acks=all needs `min.insync.replicas` replicas in sync, or NOT_ENOUGH_REPLICAS.
-(C) The high watermark: the smallest log end offset over the in-sync replicas and over those caught up who are about
-    to join them. It never moves back while this broker leads, and it does not move while too few replicas are in
+(B) Whether an append is allowed. acks=all needs `min.insync.replicas` replicas in sync, or fails with
+    NOT_ENOUGH_REPLICAS.
+(C) The high watermark: the smallest log end offset over the in-sync replicas and over caught-up replicas that are about
+    to join the ISR. It never moves back while this broker leads, and it does not move while too few replicas are in
     sync.
-(D) Durability. Where the flush policy wants an append on disk before it is acknowledged, the leader's own copy counts
-    only up to the log's flushed offset until that append is flushed: neither acks=all nor a consumer gets ahead of
-    it.
+(D) Durability. If the flush policy requires an append on disk before it is acknowledged, the leader's own copy counts
+    only up to the log's flushed offset until that append is flushed: neither acks=all nor a consumer gets ahead of it.
 
-Everything here is synchronous and talks to nobody; the replica manager wakes those who wait.
+Everything here is synchronous and sends nothing; the replica manager notifies waiting operations.
 
-Source: Kafka's Partition; KIP-101 and KIP-320 for the epochs, KIP-966 for holding the high watermark below the
-minimum ISR.
+Source: Kafka's Partition; KIP-101 and KIP-320 for the epochs, KIP-966 for holding the high watermark below the minimum
+ISR.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from odradek.storage.log_offsets import EpochEndOffset
 
 NO_LEADER_EPOCH = -1
-HIGH_WATERMARK = -1  # DeleteRecords: "all that is committed"
+HIGH_WATERMARK = -1  # DeleteRecords: "everything committed"
 
 
 class Partition:
-    """A hosted partition. `watchers` are the fetch-session entries to be told when anything a fetch can see has
-    changed.
+    """A hosted partition. `watchers` are the targets of fetch sessions to notify when anything visible to a fetch
+    changes.
     """
 
     __slots__ = (
@@ -99,7 +99,9 @@ class Partition:
     # Leadership
 
     def make_leader(self, leader_epoch: int, replicas: Sequence[int], isr: Iterable[int]) -> bool:
-        """Takes or renews leadership with this assignment. True if the broker was not the leader before."""
+        """Takes or renews leadership with this assignment. Returns True if the broker was not the leader in this epoch
+        before.
+        """
         is_new_leader = not self.is_leader or leader_epoch != self.leader_epoch
         self.replicas = tuple(replicas)
         self.in_sync = frozenset(isr)
@@ -122,7 +124,7 @@ class Partition:
         return is_new_leader
 
     def make_follower(self, leader_id: int, leader_epoch: int, replicas: Sequence[int]) -> None:
-        """Follows `leader_id` from now on: appends and fetches by clients are refused with NOT_LEADER_OR_FOLLOWER."""
+        """Makes `leader_id` the leader: appends and fetches by clients are refused with NOT_LEADER_OR_FOLLOWER."""
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.is_leader = False
@@ -131,18 +133,16 @@ class Partition:
         self.remote_replicas = {}
 
     def resign(self) -> None:
-        """The partition is not served here any more."""
+        """Stops serving the partition."""
         self.make_follower(-1, self.leader_epoch, self.replicas)
 
     @property
     def has_failed(self) -> bool:
-        """Whether the disk lost what it was given (a failed fsync): the log refuses appends until it is opened again.
-        Reads go on.
-        """
+        """Whether a flush failed (fsync): the log refuses appends until it is reopened. Reads continue."""
         return self.log.failure is not None
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """(A); -1 asks for no check. Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
+        """Checks the epoch (A); -1 skips the check. Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
         if current_leader_epoch == NO_LEADER_EPOCH or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -150,8 +150,8 @@ class Partition:
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def local_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, require_leader: bool = True) -> Log:
-        """The log, after the epoch check. Raises also NOT_LEADER_OR_FOLLOWER if the leader is required and is another
-        broker.
+        """Returns the log after checking the epoch. Also raises NOT_LEADER_OR_FOLLOWER if the leader is required and is
+        another broker.
         """
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
             self.check_leader_epoch(current_leader_epoch)
@@ -163,7 +163,7 @@ class Partition:
 
     @property
     def minimum_in_sync(self) -> int:
-        """`min.insync.replicas` of the topic, but never more than there are replicas (as Kafka since 3.7)."""
+        """The topic's `min.insync.replicas`, capped at the number of replicas (as in Kafka since 3.7)."""
         return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
 
     @property
@@ -177,7 +177,7 @@ class Partition:
     # Appends
 
     def check_append(self, acks: int) -> None:
-        """(B). Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS."""
+        """Checks whether an append is allowed (B). Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS."""
         if not self.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == -1 and self.remote_replicas and len(self.in_sync) < self.minimum_in_sync:
@@ -191,10 +191,10 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         allowance: AppendAllowance | None = None,
     ) -> LogAppendInfo:
-        """Appends one batch, of a client unless said, and moves the high watermark if it may (B, C, D).
+        """Appends one batch, by default a client's, and advances the high watermark if possible (B, C, D).
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and what the log raises: for a bad batch, for a full disk,
-        for one whose check exceeds the `allowance`.
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and the log's errors: for an invalid batch, for a full disk,
+        for a batch whose validation exceeds the `allowance`.
         """
         self.check_append(acks)
         log = self.log
@@ -207,13 +207,17 @@ class Partition:
         return info
 
     def _require_flush(self) -> None:
-        """(D). What the flush under way will cover does not count again towards the next one."""
+        """Requires a flush after `flush.messages` records (D). Records covered by the flush in progress do not count
+        towards the next one.
+        """
         end = self.log.log_end_offset
         if end - max(self.required_flush_offset, self.log.flushed_offset) >= self.log.config.flush_messages:
             self.required_flush_offset = end
 
     def maybe_increment_high_watermark(self) -> bool:
-        """(C); true if it moved. Called after every append, follower fetch, flush and change of the ISR."""
+        """Advances the high watermark if possible (C); returns True if it moved. Called after every append, follower
+        fetch, flush and change of the ISR.
+        """
         log = self.log
         limit = log.log_end_offset
         if self.required_flush_offset > log.flushed_offset:
@@ -239,7 +243,7 @@ class Partition:
         return limit
 
     def reached(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether acks=all is satisfied up to `required_offset` (exclusive), and with which error if so."""
+        """Whether acks=all is satisfied up to `required_offset` (exclusive), and the resulting error code."""
         if not self.is_leader:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
@@ -249,8 +253,8 @@ class Partition:
         return True, ErrorCode.NONE
 
     def flushed(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether the leader's own copy is on the disk up to `required_offset` (exclusive), as far as the flush
-        policy asks for it.
+        """Whether the leader's own copy is on disk up to `required_offset` (exclusive), as far as the flush policy
+        requires, and the resulting error code.
         """
         if not self.is_leader:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -261,8 +265,8 @@ class Partition:
     # Followers
 
     def follower(self, replica_id: int, current_leader_epoch: int) -> RemoteReplica:
-        """Raises UNKNOWN_LEADER_EPOCH (or NOT_LEADER_OR_FOLLOWER where the fetch names no epoch) for a broker that is
-        not assigned.
+        """Returns the follower's state. Raises UNKNOWN_LEADER_EPOCH (or NOT_LEADER_OR_FOLLOWER if the fetch has no
+        epoch) for a broker that is not assigned.
         """
         replica = self.remote_replicas.get(replica_id)
         if replica is None:
@@ -272,7 +276,9 @@ class Partition:
         return replica
 
     def update_follower(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> bool:
-        """Notes that a follower has everything before `fetch_offset`. True if the high or the low watermark moved."""
+        """Records that a follower has everything before `fetch_offset`. Returns True if the high or the low watermark
+        moved.
+        """
         replica = self.remote_replicas[replica_id]
         old_low_watermark = self.low_watermark
         replica.update_fetch_state(fetch_offset, log_start_offset, self._clock.now_ms(), self.log.log_end_offset)
@@ -282,14 +288,14 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset over all replicas: what DeleteRecords waits for."""
+        """The smallest log start offset over all replicas, which DeleteRecords waits for."""
         lowest = self.log.log_start_offset
         for replica in self.remote_replicas.values():
             lowest = min(lowest, replica.log_start_offset)
         return lowest
 
     def delete_records(self, before: int) -> int:
-        """Moves the log start offset to `before` (-1: the high watermark) and returns the offset meant.
+        """Moves the log start offset to `before` (-1: the high watermark) and returns the resolved offset.
 
         Raises POLICY_VIOLATION for a topic that is only compacted, OFFSET_OUT_OF_RANGE below 0 or beyond the high
         watermark.
@@ -309,7 +315,7 @@ class Partition:
     def end_offset_for_epoch(
         self, current_leader_epoch: int, epoch: int, *, require_leader: bool = True
     ) -> EpochEndOffset:
-        """(largest epoch not above `epoch`, offset where it ended), (-1, -1) where neither is known. Raises as
-        `local_log`. (KIP-101)
+        """Returns (largest epoch not above `epoch`, offset where it ended), or (-1, -1) if unknown. Raises the errors
+        of `local_log`. (KIP-101)
         """
         return self.local_log(current_leader_epoch, require_leader=require_leader).end_offset_for_epoch(epoch)

@@ -1,12 +1,12 @@
-"""Offsets by time: what ListOffsets asks a partition for.
+"""Offsets by timestamp, for ListOffsets.
 
-(A) Latest (-1) is where the asker may read to: the high watermark, the last stable offset, or the log's end for a
-    replica.
+(A) Latest (-1) is the end of what the requester may read: the high watermark, the last stable offset, or the log end
+    offset for a replica.
 (B) Earliest (-2) is the log start offset.
-(C) A time (or -3, the record with the largest time, KIP-734) finds the first record at or after it, if that one may
-    be read already.
-(D) Just after an election the high watermark may still be below where the new leader's epoch began: then a consumer
-    is told OFFSET_NOT_AVAILABLE rather than an offset that would seem to go back. (KIP-207)
+(C) A timestamp (or -3, the record with the largest timestamp, KIP-734) finds the first record at or after it, if the
+    requester may already read that record.
+(D) Just after an election the high watermark may still be below the start of the new leader's epoch. A consumer then
+    receives OFFSET_NOT_AVAILABLE rather than an offset that would appear to go back. (KIP-207)
 
 Source: Kafka's Partition.fetchOffsetForTimestamp and UnifiedLog.legacyFetchOffsetsBefore.
 """
@@ -38,10 +38,10 @@ def offset_for_timestamp(
     *,
     require_leader: bool,
 ) -> Steps[TimestampOffset]:
-    """`timestamp` in ms or one of the names above; `isolation_level` None for a replica. NOT_FOUND where no record is
-    that late. A search for a time may take several steps.
+    """Finds an offset. `timestamp` is in ms or one of the constants above; `isolation_level` is None for a replica.
+    Returns NOT_FOUND if no record is that late. A search by timestamp may take several steps.
 
-    Raises what Partition.local_log raises, and OFFSET_NOT_AVAILABLE (D).
+    Raises the errors of Partition.local_log, and OFFSET_NOT_AVAILABLE (D).
     """
     log = partition.local_log(current_leader_epoch, require_leader=require_leader)
     if timestamp == EARLIEST:
@@ -69,10 +69,10 @@ def _last_fetchable(log: Log, isolation_level: int | None) -> int:
 def offsets_before(
     partition: Partition, timestamp: int, limit: int, now_ms: int, *, from_consumer: bool, require_leader: bool = True
 ) -> list[int]:
-    """ListOffsets v0: up to `limit` offsets where segments begin that were last written at or before `timestamp`,
-    largest first.
+    """ListOffsets v0: returns up to `limit` start offsets of segments last written at or before `timestamp`, largest
+    first.
 
-    `now_ms` is the time of the log's end. Raises what Partition.local_log raises.
+    `now_ms` is the time of the log's end. Raises the errors of Partition.local_log.
     """
     log = partition.local_log(require_leader=require_leader)
     starts = [

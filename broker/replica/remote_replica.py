@@ -1,7 +1,7 @@
-"""What the leader knows of one follower.
+"""The leader's state of one follower.
 
-A follower says where it stands with every fetch: its fetch offset is its log end offset. The leader keeps that, and
-from it derives when the follower had last caught up, which decides whether it is in sync (replica.lag.time.max.ms).
+A follower reports its position with every fetch: its fetch offset is its log end offset. From it the leader derives
+when the follower was last caught up, which decides whether it is in sync (replica.lag.time.max.ms).
 
 Source: Kafka's ReplicaState.
 """
@@ -37,8 +37,8 @@ class RemoteReplica:
         """Records a fetch that arrived at `fetch_ms` (monotonic milliseconds), when the leader's log ended at
         `leader_log_end_offset`.
 
-        The follower counts as caught up at this fetch if it has all the leader has, and at the fetch before if it has
-        all the leader had then.
+        The follower counts as caught up at this fetch if it has everything the leader has, and at the previous fetch if
+        it has everything the leader had then.
         """
         if fetch_offset >= leader_log_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, fetch_ms)
@@ -50,8 +50,8 @@ class RemoteReplica:
         self.last_fetch_ms = fetch_ms
 
     def reset(self, now_ms: int, leader_log_end_offset: int, *, is_new_leader: bool, in_sync: bool) -> None:
-        """Starts over when leadership is taken or renewed: a follower in the ISR has `replica.lag.time.max.ms` from
-        now to show itself.
+        """Resets the state when leadership is taken or renewed: a follower in the ISR has `replica.lag.time.max.ms`
+        from now to fetch.
         """
         self.last_caught_up_ms = now_ms if in_sync else 0
         if is_new_leader:

@@ -1,9 +1,9 @@
-"""The replica manager: the partitions on this broker, and everything that is asked of them.
+"""The replica manager: the partitions on this broker and the operations on them.
 
-It finds the partition, lets it decide, and sees to it that those who wait hear of it. The work itself is in rooms of
-its own: appends.py and large_appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py
-(DeleteRecords), partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). What is
-asked of several partitions is answered for each: a partition's failure is a value. What is asked of one raises
+It finds the partition, lets it decide, and notifies waiting operations. The operations are in other modules: appends.py
+and large_appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
+partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). Operations on several
+partitions return a result for each; the failure of one partition is a value. Operations on one partition raise
 ProtocolError.
 
 Source: Kafka's ReplicaManager.
@@ -52,7 +52,7 @@ log = structlog.get_logger("broker.replica")
 
 
 class ReplicaSettings(NamedTuple):
-    """The part of the broker's settings that replication reads, under Kafka's names; times in milliseconds."""
+    """The broker settings that replication reads, under Kafka's names; times in milliseconds."""
 
     broker_id: int = 0
     replica_lag_time_max_ms: int = 30_000
@@ -65,13 +65,13 @@ class ReplicaSettings(NamedTuple):
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
-        """The values of the settings of these names."""
+        """Reads the settings named by the fields."""
         return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
 
 
 class ReplicaManager:
-    """`is_known` says whether the cluster has such a partition, wherever it is; `background` is where fsyncs and cold
-    reads run.
+    """`is_known` returns whether the cluster has such a partition, on any broker; `background` runs fsyncs and cold
+    reads.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ReplicaManager:
         self.topic_stats = AllTopicStats()
         self._renamed_in: set[str] = set()
         self.leadership_listeners: dict[str, LeadershipListener] = {}
-        """By topic: the coordinators of the internal ones."""
+        """By topic: the coordinators of the internal topics."""
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
         )
@@ -126,8 +126,8 @@ class ReplicaManager:
     # Leadership: the controller's calls
 
     async def make_logs(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
-        """Makes the logs that are missing, all together, and returns when they are on the disk. A partition whose log
-        could not be made is among the failures, and answers KAFKA_STORAGE_ERROR.
+        """Creates the missing logs, all together; returns once they are on disk. A partition whose log could not be
+        created is in the returned failures, and responds with KAFKA_STORAGE_ERROR from then on.
         """
         failures = await self._creations.make(new_logs)
         for topic_partition in failures:
@@ -135,7 +135,7 @@ class ReplicaManager:
         return failures
 
     async def sync_log_dirs(self) -> None:
-        """What `stop_replica` has renamed is durable afterwards, or an error is named in the log."""
+        """Makes the renames by `stop_replica` durable; an error is logged."""
         paths, self._renamed_in = self._renamed_in, set()
         for path, error in (await self._creations.sync_directories(paths)).items():
             log.error("log directory not synced", directory=path, reason=str(error))
@@ -149,9 +149,10 @@ class ReplicaManager:
         isr: Sequence[int],
         log_config: LogConfig,
     ) -> Partition:
-        """Opens or makes the log and leads the partition from now on, or renews its assignment.
+        """Opens or creates the log and makes this broker the partition's leader, or renews the assignment.
 
-        Raises ProtocolError or OSError where the log cannot be opened; the partition then answers KAFKA_STORAGE_ERROR.
+        Raises ProtocolError or OSError if the log cannot be opened; the partition then responds with
+        KAFKA_STORAGE_ERROR.
         """
         partition = self.partitions.get(topic_partition)
         try:
@@ -185,8 +186,9 @@ class ReplicaManager:
         )
 
     def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
-        """Serves the partition no more, and with `delete` removes its log (`sync_log_dirs` makes that durable).
-        Whoever waits for it is answered with an error.
+        """Stops serving the partition, and with `delete` removes its log (`sync_log_dirs` makes that durable).
+
+        Operations that wait for the partition are completed with an error.
         """
         partition = self.partitions.pop(topic_partition)
         if partition is not None:
@@ -208,23 +210,24 @@ class ReplicaManager:
             self._renamed_in.add(directory)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
-        """The running logs of the topic go by these settings from now on."""
+        """Applies these settings to the topic's open logs."""
         for partition in self.partitions.of_topic(topic):
             partition.log.update_config(config)
             self.flusher.appended(partition, required=False)
             if partition.maybe_increment_high_watermark():
                 self._wakeups.watermark_moved(partition)
 
-    # What changes without a request
+    # Changes without a request
 
     def retention_steps(self) -> Iterator[int]:
-        """Applies every log's retention, a bounded piece of work a step; yields how many segments went. Those who were
-        told of another log start offset hear of the new one."""
+        """Applies every log's retention, in bounded steps; yields the number of segments deleted in each. Notifies
+        operations that wait for a log start offset.
+        """
         now_ms = self._clock.wall_ms()
         for partition in self.partitions:
             try:
                 yield from self._retention_of(partition, now_ms)
-            except ProtocolError:  # the log has said so
+            except ProtocolError:  # already logged by the log itself
                 yield 0
 
     def _retention_of(self, partition: Partition, now_ms: int) -> Iterator[int]:
@@ -245,7 +248,7 @@ class ReplicaManager:
         else:
             self._wakeups.flushed(partition)
 
-    # Questions
+    # Queries
 
     def offset_for_timestamp(
         self,
@@ -268,15 +271,15 @@ class ReplicaManager:
     def offset_for_leader_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> EpochEndOffset:
-        """Where the largest epoch not above `leader_epoch` ends; (-1, -1) unknown. (KIP-101, KIP-320)"""
+        """Where the largest epoch not above `leader_epoch` ends; (-1, -1) if unknown. (KIP-101, KIP-320)"""
         return self.partition(topic_partition).end_offset_for_epoch(current_leader_epoch, leader_epoch)
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerStateEntry]:
-        """The producers whose state the partition remembers. (KIP-664)"""
+        """The producers in the partition's producer state. (KIP-664)"""
         return list(self.partition(topic_partition).local_log(require_leader=False).producer_state.producers.values())
 
     def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> Steps[list[LogDirDescription]]:
-        """Every log directory with the logs asked for (None: all)."""
+        """Returns every log directory with the requested logs (None: all)."""
         replicas: dict[str, list[ReplicaDescription]] = {path: [] for path in self.log_manager.directories}
         pace = Pace()
         for partition in self.partitions:
@@ -301,9 +304,9 @@ class ReplicaManager:
             return LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [])
         return LogDirDescription(path, ErrorCode.NONE, replicas, total, usable)
 
-    # The end
+    # Shutdown
 
     def shutdown(self) -> None:
-        """Answers everything that waits, as it stands; nothing waits from now on. The logs stay open."""
+        """Completes all waiting operations in their current state; nothing waits from then on. The logs stay open."""
         for purgatory in (self.fetch_purgatory, self.produce_purgatory, self.delete_records_purgatory):
             purgatory.shutdown()

@@ -1,4 +1,4 @@
-"""Counters of one topic, bumped on the hot paths and read by the metrics exporter. Names as Kafka's
+"""Counters of topics, incremented on the hot paths and read by the metrics exporter. Names as in Kafka's
 BrokerTopicMetrics.
 """
 
@@ -16,7 +16,7 @@ COUNTERS = (
 
 
 class TopicStats:
-    """Plain counts since the start: bytes, messages, requests by partition (as Kafka counts them) and unexpected
+    """Plain counts since the start: bytes, messages, requests per partition (as Kafka counts them) and unexpected
     failures.
     """
 
@@ -33,7 +33,9 @@ class TopicStats:
 
 
 class AllTopicStats:
-    """The counters of every topic that was ever asked for, until it is deleted; `forgotten` sums up those that were."""
+    """The counters of every topic in use, until the topic is deleted; `forgotten` adds up the counters of deleted
+    topics.
+    """
 
     __slots__ = ("by_topic", "forgotten")
 

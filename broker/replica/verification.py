@@ -1,13 +1,13 @@
-"""Does a transactional batch belong to an open transaction? Asked of the transaction coordinator before the first batch
-of a transaction enters a partition, so that one that comes late (after its transaction was ended, or of a client that
-never added the partition) does not begin a transaction that nobody will ever end. (KIP-890, part 1)
+"""Verifies that a transactional batch belongs to an open transaction. The transaction coordinator is asked before the
+first batch of a transaction enters a partition. Otherwise a late batch (after its transaction ended, or from a client
+that never added the partition) would start a transaction that nothing ever ends. (KIP-890, part 1)
 
-(A) A partition in which the producer's transaction is open already takes the batch: until the marker comes it belongs
-    to that transaction, and once it has come the partition asks again.
-(B) Else the coordinator is asked. It answers at once and on this thread, so that nothing can come between its answer
-    and the append: what Kafka needs a verification guard for.
-(C) Of a producer that is not known here the smallest sequence that was refused is remembered: else a batch behind it
-    would be taken, as any sequence of an unknown producer is, and the refused one could never be sent again. (Kafka's
+(A) If the producer's transaction is already open in the partition, the batch is accepted: it belongs to that
+    transaction until the marker arrives, and after the marker the coordinator is asked again.
+(B) Otherwise the coordinator is asked. It answers synchronously on this thread, so that nothing can happen between its
+    answer and the append; Kafka needs a verification guard for this.
+(C) For a producer that is unknown here, the smallest refused sequence is recorded. Otherwise a batch after it would be
+    accepted, as any sequence of an unknown producer is, and the refused batch could never be retried. (Kafka's
     VerificationStateEntry)
 
 Source: Kafka's ReplicaManager.handleProduceAppend and AddPartitionsToTxnManager.
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from odradek.storage.log import Log
 
 IsOpenTransaction = Callable[[str, int, int, TopicPartition], ErrorCode]
-"""(transactional id, producer id, producer epoch, partition): NONE, or why the batch is none of an open one."""
+"""Maps (transactional id, producer id, producer epoch, partition) to NONE, or to the reason why the transaction is not
+open.
+"""
 
 PRODUCERS_CODE = {
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -39,12 +41,14 @@ PRODUCERS_CODE = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""What a producer is answered instead: it sends the batch again at NOT_ENOUGH_REPLICAS, whatever its age."""
+"""Error codes that are replaced in produce responses: a producer retries after NOT_ENOUGH_REPLICAS, whatever its
+version.
+"""
 
 
 class TransactionVerification:
-    """`is_enabled` says whether to ask at all (transaction.partition.verification.enable). While `is_open_transaction`
-    is None there is no coordinator to ask, and nothing is refused.
+    """`is_enabled` turns verification on (transaction.partition.verification.enable). While `is_open_transaction` is
+    None, there is no coordinator to ask, and nothing is refused.
     """
 
     def __init__(self, partitions: HostedPartitions, clock: Clock) -> None:
@@ -53,16 +57,16 @@ class TransactionVerification:
         self.is_enabled = True
         self.is_open_transaction: IsOpenTransaction | None = None
         self.failures = 0
-        """How many batches were refused since the start (Kafka's VerificationFailureRate)."""
+        """The number of batches refused since the start (Kafka's VerificationFailureRate)."""
 
     def refused(
         self, transactional_id: str, entries: Mapping[TopicPartition, bytes]
     ) -> dict[TopicPartition, PartitionAppendResult]:
-        """Those of a Produce request's batches that may not be appended, and their errors: INVALID_TXN_STATE,
-        NOT_ENOUGH_REPLICAS (to be sent again), INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH,
+        """Returns the errors of those batches of a Produce request that may not be appended: INVALID_TXN_STATE,
+        NOT_ENOUGH_REPLICAS (retriable), INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH,
         OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-        Raises INVALID_PRODUCER_ID_MAPPING where the batches are of several producers.
+        Raises INVALID_PRODUCER_ID_MAPPING if the batches come from several producers.
         """
         if not self.is_enabled or self.is_open_transaction is None:
             return {}
@@ -70,19 +74,19 @@ class TransactionVerification:
             key: read_batch_header(records) for key, records in entries.items() if has_transactional_batch(records)
         }
         if len({(header.producer_id, header.producer_epoch) for header in batches.values()}) > 1:
-            raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the batches are of more than one producer")
+            raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the batches come from more than one producer")
         refusals = {key: self._refusal(transactional_id, key, header) for key, header in batches.items()}
         return {key: refusal for key, refusal in refusals.items() if refusal is not None}
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
     ) -> ErrorCode:
-        """For the batches that a coordinator writes in a client's transaction (TxnOffsetCommit): NONE, or the
+        """For batches that a coordinator writes within a client's transaction (TxnOffsetCommit): returns NONE, or the
         transaction coordinator's error.
         """
         partition = self._partitions.get(topic_partition)
         if not self.is_enabled or self.is_open_transaction is None or partition is None:
-            return ErrorCode.NONE  # where the partition is not here the append says so
+            return ErrorCode.NONE  # a missing partition is reported by the append
         if partition.log.producer_state.has_ongoing_transaction(producer_id):
             return ErrorCode.NONE
         error = self.is_open_transaction(transactional_id, producer_id, producer_epoch, topic_partition)
@@ -109,12 +113,12 @@ def _refusal(error: ErrorCode) -> PartitionAppendResult:
     if error is ErrorCode.INVALID_TXN_STATE:
         message = "the partition was not added to the transaction"
     elif code is ErrorCode.NOT_ENOUGH_REPLICAS:
-        message = f"it could not be verified that the partition was added to the transaction: {error.name}"
+        message = f"could not verify that the partition was added to the transaction: {error.name}"
     return PartitionAppendResult(code, error_message=message)
 
 
 def _out_of_order(log: Log, header: BatchHeader) -> PartitionAppendResult | None:
-    """(C)."""
+    """Refuses a batch that follows a refused one (C)."""
     state = log.producer_state
     earliest = state.refused.earliest_sequence(header)
     if earliest is None or header.base_sequence <= earliest or header.producer_id in state.producers:
@@ -122,5 +126,5 @@ def _out_of_order(log: Log, header: BatchHeader) -> PartitionAppendResult | None
     return PartitionAppendResult(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         log_start_offset=log.log_start_offset,
-        error_message=f"the batch begins with sequence {header.base_sequence}, but {earliest} was refused before",
+        error_message=f"the batch starts with sequence {header.base_sequence}, but {earliest} was refused before",
     )

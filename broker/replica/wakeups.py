@@ -1,9 +1,8 @@
-"""Who is told when a partition has changed: the purgatories' operations, and the fetch sessions that had been told
-everything.
+"""Notifies the operations and fetch sessions that wait for a change of a partition.
 
-Nothing is completed here. The completion queue looks at the keys once the running handler has finished. A waiting
-produce, delete or plain fetch is watched under its partitions; a waiting fetch of a session under the session and the
-partitions it has not settled.
+Nothing is completed here. The completion queue checks the noted keys once the running handler has finished. A waiting
+produce, delete or plain fetch is watched under its partitions; a waiting fetch of a session under the session and those
+of its partitions that are still pending.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ class Wakeups:
         self.delete_records = delete_records
 
     def log_grew(self, partition: Partition) -> None:
-        """An append that the high watermark does not cover yet: followers may read it."""
+        """After an append that the high watermark does not cover yet: followers may read it."""
         self._completions.add(self.fetch, partition.topic_partition)
         if partition.watchers:
             self._wake_sessions(partition)
 
     def watermark_moved(self, partition: Partition) -> None:
-        """The high watermark, the last stable offset or the low watermark moved, or the leader changed."""
+        """After a change of the high watermark, the last stable offset, the low watermark or the leader."""
         key = partition.topic_partition
         completions = self._completions
         completions.add(self.produce, key)
@@ -48,7 +47,7 @@ class Wakeups:
             self._wake_sessions(partition)
 
     def flushed(self, partition: Partition) -> None:
-        """The flushed offset moved but not the high watermark: a produce with acks=1 may wait for it."""
+        """After the flushed offset moved but the high watermark did not: a produce with acks=1 may wait for it."""
         self._completions.add(self.produce, partition.topic_partition)
 
     def _wake_sessions(self, partition: Partition) -> None:

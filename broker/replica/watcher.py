@@ -1,4 +1,4 @@
-"""What wants to hear that something a fetch can see of a partition has changed."""
+"""The interface for objects that are notified when something visible to a fetch changes in a partition."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Hashable
 
 
 class Watcher:
-    """One of a partition's `watchers`."""
+    """An element of a partition's `watchers`."""
 
     __slots__ = ()
 
     def awaken(self) -> Hashable | None:
-        """The partition has changed. Returns the key under which a fetch waits in the purgatory.
+        """Called when the partition has changed. Returns the key under which a fetch waits in the purgatory.
 
-        That fetch then stays among the partition's watchers. None if no fetch waits.
+        If it returns a key, it remains among the partition's watchers. Returns None if no fetch waits.
         """
         raise NotImplementedError

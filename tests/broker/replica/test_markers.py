@@ -132,7 +132,7 @@ def test_a_marker_that_breaks_is_told_and_may_be_sent_again(room: Any, monkeypat
         with structlog.testing.capture_logs() as lines:
             assert mark(room) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     (line,) = lines
-    assert (line["event"], line["log_level"], line["partition"]) == ("transaction marker broke", "error", str(T0))
+    assert (line["event"], line["log_level"], line["partition"]) == ("transaction marker failed", "error", str(T0))
     assert log.last_stable_offset == 0
     assert mark(room) == [ErrorCode.NONE]
     assert log.last_stable_offset == 2
