@@ -1,4 +1,4 @@
-"""Every setting there is: one table, in files by subject.
+"""The table of all settings, in files by subject.
 
 It drives the parsing of server.properties, validation, DescribeConfigs, AlterConfigs and the page docs/settings.md.
 """
@@ -44,13 +44,13 @@ BROKER_GROUPS = {
     "Tiered storage": REMOTE_SETTINGS,
     "Odradek's own": ODRADEK_SETTINGS,
 }
-"""Broker settings by subject, as the documentation lists them."""
+"""Broker settings by subject, in the order of the documentation."""
 
 TOPIC: dict[str, Setting] = {setting.name: setting for setting in TOPIC_SETTINGS}
 """Topic settings by name."""
 
 BROKER: dict[str, Setting] = {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
-"""Broker settings by name, Odradek's own among them."""
+"""Broker settings by name, including Odradek's own."""
 
 AUTHORIZER: dict[str, Setting] = {setting.name: setting for setting in AUTHORIZER_SETTINGS}
 """Settings of Kafka's authorizers by name."""

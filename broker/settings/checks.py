@@ -1,4 +1,6 @@
-"""What settings must be together, beyond each one's own rule. Source: Kafka's `KafkaConfig` and `LogConfig`."""
+"""Checks of settings against each other, beyond the rule of each setting. Source: Kafka's `KafkaConfig` and
+`LogConfig`.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ CODECS = tuple(int(codec) for codec in Compression)
 
 
 def check_broker_values(values: Values, topic_defaults: Values) -> None:
-    """Raises ConfigError for broker settings that contradict each other. `topic_defaults`: what topics take."""
+    """Raises ConfigError for broker settings that contradict each other. `topic_defaults`: the resulting defaults of
+    topics.
+    """
     for check in (_check_identity, _check_roles, _check_connections, _check_replication, _check_offsets_topic):
         check(values)
     if not values["log.dirs"]:
-        raise ConfigError("log.dirs", "log.dirs and log.dir name no directory")
+        raise ConfigError("log.dirs", "log.dirs and log.dir contain no directory")
     _check_durations(topic_defaults)
     check_topic_values(topic_defaults)
 
@@ -37,7 +41,7 @@ def _check_identity(values: Values) -> None:
     if node_id != broker_id:
         raise ConfigError("node.id", f"node.id={node_id} and broker.id={broker_id} must be the same")
     if values["process.roles"]:
-        _require(broker_id >= 0, "node.id", "node.id must be set where process.roles is")
+        _require(broker_id >= 0, "node.id", "node.id must be set if process.roles is set")
     elif values["broker.id.generation.enable"]:
         _require(
             -1 <= broker_id <= highest,
@@ -53,9 +57,9 @@ def _check_roles(values: Values) -> None:
     _require(
         not roles or "broker" in roles,
         "process.roles",
-        "process.roles=controller: there is no controller without a broker here; leave it out or add broker",
+        "process.roles=controller: Odradek has no controller without a broker; remove the setting or add broker",
     )
-    _require(len(set(roles)) == len(roles), "process.roles", "process.roles names a role twice")
+    _require(len(set(roles)) == len(roles), "process.roles", "process.roles contains a role twice")
     _require(
         bool(roles) or not values["controller.listener.names"],
         "controller.listener.names",
@@ -73,7 +77,7 @@ def _check_connections(values: Values) -> None:
     _require(
         values["max.connections.per.ip"] != 0 or bool(values["max.connections.per.ip.overrides"]),
         "max.connections.per.ip",
-        "max.connections.per.ip=0 needs max.connections.per.ip.overrides",
+        "max.connections.per.ip=0 requires max.connections.per.ip.overrides",
     )
     overrides = "max.connections.per.ip.overrides"
     for entry in filter(None, (part.strip() for part in values[overrides].split(","))):
@@ -110,7 +114,7 @@ def _check_offsets_topic(values: Values) -> None:
     _require(
         codec in CODECS,
         "offsets.topic.compression.codec",
-        f"offsets.topic.compression.codec={codec} is none of {', '.join(map(str, CODECS))}",
+        f"offsets.topic.compression.codec={codec} is not one of {', '.join(map(str, CODECS))}",
     )
 
 
@@ -122,7 +126,7 @@ def _check_durations(topic_defaults: Values) -> None:
     )
     for topic_name, name, is_fine, wanted in checks:
         ms = topic_defaults[topic_name]
-        _require(is_fine(ms), name, f"{name} (or its synonyms) comes to {ms} ms, which is not {wanted}")
+        _require(is_fine(ms), name, f"{name} (or one of its synonyms) is {ms} ms, which is not {wanted}")
 
 
 def _require(holds: bool, name: str, message: str) -> None:

@@ -1,15 +1,15 @@
-"""A broker's settings: read from server.properties and flags, checked, layered and typed.
+"""A broker's settings: read from server.properties and flags, validated, layered and typed.
 
-    A   Layers, each over the one before: Kafka's defaults; what was given at the start (static); dynamic settings of
-        the whole cluster; dynamic settings of this broker. A setting also hides its synonyms of the layers before: a
-        dynamic log.retention.ms wins over a static log.retention.minutes and the other way round.
-    B   Without --config the single-node file that comes with Odradek counts, with it only the file named. Flags and
-        --set override either, also where the file has the other name of a thing: --set log.dir hides its log.dirs.
-    C   Names that are none are kept (DescribeConfigs shows them) and named in a warning at the start, and so are
-        settings that were set and change nothing yet. One that promises protection which is not there keeps the broker
-        from starting; an older release may have stored it as a dynamic setting, which is left out.
-    D   `config[name]` is typed and always there. Values are replaced when dynamic settings change: whoever keeps one
-        keeps the old one.
+    A   Layers, each overriding the previous ones: Kafka's defaults; settings given at the start (static); dynamic
+        settings of the whole cluster; dynamic settings of this broker. A setting also overrides its synonyms in the
+        previous layers: a dynamic log.retention.ms wins over a static log.retention.minutes and vice versa.
+    B   Without --config, the bundled single-node file is read; with it, only the named file. Flags and --set override
+        the file, also under another name of the same setting: --set log.dir overrides the file's log.dirs.
+    C   Unknown names are kept (DescribeConfigs shows them) and logged as a warning at the start, as are configured
+        settings that have no effect yet. A setting that promises protection which Odradek does not provide prevents the
+        broker from starting. If an older release stored it as a dynamic setting, it is ignored.
+    D   `config[name]` is typed and always present. Values are replaced when dynamic settings change: a cached value
+        misses later changes.
 
 Source: Kafka's `KafkaConfig`, `DynamicBrokerConfig`.
 """
@@ -40,9 +40,9 @@ MECHANISM_SETTINGS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
-"""What a listener may have for each SASL mechanism: listener.name.{listener}.{mechanism}.{setting}."""
+"""The settings that a listener may have per SASL mechanism: listener.name.{listener}.{mechanism}.{setting}."""
 TWO_NAMES = {"log.dir": "log.dirs", "log.dirs": "log.dir", "broker.id": "node.id", "node.id": "broker.id"}
-"""Names of one thing that are no synonyms in Kafka's sense."""
+"""Names of the same setting that are not synonyms in Kafka's sense."""
 TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
 """Topic settings that Kafka refuses without tiered storage."""
 _DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
@@ -54,7 +54,7 @@ log = structlog.get_logger("broker.config")
 def load_config(
     path: str | None = None, *, port: int | None = None, data_dir: str | None = None, settings: Iterable[str] = ()
 ) -> BrokerConfig:
-    """The settings of `odradek serve` (B). `settings` are --set's name=value texts. Raises ConfigError."""
+    """Loads the settings of `odradek serve` (B). `settings` are the name=value texts of --set. Raises ConfigError."""
     overrides = dict(_assignment(text) for text in settings)
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
@@ -68,19 +68,18 @@ def load_config(
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
-    """Names and values of a server.properties. Raises ConfigError, naming the file."""
+    """Returns the names and values of a server.properties. Raises ConfigError, naming the file."""
     try:
         return parse_properties(path.read_bytes())
     except OSError as error:
-        raise ConfigError("config", f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError("config", f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError("config", f"{path}: {error}") from error
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The row of a broker setting; of a listener's own (and its mechanisms'), that of the setting behind the prefix.
-
-    None for other names.
+    """Returns the row of a broker setting; for a setting of a listener or its mechanism, the row of the setting after
+    the prefix. Returns None for other names.
     """
     setting = BROKER.get(name)
     if setting is None and name.startswith(LISTENER_PREFIX):
@@ -90,20 +89,22 @@ def broker_setting(name: str) -> Setting | None:
 
 
 def promises_in_vain(name: str, text: str) -> bool:
-    """Whether a value promises protection that is not there. Raises ConfigError if such a setting cannot have it."""
+    """Whether a value promises protection that Odradek does not provide. Raises ConfigError if such a setting's value
+    is invalid.
+    """
     setting = broker_setting(name) or AUTHORIZER.get(name)
     return setting is not None and setting.is_vain and setting.promises_in_vain(parse_value(setting, text))
 
 
 def check_of_listener(name: str, text: str) -> None:
-    """Raises ConfigError for a listener.name.{listener}.{setting} whose value will not do."""
+    """Raises ConfigError for a listener.name.{listener}.{setting} with an invalid value."""
     setting = broker_setting(name) if name.startswith(LISTENER_PREFIX) else None
     if setting is not None:
         parse_value(setting, text)
 
 
 class BrokerConfig:
-    """See the file's head. `static`: what was given at the start, as text, by name."""
+    """The settings of a broker. `static`: the settings given at the start, as text, by name."""
 
     def __init__(
         self,
@@ -112,8 +113,8 @@ class BrokerConfig:
         chosen: Collection[str] | None = None,
         places: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """`chosen`: the names that the user picked (all of them unless said), which a warning may name. `places`: the
-        file or flag that a name comes from, for messages.
+        """`chosen`: the names that the user set (default: all), which warnings may list. `places`: the file or flag of
+        each name, for messages.
         """
         self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(static))
         self.cluster_wide: Mapping[str, str] = _NOTHING
@@ -128,74 +129,76 @@ class BrokerConfig:
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
-        """From names and values, over Kafka's defaults."""
+        """Creates a config from names and values, over Kafka's defaults."""
         return cls(settings)
 
     @classmethod
     def single_node(cls, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
-        """From the single-node file that comes with Odradek, and overrides."""
+        """Creates a config from the bundled single-node file and overrides."""
         return cls(_overridden(read_properties_file(SINGLE_NODE_FILE), overrides), chosen=overrides)
 
     def __getitem__(self, name: str) -> Any:
-        """A broker setting's typed value. KeyError for a name that is none."""
+        """Returns a broker setting's typed value. Raises KeyError for an unknown name."""
         return self._values[name]
 
     @property
     def broker_id(self) -> int:
-        """broker.id, or -1 where the node is to choose one."""
+        """broker.id, or -1 if the node chooses its own."""
         return int(self._values["broker.id"])  # type: ignore[arg-type]
 
     @property
     def log_dirs(self) -> list[str]:
-        """The directories of log.dirs, else of log.dir; at least one."""
+        """The directories of log.dirs, or else of log.dir; at least one."""
         return _directories(self._values)
 
     @property
     def given(self) -> Mapping[str, str]:
-        """What is set in any layer, as text, by name; unknown names too."""
+        """All settings that are set in any layer, including unknown names, as text, by name."""
         return self._texts
 
     def topic_defaults(self) -> dict[str, Value]:
-        """The typed value of every topic setting for a topic that has none of its own."""
+        """Returns the typed value of every topic setting for a topic without settings of its own."""
         return dict(self._topic_defaults)
 
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Value]:
-        """The typed value of every topic setting for a topic with these of its own. Raises ConfigError."""
+        """Returns the typed value of every topic setting for a topic with these settings of its own. Raises
+        ConfigError.
+        """
         values = self.topic_defaults()
         for name, text in overrides.items():
             setting = TOPIC.get(name)
             if setting is None:
-                raise ConfigError(name, f"{name} is no topic setting")
+                raise ConfigError(name, f"{name} is not a topic setting")
             values[name] = parse_value(setting, text)
         check_topic_values(values)
         return values
 
     def check_topic_config(self, overrides: Mapping[str, str]) -> None:
-        """Raises ConfigError unless a topic may be given these settings of its own."""
+        """Raises ConfigError unless these settings are valid for a topic."""
         values = self.topic_values(overrides)
         for name in TIERED_STORAGE:
             if values[name]:
-                raise ConfigError(name, f"{name}=true: there is no tiered storage here")
+                raise ConfigError(name, f"{name}=true: Odradek has no tiered storage")
 
     def log_config(self, topic_overrides: Mapping[str, str] = _NOTHING) -> LogConfig:
-        """What the logs of a topic with these settings of its own go by. Raises ConfigError."""
+        """Returns the log configuration of a topic with these settings of its own. Raises ConfigError."""
         return LogConfig(self.topic_values(topic_overrides))
 
     # Dynamic settings
 
     def check_dynamic(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
-        """Raises ConfigError unless all settings would do with this layer replaced by `settings`.
+        """Raises ConfigError unless all settings are valid with this layer replaced by `settings`.
 
-        Settings of single listeners are not looked at: `check_of_listener`.
+        Does not check the settings of single listeners; see `check_of_listener`.
         """
         layers = (self.cluster_wide, settings) if per_broker else (settings, self.per_broker)
         texts, values = self._layered(*layers)
         read_listeners(values, texts)
 
     def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
-        """Replaces the two dynamic layers, then tells the change listeners which settings have other values now.
+        """Replaces the two dynamic layers, then calls the change listeners with the settings whose values have changed.
 
-        What cannot be (an older release stored it, say) is left out and named in the log: a broker must come up.
+        An unusable value (stored by an older release, say) is ignored and logged, because the broker must start.
         """
         cluster_wide, per_broker = self._usable(cluster_wide), self._usable(per_broker)
         before = self._values
@@ -207,43 +210,43 @@ class BrokerConfig:
             listener(changed)
 
     def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
-        """Calls `listener` with the names of settings whose value has changed, from now on."""
+        """Registers `listener`, which is called with the names of settings whose values have changed."""
         self._change_listeners.append(listener)
 
-    # What the user should know
+    # Warnings and protection
 
     def unknown_names(self) -> list[str]:
-        """Names that the user set and that are no settings, sorted."""
+        """The unknown names that the user set, sorted."""
         return sorted(name for name in self._chosen if broker_setting(name) is None)
 
     def names_without_effect(self) -> list[str]:
-        """Settings that the user set and that change nothing yet, sorted."""
+        """The settings that the user set and that have no effect yet, sorted."""
         return without_effect(self._chosen, broker_setting)
 
     def check_protection(self) -> None:
-        """Raises ConfigError where a setting given at the start promises protection that is not there."""
+        """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide."""
         names = sorted(name for name, text in self.static.items() if promises_in_vain(name, text))
         if names:
-            told = ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
+            listed = ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
             raise ConfigError(
                 names[0],
-                f"Odradek does not give the protection that these settings promise: {told}. "
-                "Remove them if you can do without, as docs/security.md explains",
+                f"Odradek does not provide the protection that these settings promise: {listed}. "
+                "Remove them if you do not need it; see docs/security.md",
             )
 
     def warn(self) -> None:
-        """One line in the log for unknown names and one for settings without effect, where there are any."""
+        """Logs one warning for unknown names and one for settings without effect, if there are any."""
         if unknown := self.unknown_names():
-            log.warning("unknown settings are kept and not used", names=unknown)
+            log.warning("unknown settings ignored", names=unknown)
         if idle := self.names_without_effect():
-            log.warning("these settings have no effect yet", names=idle)
+            log.warning("settings have no effect yet", names=idle)
 
     def _layered(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, Value]]:
-        """Texts and typed values of all layers together (A). Raises ConfigError.
+        """Returns the texts and typed values of all layers together (A). Raises ConfigError.
 
-        The work does not grow with the names that are no settings: a client may have stored many.
+        The cost does not depend on the number of unknown names, because a client may have stored many.
         """
         texts = dict(self.static)
         for layer in (cluster_wide, per_broker):
@@ -264,18 +267,18 @@ class BrokerConfig:
             try:
                 setting = broker_setting(name) or AUTHORIZER.get(name)
                 if setting is not None and setting.promises_in_vain(parse_value(setting, text)):
-                    raise ConfigError(name, f"{name} promises protection that Odradek does not give")
+                    raise ConfigError(name, f"{name} promises protection that Odradek does not provide")
                 if name in BROKER:
                     self._layered(_NOTHING, {name: text})
             except ConfigError as error:
-                log.error("a stored setting cannot be used", name=name, reason=str(error))
+                log.error("stored setting ignored", name=name, reason=str(error))
             else:
                 usable[name] = text
         return usable
 
 
 def without_effect(names: Iterable[str], setting_of: Callable[[str], Setting | None]) -> list[str]:
-    """Those of `names` that are settings which change nothing yet, sorted. A listener's own never do."""
+    """The settings among `names` that have no effect yet, sorted. Settings of single listeners never have an effect."""
     rows = ((name, setting_of(name)) for name in names)
     return sorted(
         name for name, setting in rows if setting is not None and not (setting.takes_effect and setting.name == name)
@@ -288,7 +291,7 @@ def _check_of_listeners(texts: Mapping[str, str]) -> None:
 
 
 def _topic_defaults(values: Mapping[str, Any]) -> dict[str, Value]:
-    """The first synonym with a value counts, times its multiplier. No retention below zero but -1."""
+    """Derives topic defaults: the first synonym with a value, times its multiplier. A negative retention becomes -1."""
     defaults: dict[str, Value] = {}
     for setting in TOPIC.values():
         defaults[setting.name] = setting.default
@@ -308,7 +311,7 @@ def _directories(values: Mapping[str, Any]) -> list[str]:
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """broker.id and node.id are two names of one thing: each stands for the other where only one is set."""
+    """Sets broker.id and node.id to the same value if only one of the two is set."""
     texts = dict(static)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name in texts:
@@ -317,7 +320,7 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def _overridden(file: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """The file's settings under the overrides, without those that an override has another name for (B)."""
+    """Returns the file's settings with the overrides applied, without other names of overridden settings (B)."""
     texts = dict(file)
     for name in overrides:
         for synonym in BROKER[name].synonyms if name in BROKER else ():
@@ -329,5 +332,5 @@ def _overridden(file: Mapping[str, str], overrides: Mapping[str, str]) -> dict[s
 def _assignment(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError("--set", f"--set {text}: name=value is needed")
+        raise ConfigError("--set", f"--set {text}: expected name=value")
     return name.strip(), value

@@ -1,15 +1,16 @@
-"""Changes of settings while the broker runs: what the items of a request make of the settings that were there.
+"""Changes of settings while the broker runs: applies the items of a request to the current settings.
 
-    A   A request must not name a setting twice, nor set one to null: INVALID_REQUEST.
-    B   APPEND adds the parts of a list that are not in it yet, SUBTRACT takes parts away; where nothing was set they
-        start from the default. Other than lists: INVALID_CONFIG. So is a list that would have more than 32,767 bytes:
-        the older versions of DescribeConfigs could not answer it.
-    C   Broker settings: a read-only one, a per-broker one for the whole cluster, TLS settings without a listener's
-        prefix and any value that does not do are refused with INVALID_REQUEST (Kafka's code for these; KAFKA-13609).
-    D   Names that are no broker settings may be stored: plug-ins have their own.
-    E   Not in Odradek yet: new listeners (INVALID_REQUEST), passwords, which would have to be stored encrypted
-        (INVALID_CONFIG, as Kafka without password.encoder.secret), and settings that promise protection which is not
-        there (INVALID_CONFIG; Kafka takes those that it has no use for).
+    A   A request that contains a setting twice, or sets one to null, is INVALID_REQUEST.
+    B   APPEND adds the elements that are not in the list yet, SUBTRACT removes elements; if the setting is not set,
+        they start from the default. A setting that is not a list is INVALID_CONFIG. So is a list that would exceed
+        32,767 bytes, because the older versions of DescribeConfigs could not return it.
+    C   Broker settings: changes of a read-only setting, of a per-broker setting for the whole cluster, of TLS settings
+        without a listener's prefix, and invalid values are refused with INVALID_REQUEST (Kafka's code for these;
+        KAFKA-13609).
+    D   Names that are not broker settings may be stored, because plug-ins have their own.
+    E   Not supported in Odradek yet: new listeners (INVALID_REQUEST), passwords, which would have to be stored
+        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), and settings that promise protection which
+        Odradek does not provide (INVALID_CONFIG; Kafka accepts those that it does not use).
 
 Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 """
@@ -32,14 +33,14 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.wire_codes import ConfigOperation
 
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
-"""From the settings that were there to those that shall be, in steps."""
+"""Computes the new settings from the current ones, in steps."""
 
 LONGEST_VALUE_BYTES = 32767
-"""What a string may have in every version of DescribeConfigs."""
+"""The maximum length of a string in every version of DescribeConfigs."""
 MOST_NAMES = 10
-"""How many names an error message lists."""
+"""The maximum number of names in an error message."""
 COST_OF_LIST = 100
-"""What changing a long list counts as, in items of a step."""
+"""The cost of changing a long list, in items of a step."""
 
 CLUSTER_WIDE_FOR_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 TLS_FILES = {
@@ -54,9 +55,9 @@ TLS_FILES = {
     "ssl.truststore.password",
     "ssl.truststore.type",
 }
-"""What Kafka reloads per listener, and so wants with a listener's prefix."""
+"""The settings that Kafka reloads per listener, and therefore requires with a listener's prefix."""
 PASSWORDS = tuple(name for name, setting in BROKER.items() if setting.is_sensitive)
-"""What a name that ends so is, whatever stands before it, as in Kafka."""
+"""The endings of names that hold passwords, whatever their prefix, as in Kafka."""
 FIXED_SO_FAR = {"advertised.listeners", "listener.security.protocol.map", "listeners"}
 
 
@@ -64,7 +65,7 @@ _OPERATIONS = frozenset(ConfigOperation)
 
 
 class Item(NamedTuple):
-    """One item of a request; `operation` as it came."""
+    """One item of a request; `operation` is the number in the request."""
 
     name: str
     operation: int
@@ -72,7 +73,7 @@ class Item(NamedTuple):
 
 
 def check_items(items: Iterable[Item]) -> Steps[None]:
-    """Case A, and operations that there are not. Raises INVALID_REQUEST."""
+    """Checks case A and unknown operations. Raises INVALID_REQUEST."""
     seen: set[str] = set()
     repeated, nulls, unknown = set(), [], set()
     pace = Pace()
@@ -91,7 +92,7 @@ def check_items(items: Iterable[Item]) -> Steps[None]:
     if nulls:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"These settings have no value: {_some_of(nulls)}")
     if unknown:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no operation {', '.join(map(str, sorted(unknown)))}")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown operation {', '.join(map(str, sorted(unknown)))}")
 
 
 def _some_of(names: Collection[str]) -> str:
@@ -100,7 +101,7 @@ def _some_of(names: Collection[str]) -> str:
 
 
 def replacement(items: Iterable[Item]) -> ConfigChange:
-    """AlterConfigs: what is not named goes back to its default."""
+    """AlterConfigs: settings that are not in the request return to their defaults."""
 
     def change(_: Mapping[str, str]) -> Steps[dict[str, str]]:
         after = {}
@@ -116,7 +117,9 @@ def replacement(items: Iterable[Item]) -> ConfigChange:
 
 
 def modification(items: Iterable[Item], setting_of: Callable[[str], Setting | None]) -> ConfigChange:
-    """IncrementalAlterConfigs: what is not named stays. `setting_of` finds a setting's row. Raises INVALID_CONFIG."""
+    """IncrementalAlterConfigs: settings that are not in the request are kept. `setting_of` returns a setting's row.
+    Raises INVALID_CONFIG.
+    """
 
     def change(before: Mapping[str, str]) -> Steps[dict[str, str]]:
         current = dict(before)
@@ -137,9 +140,9 @@ def modification(items: Iterable[Item], setting_of: Callable[[str], Setting | No
 
 
 def _changed_list(item: Item, setting: Setting | None, current: str | None) -> str:
-    """Case B."""
+    """Adds to or removes from a list (B)."""
     if setting is None or setting.type is not SettingType.LIST:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.name} is no list: nothing can be added or taken away")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.name} is not a list: nothing can be added or removed")
     text = (value_text(setting.default) or "") if current is None else current
     parts = [part.strip() for part in text.split(",")] if text else []
     named = dict.fromkeys(part.strip() for part in (item.value or "").split(","))
@@ -150,13 +153,15 @@ def _changed_list(item: Item, setting: Setting | None, current: str | None) -> s
         changed = ",".join(part for part in parts if part not in named)
     if len(changed.encode()) > LONGEST_VALUE_BYTES:
         raise ProtocolError(
-            ErrorCode.INVALID_CONFIG, f"{item.name} would have more than {LONGEST_VALUE_BYTES} bytes, which is the most"
+            ErrorCode.INVALID_CONFIG, f"{item.name} would exceed the maximum of {LONGEST_VALUE_BYTES} bytes"
         )
     return changed
 
 
 def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broker: bool) -> ConfigChange:
-    """`change`, and then cases C to E for what came out. The change raises INVALID_REQUEST."""
+    """Returns `change`, followed by the checks of cases C to E on its result. The returned change raises
+    INVALID_REQUEST, INVALID_CONFIG.
+    """
 
     def checked(before: Mapping[str, str]) -> Steps[dict[str, str]]:
         after = yield from change(before)
@@ -176,7 +181,9 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
             if name.endswith(PASSWORDS):
                 raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a password, which cannot be stored yet")
             if promises_in_vain(name, text):
-                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not give")
+                raise ProtocolError(
+                    ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not provide"
+                )
             if pace.step_ends():
                 yield
         return after
@@ -195,7 +202,7 @@ def _check_change(name: str, text: str, *, per_broker: bool) -> None:
 
 
 def _problem(name: str, *, per_broker: bool) -> str | None:
-    """Why a setting cannot be changed at this level, as the end of a sentence."""
+    """Why a setting cannot be changed at this level, as the end of a sentence that starts with its name."""
     setting = broker_setting(name)
     if setting is None:
         return None
@@ -205,7 +212,7 @@ def _problem(name: str, *, per_broker: bool) -> str | None:
         return f"can be changed only for one listener, as {LISTENER_PREFIX}NAME.{name}"
     is_for_one_broker = setting.update_mode is UpdateMode.PER_BROKER or name not in BROKER
     if is_for_one_broker and not per_broker and setting.name not in CLUSTER_WIDE_FOR_LISTENERS:
-        return "can be changed only for one broker, whose number must be given"
+        return "can be changed only for one broker, whose id must be given"
     if name in FIXED_SO_FAR:
-        return "cannot be changed while the broker runs yet"
+        return "cannot be changed yet while the broker runs"
     return None

@@ -1,12 +1,12 @@
-"""Settings as clients are shown them: value, where it comes from, and what stands behind it.
+"""Settings as clients see them: the value, its source, and its synonyms.
 
-    A   A broker setting's synonyms are listed layer by layer (this broker's dynamic, the cluster's dynamic, static,
-        default), within a layer in their own order. What comes before the first that bears the setting's own name is
-        left out, and the first that is left names the source.
-    B   A topic setting's list is its own value, if it has one, and then that of the first broker setting its default
-        comes from.
-    C   Values of passwords, and of names that are no settings and so might be passwords, are not shown.
-    D   Internal settings are shown only where they were set.
+    A   A broker setting's synonyms are listed by layer (this broker's dynamic, the cluster's dynamic, static, default),
+        and within a layer in their own order. Synonyms before the first one that has the setting's own name are
+        omitted, and the first remaining one determines the source.
+    B   A topic setting's list contains its own value, if it has one, followed by the list of the first broker setting
+        that supplies its default.
+    C   The values of passwords are not shown, nor the values of unknown names, which might be passwords.
+    D   Internal settings are shown only if they were set.
 
 Source: Kafka's `ConfigHelper`.
 """
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are DescribeConfigs'."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -36,7 +36,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A value behind a value; None where it is not shown."""
+    """One value in a list of synonyms; None if it is hidden."""
 
     name: str
     value: str | None
@@ -44,7 +44,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigDescription(NamedTuple):
-    """One setting as shown. `type` is a SettingType, 0 for a name that is no setting."""
+    """One setting as shown to clients. `type` is a SettingType, 0 for an unknown name."""
 
     name: str
     value: str | None
@@ -57,10 +57,10 @@ class ConfigDescription(NamedTuple):
 
 
 class TopicDescriptions(Generic[T]):
-    """The descriptions of many topics' settings, for one answer.
+    """The descriptions of many topics' settings, for one response.
 
-    What topics have in common is described once, and `shown` makes of it once what the answer holds, so that another
-    topic costs a list of references.
+    Values that topics share are described once, and `shown` converts each description once to its form in the response,
+    so that another topic costs a list of references.
     """
 
     def __init__(self, config: BrokerConfig, shown: Callable[[ConfigDescription], T]) -> None:
@@ -71,10 +71,10 @@ class TopicDescriptions(Generic[T]):
         self._own: dict[tuple[str, str], T] = {}
 
     def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[T]:
-        """A topic's settings (all, or those of `names`), sorted. `overrides`: what was set on the topic. Topics may
-        share a list.
+        """Returns a topic's settings (all, or those of `names`), sorted. `overrides`: the topic's own settings. Topics
+        may share a list.
 
-        Raises ConfigError for a stored value that is not of its setting's type.
+        Raises ConfigError for a stored value that does not have its setting's type.
         """
         if not overrides and names is None:
             return self._all_inherited
@@ -103,17 +103,17 @@ class TopicDescriptions(Generic[T]):
 
 
 def shown_settings(config: BrokerConfig) -> set[str]:
-    """The names that a description of the broker holds: settings (D), and unknown names that were set."""
+    """The names in a description of the broker: settings (D), and unknown names that were set."""
     return {name for name, setting in BROKER.items() if not setting.internal} | config.given.keys()
 
 
 def describe_broker_setting(config: BrokerConfig, name: str) -> ConfigDescription:
-    """One of `shown_settings`."""
+    """Describes one of `shown_settings`."""
     return _broker_description(config, name, _broker_synonyms(config, name))
 
 
 def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescription:
-    """One of the dynamic settings that hold for the whole cluster, `config.cluster_wide`."""
+    """Describes one of the dynamic settings of the whole cluster, `config.cluster_wide`."""
     synonyms = [
         synonym
         for synonym in _broker_synonyms(config, name)
@@ -126,7 +126,7 @@ def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescripti
 def _topic_description(
     config: BrokerConfig, setting: Setting, value: str | None, is_overridden: bool
 ) -> ConfigDescription:
-    """Case B."""
+    """Describes a topic setting (B)."""
     synonyms = _broker_synonyms(config, setting.synonyms[0].name) if setting.synonyms else []
     if is_overridden:
         synonyms.insert(0, ConfigSynonym(setting.name, value, ConfigSource.TOPIC_CONFIG))
@@ -160,7 +160,7 @@ def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSy
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
-    """Case A."""
+    """Returns a broker setting's synonyms (A)."""
     setting = broker_setting(name)
     names = [name]
     if setting is not None and setting.synonyms:

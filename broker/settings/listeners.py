@@ -1,15 +1,16 @@
-"""Listeners: what `listeners`, `advertised.listeners` and `listener.security.protocol.map` say, by Kafka's rules.
+"""Parses `listeners`, `advertised.listeners` and `listener.security.protocol.map`, by Kafka's rules.
 
-    A   A listener is NAME://host:port. The name is read in upper case; no host means every interface, as 0.0.0.0 and
-        [::] do for their family; port 0 means any free one.
-    B   Each name stands in the map, whose default knows the four protocols by their own names.
-    C   Names differ. Ports differ too, but for port 0 and for one IPv4 and one IPv6 address on the same port.
-    D   Advertised listeners are some of the listeners, at least one; without the setting they are the same addresses.
-        They may share a port. 0.0.0.0 is no address that a client can connect to, so it cannot be advertised.
-    E   The listener among nodes (inter.broker.listener.name, else the one called as security.inter.broker.protocol) is
-        an advertised one.
-    F   Listeners named in controller.listener.names belong to a KRaft controller: they are not opened.
-    G   Odradek opens PLAINTEXT listeners only, and says so of any other.
+    A   A listener is NAME://host:port. The name is converted to upper case. An empty host means every interface, as do
+        0.0.0.0 and [::] for their address family. Port 0 means any free port.
+    B   Each name must be in the map, whose default maps the four protocols to themselves.
+    C   Names must differ. Ports must differ too, except for port 0 and for one IPv4 and one IPv6 address on the same
+        port.
+    D   Advertised listeners are a non-empty subset of the listeners; if the setting is missing, they have the same
+        addresses. They may share a port. Clients cannot connect to 0.0.0.0, so it cannot be advertised.
+    E   The inter-broker listener (inter.broker.listener.name, or else the one named like
+        security.inter.broker.protocol) must be advertised.
+    F   Listeners named in controller.listener.names belong to a KRaft controller and are not opened.
+    G   Odradek opens only PLAINTEXT listeners and rejects all others.
 
 Errors are ConfigError. Source: Kafka's `SocketServerConfigs.listenerListToEndPoints`, `CoreUtils`, `KafkaConfig`.
 """
@@ -28,11 +29,11 @@ SERVED_PROTOCOLS = ("PLAINTEXT",)
 
 
 class Listener(NamedTuple):
-    """One address to listen on, and the one that its clients are told.
+    """One address to listen on, and the address advertised to its clients.
 
     `host` ""              every interface
-    `port` 0               any free one
-    `advertised_host` None clients are not told of this listener
+    `port` 0               any free port
+    `advertised_host` None this listener is not advertised
     `advertised_host` ""   the machine's own name
     `advertised_port` 0    the port that was bound
     """
@@ -52,7 +53,9 @@ class _Address(NamedTuple):
 
 
 def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Listener]:
-    """The listeners to open, in the order of `listeners`. `values`: typed settings; `given`: names that were set."""
+    """Returns the listeners to open, in the order of `listeners`. `values`: typed settings; `given`: names that were
+    set.
+    """
     protocols = _protocols(values, given)
     addresses = _addresses("listeners", values["listeners"], protocols)
     _check_ports(addresses)
@@ -62,7 +65,7 @@ def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Li
             protocol = protocols[address.name]
             raise ConfigError(
                 "listeners",
-                f"listener {address.name} speaks {protocol}: only {', '.join(SERVED_PROTOCOLS)} is served so far",
+                f"listener {address.name} uses {protocol}: only {', '.join(SERVED_PROTOCOLS)} is supported so far",
             )
     advertised = _advertised(values, addresses, protocols, controllers)
     _check_inter_broker_listener(values, given, advertised, protocols)
@@ -81,7 +84,7 @@ def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Li
 
 
 def with_port(listeners: str, port: int) -> str:
-    """`listeners` with the first one's port replaced."""
+    """Returns `listeners` with the port of the first one replaced."""
     first, comma, rest = listeners.partition(",")
     return f"{first.rpartition(':')[0]}:{port}{comma}{rest}"
 
@@ -91,7 +94,7 @@ def _names(text: str | None) -> list[str]:
 
 
 def _protocols(values: Mapping[str, Any], given: Collection[str]) -> dict[str, str]:
-    """Protocols by listener name (B). As in KRaft, controllers' listeners are PLAINTEXT where nothing else was said."""
+    """Returns protocols by listener name (B). As in KRaft, controllers' listeners default to PLAINTEXT."""
     setting = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in values[setting].split(","))):
@@ -118,7 +121,7 @@ def _addresses(setting: str, text: str, protocols: Mapping[str, str]) -> list[_A
         if name not in protocols:
             raise ConfigError(setting, f"{setting}: listener {name} is not in listener.security.protocol.map")
         if any(name == other.name for other in addresses):
-            raise ConfigError(setting, f"{setting}: there are two listeners called {name}")
+            raise ConfigError(setting, f"{setting}: there are two listeners named {name}")
         addresses.append(_Address(name, host, port))
     return addresses
 
@@ -130,12 +133,12 @@ def _check_ports(addresses: list[_Address]) -> None:
             continue
         names = " and ".join(address.name for address in sharing)
         raise ConfigError(
-            "listeners", f"listeners: {names} share port {port}, which only one IPv4 and one IPv6 address can"
+            "listeners", f"listeners: {names} share port {port}, which only one IPv4 and one IPv6 address may do"
         )
 
 
 def _family(host: str) -> int:
-    """4 or 6 for an address, 0 for a name or none."""
+    """4 or 6 for an address, 0 for a name or an empty host."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).version
     except ValueError:
@@ -147,18 +150,18 @@ def _advertised(
 ) -> dict[str, _Address]:
     setting = "advertised.listeners"
     text = values[setting]
-    told = addresses if text is None else _addresses(setting, text, protocols)
-    advertised = {address.name: address for address in told if address.name not in controllers}
+    named = addresses if text is None else _addresses(setting, text, protocols)
+    advertised = {address.name: address for address in named if address.name not in controllers}
     if not advertised:
-        raise ConfigError(setting, f"{setting}: at least one listener must be left for clients to connect to")
-    strangers = advertised.keys() - {address.name for address in addresses}
-    if strangers:
-        raise ConfigError(setting, f"{setting}: {', '.join(sorted(strangers))} is not among listeners")
+        raise ConfigError(setting, f"{setting}: at least one listener must be available to clients")
+    unknown = advertised.keys() - {address.name for address in addresses}
+    if unknown:
+        raise ConfigError(setting, f"{setting}: {', '.join(sorted(unknown))} is not among listeners")
     for address in advertised.values():
         if address.host == "0.0.0.0":
             raise ConfigError(
                 setting,
-                f"{setting}: clients of {address.name} cannot connect to 0.0.0.0; name an address that they reach",
+                f"{setting}: clients of {address.name} cannot connect to 0.0.0.0; use an address that they can reach",
             )
     return advertised
 

@@ -1,14 +1,14 @@
 """Java property files, read exactly as `java.util.Properties.load(InputStream)` reads them.
 
-A   The bytes are ISO 8859-1; anything else is written as \\uXXXX, beyond the basic plane as two of them.
-B   Lines end with LF, CR or CR LF. Blanks (space, tab, form feed) before the first character do not count.
-C   A line whose first character is # or ! is a comment, and blank lines are nothing.
-D   An odd number of backslashes before the end continues a line; blanks at the start of the next one are dropped.
-    A comment is never continued, and only behind a lone backslash can a comment follow.
-E   The name ends at the first unescaped =, : or blank. One = or : with blanks around it separates; the rest is the
-    value, blanks at its end included.
-F   \\t \\n \\r \\f are what they say; a backslash before any other character drops out.
-G   Of two lines with the same name the later one counts.
+A   The bytes are ISO 8859-1; other characters are written as \\uXXXX, beyond the basic plane as a surrogate pair.
+B   Lines end with LF, CR or CR LF. Whitespace (space, tab, form feed) before the first character is ignored.
+C   A line whose first character is # or ! is a comment; blank lines are ignored.
+D   An odd number of backslashes at the end continues a line; leading whitespace of the next line is dropped.
+    A comment is never continued, and a comment can follow a continued line only after a lone backslash.
+E   The name ends at the first unescaped =, : or whitespace. One = or :, with whitespace around it, separates; the
+    rest is the value, including trailing whitespace.
+F   \\t \\n \\r \\f have their usual meaning; a backslash before any other character is dropped.
+G   If a name occurs twice, the later line wins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Names and values in the order in which names first appear. Raises ValueError for a broken \\uXXXX."""
+    """Returns names and values, in the order in which the names first appear. Raises ValueError for a malformed
+    \\uXXXX.
+    """
     properties: dict[str, str] = {}
     for line in _logical_lines(data.decode("latin-1")):
         name, value = _split(line)
@@ -47,7 +49,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Name and value, both still escaped (E)."""
+    """Splits a line into name and value, both still escaped (E)."""
     end = 0
     while end < len(line) and line[end] not in "=:" and line[end] not in _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -79,5 +81,5 @@ def _unescaped(text: str) -> str:
 
 def _code_unit(digits: str) -> str:
     if len(digits) != 4 or not set(digits) <= set("0123456789abcdefABCDEF"):
-        raise ValueError(f"\\u{digits} is no character: four hexadecimal digits must follow \\u")
+        raise ValueError(f"\\u{digits} is malformed: four hexadecimal digits must follow \\u")
     return chr(int(digits, 16))

@@ -1,4 +1,4 @@
-"""The rules that values of settings are held to. Each one's `text` is the form Kafka documents it in.
+"""Validation rules for values of settings. `text` is the form in which Kafka documents a rule.
 
 Source: the validators of Kafka's `ConfigDef` and of the classes that define its settings.
 """
@@ -17,7 +17,7 @@ RELEASES = (
 
 
 class AtLeast:
-    """A number not below `least`."""
+    """A number that is at least `least`."""
 
     __slots__ = ("least",)
 
@@ -35,7 +35,7 @@ class AtLeast:
 
 
 class Between:
-    """A number from `least` to `most`, both included."""
+    """A number from `least` to `most`, inclusive."""
 
     __slots__ = ("least", "most")
 
@@ -54,7 +54,7 @@ class Between:
 
 
 class UnlessMinusOne:
-    """-1, which stands for a default, or what another rule asks for. `text` overrides how it is written down."""
+    """-1, which stands for a default, or a value that satisfies another rule. `text` overrides the documented form."""
 
     __slots__ = ("rule", "text")
 
@@ -70,7 +70,7 @@ class UnlessMinusOne:
 
 
 class OneOf:
-    """One of some words; of a list, each part."""
+    """One of several words; for a list, each element."""
 
     __slots__ = ("words",)
 
@@ -83,12 +83,12 @@ class OneOf:
 
     def problem(self, value: Value) -> str | None:
         parts = value if isinstance(value, list) else [value]
-        strangers = [str(part) for part in parts if part not in self.words]
-        return f"is none of {', '.join(self.words)}" if strangers else None
+        invalid = [str(part) for part in parts if part not in self.words]
+        return f"is not one of {', '.join(self.words)}" if invalid else None
 
 
 class OneOfAnyCase:
-    """One of some words, in upper or lower case."""
+    """One of several words, in upper or lower case."""
 
     __slots__ = ("words",)
 
@@ -102,11 +102,11 @@ class OneOfAnyCase:
     def problem(self, value: Value) -> str | None:
         if isinstance(value, str) and value.upper() in self.words:
             return None
-        return f"is none of {', '.join(self.words)} in any case"
+        return f"is not one of {', '.join(self.words)} (case insensitive)"
 
 
 class Release:
-    """The version of a Kafka release: `3.0-IV1`, `3.0`, `3.0.1`; below 1.0 the third number counts too."""
+    """A Kafka release: `3.0-IV1`, `3.0`, `3.0.1`; below 1.0 the third number is significant, too."""
 
     __slots__ = ()
     text = f"[{', '.join(RELEASES.split())}]"
@@ -118,11 +118,11 @@ class Release:
             release = ".".join(numbers[: 3 if numbers[0] == "0" else 2])
             if value in known or any(name == release or name.startswith(f"{release}-IV") for name in known):
                 return None
-        return "is no release of Kafka that is known"
+        return "is not a known release of Kafka"
 
 
 class NotNull:
-    """Any text, also the empty one."""
+    """Any text, including the empty one."""
 
     __slots__ = ()
     text = "non-null string"
@@ -132,7 +132,7 @@ class NotNull:
 
 
 class NotEmpty:
-    """Text that is not empty, if there is one at all."""
+    """Text that is not empty, or null."""
 
     __slots__ = ()
     text = "non-empty string"
@@ -142,7 +142,9 @@ class NotEmpty:
 
 
 class Addresses:
-    """KRaft's lists of addresses, with or without an id in front; any list, since Odradek has no quorum to join."""
+    """KRaft's lists of addresses, with or without an id before the address. Any list is valid, since Odradek joins no
+    quorum.
+    """
 
     __slots__ = ()
     text = "non-empty list"
@@ -152,7 +154,7 @@ class Addresses:
 
 
 class ThrottledReplicas:
-    """partition:broker pairs, or `*` alone."""
+    """partition:broker pairs, or only `*`."""
 
     __slots__ = ()
     text = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."

@@ -1,8 +1,8 @@
-"""One row of the settings table, and the few rules a value can be held to.
+"""One row of the settings table.
 
-A row is data. It is made once at import, all rows share these few classes, and nothing is computed from a row before it
-is asked for: the table costs a start-up less than two milliseconds. Values are typed (`None` where Kafka's default is
-null); `values.py` turns text into them and back.
+A row is data. It is created once at import, all rows share these few classes, and nothing is computed from a row before
+it is needed: the table adds less than two milliseconds to the start. Values are typed (`None` if Kafka's default is
+null); `values.py` converts between text and values.
 
 Source: Kafka 3.9's `KafkaConfig`, `LogConfig`, `ConfigDef`, `DynamicBrokerConfig.dynamicConfigUpdateModes`.
 """
@@ -17,7 +17,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class SettingType(IntEnum):
-    """The kind of a value; the numbers are those of DescribeConfigs (KIP-569)."""
+    """The type of a value, numbered as in DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -39,7 +39,9 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """Where a broker setting may be changed while the broker runs (KIP-226); topics' settings always may."""
+    """At which level a broker setting may be changed while the broker runs (KIP-226); topic settings may always be
+    changed.
+    """
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -66,7 +68,7 @@ DOUBLE_MAX = sys.float_info.max
 
 
 class Synonym:
-    """A broker setting that supplies a topic setting's default; its value times `multiplier` is the topic setting's."""
+    """A broker setting that supplies a topic setting's default: its value times `multiplier`."""
 
     __slots__ = ("multiplier", "name")
 
@@ -76,32 +78,32 @@ class Synonym:
 
 
 class Rule(Protocol):
-    """What a typed value must be. `text` is the form that Kafka's documentation gives it."""
+    """A constraint on a typed value. `text` is the form in Kafka's documentation."""
 
     @property
     def text(self) -> str: ...
 
     def problem(self, value: Value) -> str | None:
-        """Why `value` will not do, as the end of a sentence that begins with it; None if it will."""
+        """Returns why `value` is invalid, as the end of a sentence that starts with it, or None if it is valid."""
 
 
 class Setting:
     """One setting of a topic or a broker.
 
     `name`           as in server.properties
-    `type`           how its text is read
-    `default`        typed, None where there is none
+    `type`           how its text is parsed
+    `default`        typed; None if there is none
     `importance`     Kafka's
-    `valid`          the rule for values, None where any of the type will do
+    `valid`          the rule for values; None if any value of the type is valid
     `documentation`  one sentence
-    `takes_effect`   whether it changes anything in Odradek today
+    `takes_effect`   whether it has an effect in Odradek today
     `protects`       whether a value other than the default promises protection: a login, encryption, access rules, a
-                     limit for others. While such a setting takes no effect, such a value is refused
+                     limit for others. While such a setting has no effect, such a value is refused
     `update_mode`    for broker settings
-    `synonyms`       topic setting: the broker settings its default comes from, first one first;
-                     broker setting: names, itself among them, of which the first that is set wins
-    `internal`       left out of descriptions and of the documentation, as in Kafka
-    `own`            Odradek's own: Kafka has no such setting
+    `synonyms`       topic setting: the broker settings that supply its default, in order of precedence;
+                     broker setting: names, including its own, of which the first that is set wins
+    `internal`       omitted from descriptions and from the documentation, as in Kafka
+    `own`            specific to Odradek: Kafka has no such setting
     """
 
     __slots__ = (
@@ -155,11 +157,11 @@ class Setting:
 
     @property
     def is_vain(self) -> bool:
-        """Whether it promises protection and has no effect."""
+        """Whether the setting promises protection and has no effect."""
         return self.protects and not self.takes_effect
 
     def promises_in_vain(self, value: Value) -> bool:
-        """Whether `value` promises protection that Odradek does not give. An empty value promises nothing."""
+        """Whether `value` promises protection that Odradek does not provide. An empty value promises nothing."""
         return self.is_vain and value not in (None, "", [], self.default)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Settings' values: from text to the type of their setting and back, as Kafka's `ConfigDef` does it.
+"""Conversion of settings' values between text and their type, as in Kafka's `ConfigDef`.
 
 Numbers are read as Java reads them: digits with an optional sign, no underscores, within the type's 16, 32 or 64 bits.
-A CLASS stays a name: Odradek loads no Java classes, so it cannot say whether one exists.
+A CLASS remains a name: Odradek loads no Java classes, so it cannot check whether one exists.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from odradek.broker.settings.setting import Setting, SettingType, Value
 
 BITS = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
 BLANKS = "".join(map(chr, range(33)))
-"""What Java's String.trim takes away: everything up to the space."""
+"""The characters that Java's String.trim removes: everything up to the space."""
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be what it was given: its `name`, and a message that is a whole sentence for the user."""
+    """An invalid setting: its `name`, and a message for the user that is a complete sentence."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class ConfigError(ValueError):
 
 
 def parse_value(setting: Setting, text: str) -> Value:
-    """The typed value of `text`, held to the setting's rule. Raises ConfigError."""
+    """Parses `text` and checks it against the setting's rule. Raises ConfigError."""
     try:
         value = parse_type(setting.type, text)
     except ValueError as error:
@@ -36,12 +36,12 @@ def parse_value(setting: Setting, text: str) -> Value:
 
 
 def shown(setting: Setting, text: str) -> str:
-    """A value as it may appear in messages and logs: not at all when it is secret."""
+    """The value as it may appear in messages and logs: hidden if it is secret."""
     return "[hidden]" if setting.is_sensitive else text
 
 
 def parse_type(type_: SettingType, text: str) -> Value:
-    """The typed value of `text`. Raises ValueError with the end of a sentence that begins with the value."""
+    """Parses `text`. Raises ValueError with a message that continues a sentence starting with the value."""
     trimmed = text.strip(BLANKS)
     if type_ in BITS:
         return _integer(trimmed, BITS[type_])
@@ -55,7 +55,7 @@ def parse_type(type_: SettingType, text: str) -> Value:
 
 
 def value_text(value: Value) -> str | None:
-    """The text that Kafka shows for a typed value; None for null."""
+    """Formats a typed value as Kafka shows it; None for null."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -70,7 +70,7 @@ def value_text(value: Value) -> str | None:
 def _integer(text: str, bits: int) -> int:
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError("is not a whole number")
+        raise ValueError("is not an integer")
     limit = 1 << bits - 1
     if len(digits.lstrip("0")) > 19 or not -limit <= int(text) < limit:
         raise ValueError(f"does not fit into {bits} bits")
@@ -97,7 +97,7 @@ def _double(text: str) -> float:
 
 
 def _double_text(value: float) -> str:
-    """Java's Double.toString: plain between a thousandth and ten million, with an exponent outside."""
+    """Formats as Java's Double.toString does: plain from a thousandth to ten million, otherwise with an exponent."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

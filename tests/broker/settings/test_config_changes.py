@@ -51,7 +51,7 @@ def test_changes_of_many_settings_are_checked_and_made_in_steps() -> None:
     [
         (Item("a", ConfigOperation.SET, "x"), "These settings occur more than once: a"),
         (Item("b", ConfigOperation.SET, None), "These settings have no value: b"),
-        (Item("b", 9, "x"), "There is no operation 9"),
+        (Item("b", 9, "x"), "Unknown operation 9"),
     ],
 )
 def test_what_no_request_may_hold_is_refused(item: Item, reason: str) -> None:

@@ -80,7 +80,7 @@ def test_a_kraft_controllers_listener_stays_closed() -> None:
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_listener_of_another_protocol_is_refused_by_name(protocol: str) -> None:
-    with pytest.raises(ConfigError, match=f"OUTSIDE speaks {protocol}"):
+    with pytest.raises(ConfigError, match=f"OUTSIDE uses {protocol}"):
         listeners(
             "PLAINTEXT://:9092,OUTSIDE://:9093",
             listener_security_protocol_map=f"PLAINTEXT:PLAINTEXT,OUTSIDE:{protocol}",
@@ -95,7 +95,7 @@ def test_a_listener_of_another_protocol_is_refused_by_name(protocol: str) -> Non
         ({"listeners": "PLAINTEXT://:-1"}, "no port between 0 and 65535"),
         ({"listeners": ""}, "at least one listener"),
         ({"listeners": "INSIDE://:9092"}, "INSIDE is not in listener.security.protocol.map"),
-        ({"listeners": "PLAINTEXT://:9092,plaintext://:9093"}, "two listeners called PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://:9092,plaintext://:9093"}, "two listeners named PLAINTEXT"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot connect to 0.0.0.0"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot connect to 0.0.0.0"),
         ({"advertised.listeners": "SSL://here:9092"}, "SSL is not among listeners"),
