@@ -1,4 +1,4 @@
-"""Broker settings of authorisation, delegation tokens and the encryption of passwords."""
+"""Broker settings of authorization, delegation tokens and the encryption of passwords."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from odradek.broker.settings.setting import CLASS, INT, LONG, LOW, MEDIUM, PASSW
 # fmt: off
 SECURITY_SETTINGS = (
     Setting("authorizer.class.name", STRING, "", LOW, valid=NotNull(), protects=True,
-            doc="Class that decides who may do what; Odradek loads no Java classes."),
+            doc="The class that authorizes requests; Odradek loads no Java classes."),
     Setting("delegation.token.expiry.check.interval.ms", LONG, 3600000, LOW, valid=AtLeast(1),
-            doc="How often expired delegation tokens are looked for."),
+            doc="How often expired delegation tokens are removed."),
     Setting("delegation.token.expiry.time.ms", LONG, 86400000, MEDIUM, valid=AtLeast(1),
-            doc="How long a delegation token is good before it must be renewed."),
+            doc="How long a delegation token is valid before it must be renewed."),
     Setting("delegation.token.master.key", PASSWORD, None, MEDIUM, protects=True,
             doc="The older name of delegation.token.secret.key."),
     Setting("delegation.token.max.lifetime.ms", LONG, 604800000, MEDIUM, valid=AtLeast(1),
-            doc="How long a delegation token can be kept alive by renewing it."),
+            doc="The maximum lifetime of a delegation token with renewals."),
     Setting("delegation.token.secret.key", PASSWORD, None, MEDIUM, protects=True,
-            doc="Secret that signs delegation tokens; all nodes need the same one."),
+            doc="The secret that signs delegation tokens; all nodes need the same one."),
     Setting("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", LOW, protects=True,
-            doc="Cipher for passwords among the dynamic settings."),
+            doc="The cipher for passwords in dynamic settings."),
     Setting("password.encoder.iterations", INT, 4096, LOW, valid=AtLeast(1024), protects=True,
-            doc="Rounds of key derivation for passwords among the dynamic settings."),
+            doc="The number of key derivation rounds for passwords in dynamic settings."),
     Setting("password.encoder.key.length", INT, 128, LOW, valid=AtLeast(8), protects=True,
-            doc="Key length in bits for passwords among the dynamic settings."),
+            doc="The key length in bits for passwords in dynamic settings."),
     Setting("password.encoder.keyfactory.algorithm", STRING, None, LOW, protects=True,
-            doc="Key derivation for passwords among the dynamic settings."),
+            doc="The key derivation algorithm for passwords in dynamic settings."),
     Setting("password.encoder.old.secret", PASSWORD, None, MEDIUM, protects=True,
-            doc="The secret in use before, while it is being replaced."),
+            doc="The previous password.encoder.secret, while it is being replaced."),
     Setting("password.encoder.secret", PASSWORD, None, MEDIUM, protects=True,
-            doc="Secret that encrypts passwords among the dynamic settings."),
+            doc="The secret that encrypts passwords in dynamic settings."),
     Setting("principal.builder.class", CLASS,
             "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM,
             update_mode=PER_BROKER, protects=True,
-            doc="Class that turns an authenticated connection into a principal; Odradek loads no Java classes."),
+            doc="The class that maps an authenticated connection to a principal; Odradek loads no Java classes."),
     Setting("security.providers", STRING, None, LOW, protects=True,
-            doc="Java security providers to install; Odradek has none."),
+            doc="The Java security providers to install; Odradek has none."),
 )
 # fmt: on
