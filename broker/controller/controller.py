@@ -284,9 +284,9 @@ class Controller:
         except StoreUnavailable as error:
             return {plan.name: storage_error(error) for plan in plans}
         failures: dict[str, ProtocolError] = {}
-        unmade = await self._local.make_logs([(metadata, plan.config) for plan, metadata in created])
+        failed_logs = await self._local.make_logs([(metadata, plan.config) for plan, metadata in created])
         for plan, metadata in created:
-            failed = await self._local.lead(metadata, plan.config, unmade)
+            failed = await self._local.lead(metadata, plan.config, failed_logs)
             await asyncio.sleep(0)
             if failed:
                 failures[plan.name] = next(iter(failed.values()))

@@ -117,7 +117,9 @@ class LocalPartitions:
     async def lead(
         self, topic: TopicMetadata, config: Mapping[str, str], failed: Mapping[TopicPartition, ProtocolError]
     ) -> dict[int, ProtocolError]:
-        """Does the rest of `open` after `make_logs`, whose failures are passed as `failed`."""
+        """Makes this broker the leader of the partitions whose logs `make_logs` has created: the second half of `open`.
+        `failed` are the failures of `make_logs`. Returns all failures by partition.
+        """
         failures: dict[int, ProtocolError] = {}
         name, topic_id = topic.name, topic.topic_id
         log_config = self._log_config(name, config)

@@ -192,7 +192,7 @@ class _Lines:
                     return
                 self.kept_tail = encode_line(record)
             if record is None:
-                raise self.damage("checksum does not fit")
+                raise self.damage("checksum does not match")
             position += len(line)
             yield record
 
@@ -201,7 +201,7 @@ class _Lines:
         StoreDamaged if it is complete and invalid.
         """
         if line.endswith(b"\n") and b"\0" not in line:
-            raise self.damage("checksum does not fit")
+            raise self.damage("checksum does not match")
         self.torn = True
         return _parse_line(line[:-1])
 

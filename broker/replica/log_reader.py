@@ -1,6 +1,6 @@
 """Reads the partitions of one fetch, and computes how much a waiting fetch would return.
 
-Partitions fail independently: the failed one's response carries the error, and the others are still read. The limits:
+Partitions fail independently: a failed partition's response carries the error, the others are still read. The limits:
 
 (A) Each partition returns at most its own max_bytes and what is left of the request's; if its first batch does not fit,
     it returns nothing.

@@ -221,7 +221,7 @@ class ReplicaManager:
 
     def retention_steps(self) -> Iterator[int]:
         """Applies every log's retention, in bounded steps; yields the number of segments deleted in each. Notifies
-        operations that wait for a log start offset.
+        waiting operations and fetch sessions when a log start offset moves.
         """
         now_ms = self._clock.wall_ms()
         for partition in self.partitions:

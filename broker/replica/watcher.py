@@ -13,6 +13,7 @@ class Watcher:
     def awaken(self) -> Hashable | None:
         """Called when the partition has changed. Returns the key under which a fetch waits in the purgatory.
 
-        If it returns a key, it remains among the partition's watchers. Returns None if no fetch waits.
+        If it returns a key, the caller keeps this watcher among the partition's watchers. Returns None if no fetch
+        waits.
         """
         raise NotImplementedError
