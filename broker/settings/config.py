@@ -88,12 +88,16 @@ def broker_setting(name: str) -> Setting | None:
     return setting
 
 
-def promises_in_vain(name: str, text: str) -> bool:
+def promises_missing_protection(name: str, text: str) -> bool:
     """Whether a value promises protection that Odradek does not provide. Raises ConfigError if such a setting's value
     is invalid.
     """
     setting = broker_setting(name) or AUTHORIZER.get(name)
-    return setting is not None and setting.is_vain and setting.promises_in_vain(parse_value(setting, text))
+    return (
+        setting is not None
+        and setting.is_missing_protection
+        and setting.promises_missing_protection(parse_value(setting, text))
+    )
 
 
 def check_of_listener(name: str, text: str) -> None:
@@ -225,7 +229,7 @@ class BrokerConfig:
 
     def check_protection(self) -> None:
         """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide."""
-        names = sorted(name for name, text in self.static.items() if promises_in_vain(name, text))
+        names = sorted(name for name, text in self.static.items() if promises_missing_protection(name, text))
         if names:
             listed = ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
             raise ConfigError(
@@ -266,7 +270,7 @@ class BrokerConfig:
         for name, text in settings.items():
             try:
                 setting = broker_setting(name) or AUTHORIZER.get(name)
-                if setting is not None and setting.promises_in_vain(parse_value(setting, text)):
+                if setting is not None and setting.promises_missing_protection(parse_value(setting, text)):
                     raise ConfigError(name, f"{name} promises protection that Odradek does not provide")
                 if name in BROKER:
                     self._layered(_NOTHING, {name: text})

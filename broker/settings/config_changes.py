@@ -27,7 +27,7 @@ from odradek.broker.settings.config import (
     BrokerConfig,
     broker_setting,
     check_of_listener,
-    promises_in_vain,
+    promises_missing_protection,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.wire_codes import ConfigOperation
@@ -180,7 +180,7 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
         for name, text in changed.items():
             if name.endswith(PASSWORDS):
                 raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a password, which cannot be stored yet")
-            if promises_in_vain(name, text):
+            if promises_missing_protection(name, text):
                 raise ProtocolError(
                     ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not provide"
                 )

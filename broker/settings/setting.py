@@ -156,13 +156,13 @@ class Setting:
         return self.type is SettingType.PASSWORD
 
     @property
-    def is_vain(self) -> bool:
+    def is_missing_protection(self) -> bool:
         """Whether the setting promises protection and has no effect."""
         return self.protects and not self.takes_effect
 
-    def promises_in_vain(self, value: Value) -> bool:
+    def promises_missing_protection(self, value: Value) -> bool:
         """Whether `value` promises protection that Odradek does not provide. An empty value promises nothing."""
-        return self.is_vain and value not in (None, "", [], self.default)
+        return self.is_missing_protection and value not in (None, "", [], self.default)
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"
