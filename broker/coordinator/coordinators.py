@@ -1,6 +1,6 @@
-"""Both coordinators of a broker, wired in one way: each has a runtime over its internal topic.
+"""Creates and wires the broker's two coordinators, each with a runtime over its internal topic.
 
-`begin_loading` after the broker has begun to serve; `stop` before the replica manager shuts down.
+Call `begin_loading` after the broker has begun to serve, and `stop` before the replica manager shuts down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.timer import Clock, SystemTimer
 
 
 class Coordinators:
-    """`soon(function)` calls it in the next turn of the event loop."""
+    """`soon(function)` calls `function` in the next iteration of the event loop."""
 
     def __init__(
         self,
@@ -83,21 +83,21 @@ class Coordinators:
             runtime.begin_loading()
 
     def stop(self) -> None:
-        """Unloads all of them; what waits is answered."""
+        """Unloads all shards and answers parked requests."""
         for runtime in self.runtimes:
             runtime.stop()
         self.groups.stop()
 
     def new_producer_id(self, use: Callable[[int | ProtocolError], object]) -> None:
-        """Calls `use` once, later: with a producer id that nobody has, or with the reason why there is none."""
+        """Calls `use` once, later, with an unused producer id or with the error that prevented one."""
         self._background.spawn(self._producer_ids.give(use), "a producer id")
 
     def longest_transaction_ms(self) -> int:
-        """transaction.max.timeout.ms, as it is now."""
+        """Returns the current value of transaction.max.timeout.ms."""
         return int(self._config["transaction.max.timeout.ms"])
 
     def _marker_writer_to(self, broker_id: int) -> MarkerWriter | None:
-        """None for other brokers: markers for their partitions wait, and are tried again."""
+        """Returns None for other brokers; markers for their partitions are retried."""
         return self._own_logs if broker_id == self._metadata.broker_id else None
 
     def _start_runtime(self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]) -> CoordinatorRuntime:

@@ -1,7 +1,7 @@
-"""`__consumer_offsets` and `__transaction_state`: how they are made, which happens when somebody first needs them.
+"""Creates `__consumer_offsets` and `__transaction_state` when they are first needed.
 
-Their settings are Kafka's. A topic that cannot be created (fewer brokers than its replication factor asks for, a full
-disk) is tried again by whoever asks next; meanwhile there is no coordinator, and the log says why.
+Their settings are Kafka's. If creation fails (fewer brokers than the replication factor, a full disk), the reason is
+logged and the next request that needs the topic tries again. Until then the coordinator is not available.
 
 Source: Kafka's `AutoTopicCreationManager`, `GroupCoordinator.groupMetadataTopicConfigs`,
 `TransactionStateManager.transactionTopicConfigs`.
@@ -34,7 +34,7 @@ log = structlog.get_logger("coordinator")
 
 
 def group_topic(config: Settings) -> NewTopic:
-    """`__consumer_offsets` as it is to be created."""
+    """Returns the definition of `__consumer_offsets`."""
     return NewTopic(
         GROUP_TOPIC,
         num_partitions=config["offsets.topic.num.partitions"],
@@ -48,7 +48,7 @@ def group_topic(config: Settings) -> NewTopic:
 
 
 def transaction_topic(config: Settings) -> NewTopic:
-    """`__transaction_state` as it is to be created."""
+    """Returns the definition of `__transaction_state`."""
     return NewTopic(
         TRANSACTION_TOPIC,
         num_partitions=config["transaction.state.log.num.partitions"],
@@ -70,7 +70,7 @@ RECIPES: Mapping[str, Callable[[Settings], NewTopic]] = {
 
 
 class TopicCreator(Protocol):
-    """The part of the controller that creates topics."""
+    """The controller's method for creating topics."""
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
@@ -78,7 +78,7 @@ class TopicCreator(Protocol):
 
 
 class InternalTopics:
-    """Creates the internal topics; `spawn` is the background's."""
+    """Creates the internal topics. `spawn` starts a background task."""
 
     def __init__(
         self,
@@ -98,8 +98,10 @@ class InternalTopics:
         return self._metadata.topic(name) is not None
 
     def partition_count(self, name: str) -> int:
-        """The topic's partitions, or how many it would be created with. Ids stay in their partitions while the broker
-        runs: partitions that are added later count from the next start, as in Kafka.
+        """Returns the topic's partition count, or the count it would be created with.
+
+        As in Kafka, partitions that are added later count only after a restart, so that ids keep their partitions
+        while the broker runs.
         """
         topic = self._metadata.topic(name)
         if topic is None:
@@ -110,17 +112,17 @@ class InternalTopics:
         return known[1]
 
     def definition(self, name: str) -> NewTopic:
-        """The topic as it is to be created."""
+        """Returns the definition that the topic is created from."""
         return RECIPES[name](self._config)
 
     def create(self, name: str) -> None:
-        """Begins to create a topic, unless that has begun or it exists, and does not wait."""
+        """Starts creating the topic in the background, unless it exists or its creation is under way."""
         if name not in self._in_creation and not self.exists(name):
             self._in_creation.add(name)
             self._spawn(self._create_in_background(name), f"creation of {name}")
 
     async def ensure(self, name: str) -> None:
-        """Returns when the topic exists. Raises COORDINATOR_NOT_AVAILABLE when it cannot be created."""
+        """Returns when the topic exists. Raises COORDINATOR_NOT_AVAILABLE if it cannot be created."""
         if self.exists(name):
             return
         topic = self.definition(name)
@@ -140,6 +142,6 @@ class InternalTopics:
         try:
             await self.ensure(name)
         except ProtocolError:
-            pass  # the log has said so
+            pass  # `ensure` has logged the error
         finally:
             self._in_creation.discard(name)

@@ -1,4 +1,4 @@
-"""A partition of an internal topic that this broker leads, and what its coordinator keeps for it."""
+"""A partition of an internal topic that this broker leads, with its coordinator's shard."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LedPartition:
         self._is_current = True
 
     def is_current(self) -> bool:
-        """False for good once the shard was unloaded."""
+        """False, permanently, once the shard has been unloaded."""
         return self._is_current
 
     def give_up(self) -> None:

@@ -1,8 +1,8 @@
-"""Bringing shards to what their logs say: one partition after the other, in slices that let others have their turn.
+"""Loads shards from their logs, one partition at a time, in slices that yield to other tasks on the event loop.
 
-The smallest log is the next, so that few wait for a large one. Records are replayed in their order, up to the log's
-end, not only the high watermark (as Kafka does). What cannot be read, a damaged batch or a record that the shard does
-not know, is passed over with an error in the log; the rest loads.
+The smallest log loads next, so that few requests wait for a large one. Records are replayed in log order up to the log
+end offset, not only to the high watermark (as Kafka does). A damaged batch, or a record that the shard cannot decode,
+is skipped and logged as an error; the rest loads.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`, `TransactionStateManager.loadTransactionMetadata`,
 `CoordinatorLoaderImpl`.
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from odradek.timer import Clock
 
 RECORDS_PER_SLICE = 200
-"""How many records are replayed before others get their turn on the loop: a few milliseconds."""
+"""Records replayed before the loader yields to the event loop: a few milliseconds."""
 MOST_LINES = 20
-"""How many faults of one partition are told of one by one; the rest are counted."""
+"""Faults of one partition that are logged individually; the rest are only counted."""
 
 log = structlog.get_logger("coordinator")
 
 
 class Loader:
-    """`on_loaded` is called when everything in a partition's log has been replayed, unless it was lost meanwhile.
+    """Calls `on_loaded` once a partition's whole log has been replayed, unless the partition was lost meanwhile.
 
-    Until `begin` only empty logs count as loaded: a broker that starts serves its clients first.
+    Before `begin` only empty logs count as loaded: a starting broker serves its clients first.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Loader:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Loads what waits, and from now on whatever comes."""
+        """Loads the queued partitions, and from now on every partition that is added."""
         self._has_begun = True
         self._run_if_needed()
 
     def add(self, led: LedPartition, current_log: CurrentLog) -> None:
-        """Has the partition loaded: at once where its log is empty."""
+        """Queues the partition for loading. An empty log is loaded at once."""
         loading = PartitionLoading(led, current_log, self._background.run_in_thread)
         if loading.is_empty:
             self._on_loaded(led)
@@ -88,7 +88,7 @@ class Loader:
         try:
             await loading.run(self._buffer_bytes)
         except Exception:
-            log.exception("coordinator loaded in part only", partition=str(led.topic_partition))
+            log.exception("coordinator partially loaded", partition=str(led.topic_partition))
         if not led.is_current():
             return
         loading.log_outcome(self._clock.now_ms() - since_ms)
@@ -96,7 +96,7 @@ class Loader:
 
 
 class PartitionLoading:
-    """One partition's load, and what it has met."""
+    """The loading of one partition, with its record and fault counts."""
 
     def __init__(self, led: LedPartition, current_log: CurrentLog, run_in_thread: RunInThread) -> None:
         self.led = led
@@ -113,12 +113,12 @@ class PartitionLoading:
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
         partition_log = self._current_log()
         return 0 if partition_log is None else partition_log.size
 
     async def run(self, buffer_bytes: int) -> None:
-        """Ends early when the partition is lost."""
+        """Replays the log. Returns early if the partition is lost."""
         walk = LogWalk(self._current_log, buffer_bytes, self._run_in_thread, self._damaged)
         while self.led.is_current() and await walk.read():
             for batch in walk.batches():
@@ -145,10 +145,10 @@ class PartitionLoading:
                     if not self.led.is_current():
                         return
         except Exception as error:
-            self._fault("a batch of the internal topic cannot be read", header.base_offset, error)
+            self._fault("internal topic batch not decoded", header.base_offset, error)
 
     async def _plain(self, batch: WalkedBatch) -> bytes:
-        """The batch's records before compression. A thread inflates them."""
+        """Returns the batch's uncompressed records. Decompression runs in a thread."""
         read = partial(plain_records, batch.data, batch.start, batch.header, self._largest_batch())
         plain: bytes = await self._run_in_thread(read) if batch.header.compression else read()
         return plain
@@ -170,7 +170,7 @@ class PartitionLoading:
             )
             self.records += 1
         except Exception as error:
-            self._fault("a record of the internal topic cannot be read", record.offset, error)
+            self._fault("internal topic record not decoded", record.offset, error)
 
     def _end_transaction(self, batch: WalkedBatch) -> None:
         header = batch.header
@@ -181,13 +181,13 @@ class PartitionLoading:
     def _damaged(self, damage: Damage) -> None:
         if self._counts():
             log.error(
-                "bytes of the internal topic cannot be read",
+                "internal topic bytes not readable",
                 partition=str(self.led.topic_partition),
                 segment=damage.segment,
                 position=damage.position,
                 bytes=damage.size,
                 reason=damage.reason,
-                consequence="they are passed over; the rest loads",
+                consequence="these bytes are skipped, the rest loads",
             )
 
     def _fault(self, event: str, offset: int, error: Exception) -> None:
@@ -197,18 +197,18 @@ class PartitionLoading:
                 partition=str(self.led.topic_partition),
                 offset=offset,
                 reason=str(error) if isinstance(error, (ProtocolError, ValueError)) else repr(error),
-                consequence="it is passed over; the rest loads",
+                consequence="it is skipped, the rest loads",
             )
 
     def _counts(self) -> bool:
-        """Counts a fault; whether it gets a line of its own."""
+        """Counts a fault. Returns whether to log it individually."""
         self.faults += 1
         return self.faults <= MOST_LINES
 
     def log_outcome(self, duration_ms: int) -> None:
-        """One line at the end."""
-        tell = log.error if self.faults else log.info
-        tell(
+        """Logs the result: as an error if there were faults."""
+        write = log.error if self.faults else log.info
+        write(
             "coordinator loaded",
             partition=str(self.led.topic_partition),
             leader_epoch=self.led.leader_epoch,

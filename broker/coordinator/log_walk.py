@@ -1,14 +1,14 @@
-"""Reading a log from its start to its end for replay, a buffer at a time, past whatever is damaged.
+"""Reads a log from start to end for replay, one buffer at a time, and skips damaged bytes.
 
-What cannot be read is told of and passed over, as little of it as can be:
+Damage is reported, and the walk skips as little as possible:
 
-A. A batch whose checksum does not fit, but behind which another begins where it says: that batch.
-B. A batch whose length or magic is none: up to the next place in the offset index where a batch begins, else the rest
-   of its segment.
-C. Bytes that the disk does not give: the rest of the segment.
+A. A batch with a wrong checksum, followed by another batch at the position that its length gives: that batch.
+B. A batch with an invalid length or magic: everything up to the next batch that the offset index points to, or the rest
+   of the segment if there is none.
+C. Bytes that the disk cannot read: the rest of the segment.
 
-Segments may be replaced (by the cleaner) or deleted between two reads, and the log may move to another directory: the
-walk finds its place again by offset. A read that the page cache cannot answer is done in a thread.
+Between two reads the cleaner may replace segments, segments may be deleted, and the log may move to another directory.
+The walk then finds its position again by offset. A read that misses the page cache runs in a thread.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from odradek.storage.segment import LogSegment
 
 CurrentLog = Callable[[], "Log | None"]
-"""A partition's log; another one when it has moved to another directory, None when the partition is gone."""
+"""Returns the partition's log: a new object after a move to another directory, None if the partition is gone."""
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class WalkedBatch(NamedTuple):
-    """A batch whose checksum fits, at `start` of `data`."""
+    """A batch with a valid checksum, at position `start` of `data`."""
 
     header: BatchHeader
     data: Buffer
@@ -49,7 +49,7 @@ class WalkedBatch(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """`size` bytes at `position` of the segment that begins with `segment` are passed over."""
+    """`size` bytes skipped at `position` of the segment with base offset `segment`."""
 
     segment: int
     position: int
@@ -58,12 +58,14 @@ class Damage(NamedTuple):
 
 
 class _Unreadable(Exception):
-    """No batch can be read at the walk's position."""
+    """The bytes at the walk's position do not decode as a batch."""
 
 
 class LogWalk:
-    """Call `read` until it says False, and go through `batches` after each. At most `buffer_bytes` are held, or one
-    batch where that is larger. `current_log` is asked before each read; None ends the walk.
+    """Call `read` until it returns False, and iterate over `batches` after each call.
+
+    The buffer holds at most `buffer_bytes`, or one batch if that is larger. `current_log` is called before each read;
+    None ends the walk.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class LogWalk:
         self._run_in_thread = run_in_thread
         self._on_damage = on_damage
         self.next_offset = 0 if log is None else log.log_start_offset
-        """Everything below has been walked."""
+        """All lower offsets have been read."""
         self._pass_below = self.next_offset
         self._segment: LogSegment | None = None
         self._position = 0
@@ -87,7 +89,7 @@ class LogWalk:
         self._needed = 0
 
     async def read(self) -> bool:
-        """Fills the buffer; False at the log's end."""
+        """Fills the buffer. Returns False at the end of the log."""
         self._data = b""
         segment = self._place()
         if segment is None:
@@ -105,13 +107,13 @@ class LogWalk:
             self._pass_over(segment, segment.size, str(error))
             return True
         if len(data) < length:
-            self._pass_over(segment, segment.size, "the file is shorter than its segment")
+            self._pass_over(segment, segment.size, "the file is shorter than the segment")
             return True
         self._data = data
         return True
 
     def batches(self) -> Iterator[WalkedBatch]:
-        """The batches in the buffer. The walk may pause between two of them."""
+        """Yields the batches in the buffer. The caller may suspend between two batches."""
         data, segment, begin = self._data, self._segment, self._position
         while segment is not None and data:
             start = self._position - begin
@@ -136,7 +138,7 @@ class LogWalk:
                 yield WalkedBatch(header, data, start)
 
     def _place(self) -> LogSegment | None:
-        """The segment to read on in, `_position` in it; None at the log's end."""
+        """Returns the segment to read next and sets `_position` within it. Returns None at the end of the log."""
         log, segment = self._current_log(), self._segment
         self._log = log
         if log is None:
@@ -158,9 +160,9 @@ class LogWalk:
     def _checked(self, segment: LogSegment, data: Buffer, start: int) -> BatchHeader:
         header = read_batch_header(data, start)
         if not check_crc(data, start, header):
-            raise _Unreadable(f"the checksum of the batch at offset {header.base_offset} does not fit")
+            raise _Unreadable(f"the batch at offset {header.base_offset} has a wrong checksum")
         if header.last_offset >= self._pass_below and not self._may_follow(segment, header):
-            raise _Unreadable(f"offsets {header.base_offset} to {header.last_offset} cannot stand here")
+            raise _Unreadable(f"offsets {header.base_offset} to {header.last_offset} are not valid at this position")
         return header
 
     def _may_follow(self, segment: LogSegment, header: BatchHeader) -> bool:
@@ -175,7 +177,7 @@ class LogWalk:
         self._position = position
 
     def _next_place(self, segment: LogSegment, data: Buffer, start: int, room: int) -> int:
-        """Where the next batch seems to begin; the segment's end if nowhere."""
+        """Returns the position where the next batch seems to begin, or the end of the segment."""
         try:
             behind = self._position + _size_at(data, start, room)
             if behind == segment.size or self._begins_at(segment, behind):
@@ -190,7 +192,7 @@ class LogWalk:
         return segment.size
 
     def _begins_at(self, segment: LogSegment, position: int) -> bool:
-        """Whether a batch, good or bad, seems to begin there: then it is looked at for itself."""
+        """Whether a batch, valid or damaged, seems to begin at `position`. The walk then checks that batch itself."""
         try:
             data = segment.file.read(position, BATCH_OVERHEAD)
             _size_at(data, 0, segment.size - position)
@@ -202,7 +204,7 @@ class LogWalk:
 
 
 def _size_at(data: Buffer, start: int, room: int) -> int:
-    """The size that the batch at `start` says it has, of any format. Raises _Unreadable where none can begin."""
+    """Returns the size in the header of the batch at `start`, in any message format. Raises _Unreadable."""
     if room < LOG_OVERHEAD + SMALLEST_BATCH_LENGTH or len(data) - start <= MAGIC_POSITION:
         raise _Unreadable(f"{room} bytes are too few for a batch")
     length = int.from_bytes(data[start + 8 : start + LOG_OVERHEAD], "big", signed=True)
@@ -210,5 +212,5 @@ def _size_at(data: Buffer, start: int, room: int) -> int:
     if magic > CURRENT_MAGIC:
         raise _Unreadable(f"magic {magic} is unknown")
     if not SMALLEST_BATCH_LENGTH <= length <= room - LOG_OVERHEAD:
-        raise _Unreadable(f"no batch here can have the length {length}")
+        raise _Unreadable(f"batch length {length} is invalid")
     return length + LOG_OVERHEAD

@@ -1,7 +1,8 @@
-"""A coordinator's record: a key and a value of an internal topic, each a message behind its int16 version.
+"""A coordinator's record: the key and value of a record of an internal topic, each a message prefixed with its int16
+version.
 
-The key's version tells of what kind a record is; the value has versions of its own. A record without value is a
-tombstone: what its key names is gone.
+The key's version is the record's type; the value is versioned separately. A record without a value is a tombstone: it
+deletes what its key names.
 
 Source: Kafka's `CoordinatorRecord`, `MessageUtil.toVersionPrefixedBytes`.
 """
@@ -17,30 +18,30 @@ from odradek.protocol.schema import Message
 M = TypeVar("M", bound=Message)
 
 encode_key = encode_versioned
-"""encode_key(message, version): the bytes of a key."""
+"""encode_key(message, version) returns the key's bytes."""
 encode_value = encode_versioned
-"""encode_value(message, version): the bytes of a value."""
+"""encode_value(message, version) returns the value's bytes."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """What is appended and replayed. `value` None is a tombstone."""
+    """The key and value that are appended and replayed. `value` None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
     @property
     def kind(self) -> int:
-        """The key's version. Raises MalformedMessage where the key has not even that."""
+        """The key's version. Raises MalformedMessage if the key is too short for a version."""
         return versioned_version(self.key)
 
 
 def decode_key(cls: type[M], key: bytes) -> M:
-    """Raises MalformedMessage for a key that is cut, or of a version that this message does not have."""
+    """Returns the decoded key. Raises MalformedMessage if it is truncated or of an unsupported version."""
     return decode_value(cls, key)[1]
 
 
 def decode_value(cls: type[M], value: bytes) -> tuple[int, M]:
-    """(version, message). Raises MalformedMessage as `decode_key`: who replays it passes over the record."""
+    """Returns (version, message). Raises MalformedMessage as `decode_key` does; replay skips such a record."""
     try:
         return decode_versioned(cls, value)
     except UnsupportedMessageVersion as error:

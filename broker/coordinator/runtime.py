@@ -1,16 +1,17 @@
-"""The runtime under both coordinators: which partitions of the internal topic this broker leads, and decisions carried
-out on them.
+"""The runtime under both coordinators: tracks the partitions of the internal topic that this broker leads, and carries
+out decisions on them.
 
-A partition that this broker begins to lead is replayed into a new shard (loading.py), and until that has ended its
-ids are answered with COORDINATOR_LOAD_IN_PROGRESS. `act` appends a decision's records as one batch, replays them, and
-tells the decision's `done` when the high watermark has passed them. All of it on the loop's thread: between two calls
-the shard is what its log says.
+When this broker becomes leader of a partition, the partition is replayed into a new shard (loading.py). Until replay
+ends, requests for its ids are answered with COORDINATOR_LOAD_IN_PROGRESS. `act` appends a decision's records as one
+batch, replays them, and calls the decision's `done` once the high watermark has passed them. All of this runs on the
+event loop's thread, so between two calls a shard matches its log.
 
-A decision whose partition is lost while it waits is told so; that may come after the shard was unloaded.
+If the partition is lost while a decision waits for replication, `done` gets an error, possibly after the shard was
+unloaded.
 
-An append that fails with anything but an error of the log's is a fault of ours. It is told as UNKNOWN_SERVER_ERROR
-where nothing was written; where the batch got into the log the shard does not say what its log says any more, and is
-loaded anew. (Kafka's runtime takes its state back to a snapshot, which we need not: replay comes after the append.)
+An append that raises anything but an error of the log is a bug. If nothing was written, the client gets
+UNKNOWN_SERVER_ERROR. If the batch was written, the shard no longer matches its log and is reloaded. (Kafka's runtime
+reverts its state to a snapshot. That is not needed here because replay follows the append.)
 
 Source: Kafka's `CoordinatorRuntime`, `GroupMetadataManager`, `TransactionStateManager`.
 """
@@ -46,7 +47,7 @@ log = structlog.get_logger("coordinator")
 
 
 class RuntimeSettings(NamedTuple):
-    """The internal topic and how it is read and written. `append_timeout_ms`: how long an append waits to be safe."""
+    """How to read and write the internal topic. `append_timeout_ms`: how long an append waits for replication."""
 
     topic: str
     load_buffer_bytes: int = 5_242_880
@@ -56,7 +57,7 @@ class RuntimeSettings(NamedTuple):
 
     @classmethod
     def for_groups(cls, config: BrokerConfig) -> RuntimeSettings:
-        """`__consumer_offsets`."""
+        """Returns the settings for `__consumer_offsets`."""
         return cls(
             GROUP_TOPIC,
             config["offsets.load.buffer.size"],
@@ -67,7 +68,7 @@ class RuntimeSettings(NamedTuple):
 
     @classmethod
     def for_transactions(cls, config: BrokerConfig) -> RuntimeSettings:
-        """`__transaction_state`. Decisions bring the transaction's own time-out."""
+        """Returns the settings for `__transaction_state`. Decisions carry the transaction's own timeout."""
         return cls(
             TRANSACTION_TOPIC,
             config["transaction.state.log.load.buffer.size"],
@@ -76,8 +77,8 @@ class RuntimeSettings(NamedTuple):
 
 
 class CoordinatorRuntime:
-    """`new_shard(partition, leader_epoch)` makes an empty shard; `partition_count()` is the topic's, or what it would
-    be created with.
+    """`new_shard(partition, leader_epoch)` creates an empty shard. `partition_count()` returns the topic's partition
+    count, or the count it would be created with.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class CoordinatorRuntime:
     # Beginning and end
 
     def start(self) -> None:
-        """From now on this runtime hears which partitions the broker leads, and of those that it leads already."""
+        """Registers for leadership changes of the topic and adds the partitions that the broker already leads."""
         replica_manager, topic = self._replica_manager, self.settings.topic
         replica_manager.leadership_listeners[topic] = self
         for partition in replica_manager.partitions.of_topic(topic):
@@ -112,30 +113,32 @@ class CoordinatorRuntime:
                 self.elected(partition.topic_partition.partition, partition.leader_epoch)
 
     def begin_loading(self) -> None:
-        """Loads the partitions that it leads; until now their ids are answered with COORDINATOR_LOAD_IN_PROGRESS."""
+        """Starts loading the led partitions. Until then their ids are answered with COORDINATOR_LOAD_IN_PROGRESS."""
         self._loader.begin()
 
     def stop(self) -> None:
-        """Unloads every shard; COORDINATOR_NOT_AVAILABLE from now on."""
+        """Unloads every shard. From now on requests are answered with COORDINATOR_NOT_AVAILABLE."""
         self._stopping = True
         self._replica_manager.leadership_listeners.pop(self.settings.topic, None)
         for partition in list(self._led):
             self.resigned(partition)
 
-    # Who coordinates
+    # Finding shards
 
     def partition_for(self, key: str) -> int:
-        """The partition of a group's or a transactional id."""
+        """Returns the partition of a group id or transactional id."""
         return partition_for(key, self._partition_count())
 
     def shard_for(self, key: str) -> Shard:
-        """The shard of an id. Raises COORDINATOR_NOT_AVAILABLE when the broker stops, NOT_COORDINATOR when it does not
-        lead the id's partition, COORDINATOR_LOAD_IN_PROGRESS while it loads.
+        """Returns the shard of an id.
+
+        Raises COORDINATOR_NOT_AVAILABLE while the broker stops, NOT_COORDINATOR if it does not lead the id's
+        partition, COORDINATOR_LOAD_IN_PROGRESS while the partition loads.
         """
         return self._find(self.partition_for(key)).shard
 
     def shard_of(self, partition: int) -> Shard:
-        """The shard of a partition. Raises as `shard_for`."""
+        """Returns the shard of a partition. Raises as `shard_for` does."""
         return self._find(partition).shard
 
     def _find(self, partition: int) -> LedPartition:
@@ -149,12 +152,12 @@ class CoordinatorRuntime:
         return led
 
     def shards(self) -> list[Shard]:
-        """The shards that are loaded, ascending by partition."""
+        """Returns the loaded shards, ascending by partition."""
         return [self._led[partition].shard for partition in sorted(self._led) if not self._led[partition].is_loading]
 
     @property
     def loading(self) -> bool:
-        """Whether some partition is being loaded."""
+        """Whether any partition is loading."""
         return any(led.is_loading for led in self._led.values())
 
     @property
@@ -164,7 +167,7 @@ class CoordinatorRuntime:
     # The replica manager's calls
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """Begins to load the partition; one that is empty is loaded at once. In another leader epoch it loads anew."""
+        """Starts loading the partition; an empty one is loaded at once. A new leader epoch reloads the partition."""
         led = self._led.get(partition)
         if self._stopping or (led is not None and led.leader_epoch == leader_epoch):
             return
@@ -180,7 +183,7 @@ class CoordinatorRuntime:
         return None if partition is None else partition.log
 
     def resigned(self, partition: int) -> None:
-        """Unloads the partition's shard, if there is one."""
+        """Unloads the partition's shard, if any."""
         led = self._led.pop(partition, None)
         if led is None:
             return
@@ -189,7 +192,7 @@ class CoordinatorRuntime:
         try:
             led.shard.unload()
         except Exception:
-            log.exception("coordinator not unloaded well", partition=str(led.topic_partition))
+            log.exception("coordinator unload failed", partition=str(led.topic_partition))
         log.debug("coordinator unloaded", partition=str(led.topic_partition), leader_epoch=led.leader_epoch)
 
     def _loaded(self, led: LedPartition) -> None:
@@ -197,21 +200,21 @@ class CoordinatorRuntime:
         try:
             led.shard.loaded()
         except Exception:
-            log.exception("coordinator not started well", partition=str(led.topic_partition))
+            log.exception("coordinator start failed", partition=str(led.topic_partition))
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker was appended to the partition. While it loads nothing is to do: the loading will come to it."""
+        """Applies a marker appended to the partition. While the partition loads, the loader will read the marker."""
         led = self._led.get(partition)
         if led is not None and not led.is_loading:
             try:
                 led.shard.replay_end_transaction(producer_id, producer_epoch, committed)
             except Exception:
-                log.exception("end of a transaction not replayed", partition=str(led.topic_partition))
+                log.exception("transaction marker not replayed", partition=str(led.topic_partition))
 
-    # Acting
+    # Carrying out decisions
 
     def act(self, shard: Shard, decision: Decision) -> None:
-        """Carries a decision out; see `Decision` for what its `done` is told, and when."""
+        """Carries out a decision. `Decision` says when and with what `done` is called."""
         led = self._by_shard.get(id(shard))
         if led is None:
             decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -279,10 +282,10 @@ class CoordinatorRuntime:
         return -1 if log is None else log.log_end_offset
 
     def _append_broke(self, led: LedPartition, decision: Decision, end_offset: int) -> None:
-        """In the handling of an exception. `end_offset` is the log's from before."""
+        """Call while an exception is handled. `end_offset` is the log end offset before the append."""
         is_written = self._end_offset(led) != end_offset
         log.exception(
-            "coordinator append broke",
+            "coordinator append raised",
             partition=str(led.topic_partition),
             records=len(decision.records),
             written=is_written,

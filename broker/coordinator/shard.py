@@ -1,8 +1,9 @@
-"""What a coordinator is to the runtime: a shard for each partition of its internal topic, and decisions.
+"""The interface between a coordinator and its runtime: one shard per partition of the internal topic, and decisions.
 
-A coordinator's function looks at a shard, changes nothing that must survive, and returns a `Decision`: the records
-that say what shall be. The runtime appends them, replays them into the shard, and tells `done` when they are safe.
-Loading after a restart is the same replay. (Decide, then act; Kafka's `CoordinatorShard`, `CoordinatorResult`.)
+A coordinator's function reads a shard, changes no durable state, and returns a `Decision`: the records that describe
+the new state. The runtime appends the records, replays them into the shard, and calls `done` once the high watermark
+has passed them. Loading after a restart is the same replay. (Decide, then act; Kafka's `CoordinatorShard`,
+`CoordinatorResult`.)
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ NO_SEQUENCE = -1
 
 
 class Shard(Protocol):
-    """The state of one partition of the internal topic. One that is unloaded is never used again.
+    """The state of one partition of the internal topic. An unloaded shard is never used again.
 
-    `replay` and `replay_end_transaction` raise what they like for a record that they cannot read: it is passed over
-    with a line in the log.
+    `replay` and `replay_end_transaction` may raise any exception for a record that they cannot decode; the record is
+    skipped and logged.
     """
 
     def replay(
         self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
     ) -> None:
-        """A record at `offset` of the log. With a producer id >= 0 it is part of a transaction that is still open."""
+        """Applies the record at `offset` of the log. A producer id >= 0: it belongs to a transaction that is open."""
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker in this partition: what the producer has pending here is valid now, or void."""
+        """Applies a transaction marker: the producer's pending records take effect or are dropped."""
 
     def loaded(self) -> None:
-        """Everything in the log has been replayed: begin timers, go on with what was prepared."""
+        """The whole log has been replayed: starts timers and resumes prepared changes."""
 
     def unload(self) -> None:
-        """Leadership is lost, or the broker stops: answer who waits with NOT_COORDINATOR, cancel timers."""
+        """Leadership is lost or the broker stops: answers parked requests with NOT_COORDINATOR and cancels timers."""
 
 
 class AppendFailed(ProtocolError):
-    """Why a decision's records are not safe: `code` as coordinators tell their clients, `cause` as the log said."""
+    """The append of a decision's records failed. `code` is the error for the client, `cause` the log's error."""
 
     def __init__(self, cause: ErrorCode, message: str | None = None) -> None:
         super().__init__(COORDINATORS_CODE.get(cause, cause), message)
@@ -59,24 +60,27 @@ COORDINATORS_CODE = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a failed append means to a coordinator's client. Others stay as they are."""
+"""Maps an error of the append to the error that the coordinator returns to its client. Others are unchanged."""
 
 OnDone = Callable[[ProtocolError | None], object]
 
 
 def nobody_waits(_error: ProtocolError | None) -> None:
-    """The `done` of a decision whose outcome nobody waits for."""
+    """The `done` of a decision whose outcome is ignored."""
 
 
 class Decision:
-    """What shall be. Times in ms.
+    """The records to append and the callback to call afterwards. Times in ms.
 
-    `records` become one batch; with none nothing is written and `done` is called at once. `done` is called exactly
-    once, perhaps before `act` returns: None when the high watermark has passed the batch, else an AppendFailed.
+    `records` are written as one batch. If it is empty, nothing is written and `done` is called at once.
+    `done` is called exactly once, possibly before `act` returns: with None once the high watermark has passed the
+    batch, otherwise with an AppendFailed.
     `replay`: whether the records are replayed into the shard right after the append, before the high watermark has
-    passed them; False where `done` changes the state itself. A `producer_id` >= 0 makes the batch part of its
-    transaction. `timeout_ms` None: the runtime's. `base_sequence`: Kafka's commits carry 0. `base_offset` is where the
-    batch stands in the log, from the moment it does; -1 before.
+    passed them. False if `done` changes the state itself.
+    `producer_id` >= 0: the batch belongs to the producer's transaction.
+    `timeout_ms` None: the runtime's timeout applies.
+    `base_sequence`: Kafka's offset commits carry 0.
+    `base_offset`: the batch's offset in the log; -1 until it is appended.
     """
 
     __slots__ = (
@@ -112,7 +116,7 @@ class Decision:
 
 
 class Runtime(Protocol):
-    """What a coordinator asks of its `CoordinatorRuntime`."""
+    """The part of `CoordinatorRuntime` that a coordinator uses."""
 
     def shard_for(self, key: str) -> Shard: ...
 
@@ -130,4 +134,4 @@ class Runtime(Protocol):
 
 
 StartRuntime = Callable[[Callable[[int, int], Shard]], Runtime]
-"""start_runtime(new_shard): starts a runtime whose empty shards come from `new_shard(partition, leader_epoch)`."""
+"""start_runtime(new_shard): starts a runtime that creates empty shards with `new_shard(partition, leader_epoch)`."""

@@ -1,7 +1,7 @@
 """GroupCoordinator: all groups whose partition of `__consumer_offsets` this broker leads.
 
-It finds the shard of a group and asks it. Requests raise ProtocolError: INVALID_GROUP_ID, what the group's membership
-says, and what the runtime says of partitions that are elsewhere (NOT_COORDINATOR) or loading.
+Each request is delegated to the group's shard. Requests raise ProtocolError: INVALID_GROUP_ID, the errors of
+`Membership`, and the runtime's errors for partitions led by another broker (NOT_COORDINATOR) or still loading.
 
 Source: Kafka's GroupCoordinator (validateGroupStatus), GroupMetadataManager (metrics).
 """
@@ -29,11 +29,11 @@ from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
 
 CLASSIC = "classic"
-"""The type of these groups. (KIP-848)"""
+"""The group type. (KIP-848)"""
 
 
 class GroupOverview(NamedTuple):
-    """A row of ListGroups."""
+    """A group in a ListGroups response."""
 
     group_id: str
     protocol_type: str
@@ -41,7 +41,7 @@ class GroupOverview(NamedTuple):
 
 
 class GroupCoordinator:
-    """`start_runtime(new_shard)` gives the runtime that loads and writes the shards."""
+    """`start_runtime(new_shard)` starts the runtime that loads and writes the shards."""
 
     def __init__(
         self,
@@ -84,21 +84,24 @@ class GroupCoordinator:
         self.runtime.act(shard, decision)
 
     def stop(self) -> None:
-        """After the runtime: nothing waits any more."""
+        """Shuts down the purgatories. Call after the runtime has stopped."""
         self.waits.rebalance.shutdown()
         self.waits.heartbeat.shutdown()
 
-    # --- what members ask ---------------------------------------------------------------------------------------
+    # --- requests of members ------------------------------------------------------------------------------------
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """Returns the group's shard.
+
+        Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
         return cast(GroupShard, self.runtime.shard_for(group_id))
 
     def join(self, group_id: str, joining: Joining) -> None:
         self._shard_of_named(group_id).membership.join(group_id, joining)
 
     def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """See Membership; no effect where the group is no longer here."""
+        """See `Membership`. Does nothing if this broker no longer coordinates the group."""
         try:
             shard = self.shard_of(group_id)
         except ProtocolError:
@@ -106,7 +109,9 @@ class GroupCoordinator:
         shard.membership.join_abandoned(group_id, answer)
 
     def sync(self, group_id: str, syncing: Syncing) -> None:
-        """REBALANCE_IN_PROGRESS while the group loads: the rebalance is lost, and older clients know no better."""
+        """Raises REBALANCE_IN_PROGRESS while the group loads: the rebalance is lost, and old clients do not handle
+        COORDINATOR_LOAD_IN_PROGRESS here.
+        """
         try:
             shard = self._shard_of_named(group_id)
         except ProtocolError as error:
@@ -116,7 +121,7 @@ class GroupCoordinator:
         shard.membership.sync(group_id, syncing)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """NONE while the group loads: its members' sessions begin anew then."""
+        """Returns NONE while the group loads, because loading restarts the members' sessions."""
         try:
             shard = self._shard_of_named(group_id)
         except ProtocolError as error:
@@ -126,11 +131,11 @@ class GroupCoordinator:
         return shard.membership.heartbeat(group_id, member_id, group_instance_id, generation_id)
 
     def check_reached(self, group_id: str) -> None:
-        """Raises INVALID_GROUP_ID, and as `shard_of`, where a member would not even be looked for."""
+        """Raises INVALID_GROUP_ID or the errors of `shard_of` if the group cannot be looked up."""
         self._shard_of_named(group_id)
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> ErrorCode:
-        """Whether the member has left. Raises what is wrong with the whole group."""
+        """Removes a member. Returns the member's error code; raises errors that concern the whole group."""
         membership = self._shard_of_named(group_id).membership
         try:
             membership.leave(group_id, member_id, group_instance_id, reason)
@@ -139,21 +144,21 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _shard_of_named(self, group_id: str) -> GroupShard:
-        """Who only stores offsets may do so for a group without a name; members need one."""
+        """Returns the group's shard. Raises INVALID_GROUP_ID for an empty id, which is valid only for offsets."""
         if not group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
         return self.shard_of(group_id)
 
-    # --- what administrators ask --------------------------------------------------------------------------------
+    # --- requests of administrators -----------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
-        """None for one that does not exist. Raises as `shard_of`."""
+        """Returns the group, or None if it does not exist. Raises as `shard_of` does."""
         return self.shard_of(group_id).group(group_id)
 
     def list_groups(self, states: Collection[GroupState | None] = ()) -> list[GroupOverview]:
-        """The groups in one of these states; all of them where none is named. None: one that no group is ever in.
+        """Returns the groups in any of `states`, or all groups if `states` is empty. None is a state that no group has.
 
-        Raises COORDINATOR_NOT_AVAILABLE. What `is_loading` leaves out comes later.
+        Raises COORDINATOR_NOT_AVAILABLE. Groups in partitions that are still loading are missing; see `is_loading`.
         """
         if self.runtime.is_stopping:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -166,25 +171,25 @@ class GroupCoordinator:
 
     @property
     def is_loading(self) -> bool:
-        """Whether there may be groups that nobody can see yet."""
+        """Whether any partition is loading, so that groups may be missing from `list_groups`."""
         return self.runtime.loading
 
     def delete(self, group_id: str, done: Callable[[ErrorCode], object]) -> None:
-        """Deletes an Empty group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and as `shard_of`."""
+        """Deletes an Empty group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or as `shard_of` does."""
         self.shard_of(group_id).delete(group_id, done)
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker stands in a partition of `__consumer_offsets`."""
+        """Applies a transaction marker that was appended to a partition of `__consumer_offsets`."""
         self.runtime.transaction_ended(partition, producer_id, producer_epoch, committed)
 
-    # --- offsets that go ----------------------------------------------------------------------------------------
+    # --- removing offsets ---------------------------------------------------------------------------------------
 
     def topic_deleted(self, topic: str) -> Iterator[None]:
-        """In steps: in the end no group has offsets of it any more. Until then there must be no topic of that name."""
+        """Removes the topic's offsets from all groups, in steps. No topic of that name may be created until the end."""
         return remove_offsets_of_topic(self.shards(), topic)
 
     def expire_offsets(self, retention_ms: int) -> Iterator[None]:
-        """Looks at one group per step: offsets whose time is over go, and Empty groups without any."""
+        """Removes expired offsets and Empty groups without offsets, one group per step."""
         for expired in expire_offsets(self.shards(), self._clock.wall_ms(), retention_ms):
             self.offset_metrics.expirations += expired
             yield
@@ -192,7 +197,7 @@ class GroupCoordinator:
     # --- metrics ------------------------------------------------------------------------------------------------
 
     def shards(self) -> list[GroupShard]:
-        """Those that are loaded."""
+        """Returns the loaded shards."""
         return cast(list[GroupShard], list(self.runtime.shards()))
 
     def groups_by_state(self) -> Counter[GroupState]:
@@ -200,7 +205,7 @@ class GroupCoordinator:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets are committed in all groups."""
+        """The number of committed offsets in all groups."""
         return sum(shard.offsets.count for shard in self.shards())
 
     def _groups(self) -> Iterator[Group]:

@@ -1,9 +1,9 @@
-"""A classic group: its members, what they have agreed on, and in which state they are.
+"""A classic group: its members, its protocol and its state.
 
-Nothing here waits, writes or answers; `join.py`, `sync.py` and `rebalance.py` do. Members stand in the order in which
-they came; where any would do (a new leader, equal votes), the first of them is taken.
+Nothing here parks requests or writes records; `join.py`, `membership.py` and `rebalance.py` do. Members are kept in the
+order in which they joined. Where several qualify (as new leader, or with equal votes), the first one is chosen.
 
-Times are milliseconds, `current_state_timestamp_ms` since 1970 and -1 where a record of old did not say.
+Times are milliseconds. `current_state_timestamp_ms` is since 1970, and -1 if an old record did not contain it.
 Source: Kafka's GroupMetadata.
 """
 
@@ -24,17 +24,17 @@ from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 from odradek.timer import Clock
 
 CONSUMER = "consumer"
-"""The protocol type of consumers: what their members say can be read here."""
+"""The protocol type of consumer groups. The broker can decode the metadata of their members."""
 LONGEST_TOLD = 300
-"""Of names that come from clients the log tells so many characters."""
+"""The number of characters logged of a text that comes from a client."""
 _VERSION_BYTES = 2
 
 log = structlog.get_logger("broker.coordinator.group")
 
 
 class Group:
-    """`pending` members have been given an id and have not joined with it yet; `pending_sync` are those of this
-    generation whose SyncGroup has not come. `new_member_added` extends the first rebalance.
+    """`pending` holds assigned member ids whose clients have not joined yet. `pending_sync` holds members of this
+    generation whose SyncGroup has not arrived. `new_member_added` extends the first rebalance.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Group:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members of a consumer group want; None where that is not known."""
+        """The topics that the members of a consumer group are subscribed to; None if unknown."""
         self.pending: dict[str, DelayedHeartbeat] = {}
         self.pending_sync: set[str] = set()
         self.new_member_added = False
@@ -73,14 +73,14 @@ class Group:
         self._members: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
         self._support: Counter[str] = Counter()
-        """How many members support each protocol."""
+        """The number of members that support each protocol."""
         self.awaiting = 0
-        """How many members wait for the others to join."""
+        """The number of members with a parked JoinGroup."""
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def transition_to(self, state: GroupState, reason: str) -> None:
-        """One move of the table, one line in the log. Raises IllegalTransition for any other."""
+        """Changes the state and logs it. Raises IllegalTransition if the table has no such transition."""
         if (self.state, state) not in TRANSITIONS:
             raise IllegalTransition(self.group_id, self.state, state)
         log.info(
@@ -100,7 +100,7 @@ class Group:
         return self.state in CAN_REBALANCE
 
     def begin_generation(self, reason: str) -> None:
-        """The rebalance has gathered its members: the next generation, with the protocol they voted for."""
+        """Begins the next generation with the current members and the protocol that they voted for."""
         self.generation_id += 1
         self.pending_sync.clear()
         if self._members:
@@ -125,13 +125,13 @@ class Group:
         return self._members.get(member_id)
 
     def static_member_id(self, group_instance_id: str) -> str | None:
-        """The member that holds the instance's place at present."""
+        """Returns the current member id of the instance, or None."""
         return self._by_instance.get(group_instance_id)
 
     def checked_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member that a request speaks for.
+        """Returns the member that a request names.
 
-        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has taken the instance's place. (KIP-345)
+        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance has another member id now. (KIP-345)
         """
         if group_instance_id is not None:
             current = self._by_instance.get(group_instance_id)
@@ -148,7 +148,7 @@ class Group:
         return self.leader_id == member_id
 
     def add(self, member: Member) -> None:
-        """The caller has seen to it that the member's protocols fit and that its instance is not there yet."""
+        """Adds a member. The caller has checked that its protocols are supported and its instance is not a member."""
         if member.group_instance_id is not None:
             self._by_instance[member.group_instance_id] = member.member_id
         if not self._members:
@@ -159,12 +159,12 @@ class Group:
         self._support.update(_names(member.protocols))
 
     def remove(self, member_id: str) -> Member | None:
-        """None where there is no such member. What it waits for is the caller's to answer, before this."""
+        """Removes and returns the member, or returns None. The caller must answer its parked requests first."""
         self.pending_sync.discard(member_id)
         member = self._members.pop(member_id, None)
         if member is None:
             return None
-        assert member.awaiting_join is None, "a member that waits cannot be removed unanswered"
+        assert member.awaiting_join is None, "the member's parked JoinGroup must be answered first"
         self._withdraw_support(member)
         if member.group_instance_id is not None:
             self._by_instance.pop(member.group_instance_id, None)
@@ -173,7 +173,7 @@ class Group:
         return member
 
     def replace_static_member(self, member: Member, new_member_id: str) -> None:
-        """The same member under another id; everything else stays, its place among the members excepted."""
+        """Changes the member's id. The member moves to the end of the order; everything else is kept."""
         assert member.group_instance_id is not None
         old_member_id = member.member_id
         del self._members[old_member_id]
@@ -196,7 +196,7 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is one who has joined. False where nobody has."""
+        """Elects a leader among the members that have joined. Returns False if none has joined."""
         leader = self._members.get(self.leader_id or "")
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -207,13 +207,13 @@ class Group:
         return True
 
     def await_join(self, member: Member, answer: JoinAnswer) -> None:
-        """The member's JoinGroup waits for the others. One that waits already is to be answered before this."""
+        """Parks the member's JoinGroup. The caller must answer an already parked one first."""
         assert member.awaiting_join is None
         member.awaiting_join = answer
         self.awaiting += 1
 
     def answer_join(self, member: Member, response: JoinGroupResponse) -> bool:
-        """Answers the member's JoinGroup that waits; False if none does."""
+        """Answers the member's parked JoinGroup. Returns False if there is none."""
         answer, member.awaiting_join = member.awaiting_join, None
         if answer is None:
             return False
@@ -222,14 +222,14 @@ class Group:
         return True
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
-        """Answers the member's SyncGroup that waits; False if none does."""
+        """Answers the member's parked SyncGroup. Returns False if there is none."""
         answer, member.awaiting_sync = member.awaiting_sync, None
         if answer is None:
             return False
         answer(response)
         return True
 
-    # --- what they have in common -------------------------------------------------------------------------------
+    # --- protocol and subscriptions -----------------------------------------------------------------------------
 
     @property
     def has_all_joined(self) -> bool:
@@ -237,25 +237,25 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that one of the members asks for."""
+        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether one with these protocols can be a member: all others must support one of them."""
+        """Whether a client with these protocols can join: at least one must be supported by all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         everyone = len(self._members)
         return protocol_type == self.protocol_type and any(self._support[name] == everyone for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Every member votes for its first choice among what all support; most votes win."""
+        """Returns the protocol with the most votes. Each member votes for its first choice among those all support."""
         everyone = len(self._members)
         candidates = {name for name, supporters in self._support.items() if supporters == everyone}
         votes = Counter(member.vote(candidates) for member in self.members)
         return votes.most_common(1)[0][0]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether somebody consumes the topic; True where that is not known, to be safe."""
+        """Whether any member is subscribed to the topic. True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     @property
@@ -263,7 +263,7 @@ class Group:
         return self.protocol_type == CONSUMER
 
     def restore(self, generation_id: int, protocol: tuple[str, str | None], leader_id: str | None) -> None:
-        """What a record says of a group whose members have been added; `protocol` is (type, name)."""
+        """Sets the state read from a record, after the members have been added. `protocol` is (type, name)."""
         self.generation_id = generation_id
         self.protocol_type = protocol[0] or None
         self.protocol_name = protocol[1]
@@ -289,7 +289,7 @@ class Group:
         try:
             return frozenset(_topics(member.metadata(self.protocol_name) for member in self.members))
         except (MalformedMessage, KeyError) as error:
-            log.warning("a subscription cannot be read", group=self.group_id, reason=str(error))
+            log.warning("subscription not decoded", group=self.group_id, reason=str(error))
             return None
 
     def __repr__(self) -> str:
@@ -301,8 +301,8 @@ def _names(protocols: Protocols) -> Collection[str]:
 
 
 def _topics(subscriptions: Iterable[bytes]) -> Iterable[str]:
-    """Of versions to come too: what version 0 has stands first in all of them."""
+    """Yields the subscribed topics. Works for later versions too: all of them begin with the fields of version 0."""
     for metadata in subscriptions:
         if len(metadata) < _VERSION_BYTES:
-            raise MalformedMessage("a subscription without its version")
+            raise MalformedMessage("the subscription has no version")
         yield from read(ConsumerProtocolSubscription, 0, metadata, _VERSION_BYTES)[0].topics

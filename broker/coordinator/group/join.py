@@ -1,16 +1,16 @@
-"""JoinGroup: who wants to be a member, and whether it can.
+"""JoinGroup: decides whether a client becomes a member.
 
-| comes with            | and is                                   | happens                                        |
-|-----------------------|------------------------------------------|------------------------------------------------|
-| no member id          | dynamic, version 4 or later              | is given an id to join with (KIP-394)          |
-|                       | dynamic, before                          | becomes a member; the group rebalances         |
-|                       | static, its instance is not there        | becomes a member; the group rebalances         |
-|                       | static, its instance is there            | takes its place, fences it (KIP-345)           |
-| an id that it was given |                                        | becomes a member; the group rebalances         |
-| a member's id         | preparing                                | waits with the others                          |
-|                       | completing or stable, nothing new to say | hears of the generation again                  |
-|                       | ... something new, or stable and leader  | the group rebalances                           |
-| another id            |                                          | UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID       |
+| member id       | case                                       | outcome                                      |
+|-----------------|--------------------------------------------|----------------------------------------------|
+| none            | dynamic, version 4 or later                | is assigned an id to join with (KIP-394)     |
+|                 | dynamic, version 0-3                       | becomes a member; the group rebalances       |
+|                 | static, no member with its instance        | becomes a member; the group rebalances       |
+|                 | static, a member with its instance exists  | replaces that member and fences it (KIP-345) |
+| an assigned id  |                                            | becomes a member; the group rebalances       |
+| a member's id   | PreparingRebalance                         | waits with the others                        |
+|                 | CompletingRebalance or Stable, no changes  | gets the current generation again            |
+|                 | ... with changes, or the leader and Stable | the group rebalances                         |
+| another id      |                                            | UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID      |
 
 Source: Kafka's GroupCoordinator (handleJoinGroup and what it calls).
 """
@@ -37,12 +37,14 @@ from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
-"""What a string of the protocol holds, with a UUID behind it."""
+"""The maximum length of a protocol string, minus the UUID suffix."""
 
 
 class Joining(NamedTuple):
-    """A JoinGroup. `member_id` is empty for one that has none; `needs_known_id`: it must come back with the id it is
-    given; `can_skip_assignment`: it understands that there is nothing to assign. Times in ms.
+    """A JoinGroup request. Times in ms.
+
+    `member_id` is empty if the client has none. `needs_known_id`: the client must join again with the id it is
+    assigned. `can_skip_assignment`: the request's version has `skip_assignment` in its response.
     """
 
     member_id: str
@@ -60,7 +62,7 @@ class Joining(NamedTuple):
 
 
 class Joins:
-    """The JoinGroups of one shard. `groups` is the shard's; a group that did not exist is put there."""
+    """Handles the JoinGroups of one shard. `groups` is the shard's table; new groups are added to it."""
 
     __slots__ = ("_groups", "_random", "_rebalances", "_settings")
 
@@ -73,7 +75,7 @@ class Joins:
         self._random = random
 
     def join(self, group: Group, joining: Joining) -> None:
-        """Answers now or later. Raises ProtocolError where the request is refused as it is."""
+        """Answers the request now or later. Raises ProtocolError if it is refused."""
         settings = self._settings
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
             raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -95,7 +97,9 @@ class Joins:
     # --- group.max.size -----------------------------------------------------------------------------------------
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """While the group prepares, those count who have joined: members of a group that is too big drop out last."""
+        """Whether group.max.size admits the member. In PreparingRebalance only members that have joined count, so that
+        the last ones to rejoin an oversized group are refused.
+        """
         if group.state is GroupState.EMPTY:
             return True
         member = group.member(member_id)
@@ -126,7 +130,7 @@ class Joins:
             self._add(group, member_id, joining)
 
     def _new_member_id(self, prefix: str) -> str:
-        """PREFIX-UUID, as Kafka makes it; of a prefix that would make it too long, the beginning."""
+        """Returns PREFIX-UUID, as Kafka does. A long prefix is truncated."""
         encoded = prefix.encode(errors="replace")
         if len(encoded) > LONGEST_PREFIX_BYTES:
             prefix = encoded[:LONGEST_PREFIX_BYTES].decode(errors="ignore")
@@ -151,10 +155,10 @@ class Joins:
         self._rebalances.sessions.extend(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalances.prepare_if_possible(group, f"{member_id} joins: {joining.reason}")
 
-    # --- static members that come back ---------------------------------------------------------------------------
+    # --- static members that rejoin ------------------------------------------------------------------------------
 
     def _replace(self, group: Group, member: Member, member_id: str, joining: Joining) -> None:
-        """The instance is here again, and whoever had its place is fenced. (KIP-345)"""
+        """Replaces a static member's id with a new one and fences the client with the old id. (KIP-345)"""
         old_id, old_leader_id = member.member_id, group.leader_id
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         group.answer_join(member, join_refused(ErrorCode.FENCED_INSTANCE_ID, old_id))
@@ -164,10 +168,10 @@ class Joins:
         self._rebalances.sessions.extend(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else None)
         group.await_join(member, joining.answer)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader assigns to the id it knows; the new one would come away empty-handed.
-            self._rebalances.prepare(group, f"{member_id} takes the place of {old_id}: {joining.reason}")
+            # The leader assigns partitions to the old id, so the new id would get none.
+            self._rebalances.prepare(group, f"{member_id} replaces {old_id}: {joining.reason}")
         elif group.state is GroupState.STABLE and group.select_protocol() != group.protocol_name:
-            self._rebalances.prepare(group, f"{member_id} takes the place of {old_id} and changes the protocol")
+            self._rebalances.prepare(group, f"{member_id} replaces {old_id} and changes the protocol")
         elif group.state is GroupState.STABLE:
             self._save_replacement(group, member, old_id, old_leader_id, before, joining)
 
@@ -180,7 +184,7 @@ class Joins:
         before: tuple[Protocols, int, int],
         joining: Joining,
     ) -> None:
-        """No rebalance: the group stays as it is, but for the id, and that must survive a restart."""
+        """Writes the new member id without a rebalance, so that it survives a restart."""
         new_id, generation_id = member.member_id, group.generation_id
 
         def done(error: ProtocolError | None) -> None:
@@ -195,7 +199,7 @@ class Joins:
                 skip = joining.can_skip_assignment
                 answer = joined_as_before(group, member, old_leader_id, can_skip_assignment=skip)
                 group.answer_join(member, answer)
-            # Otherwise a rebalance has begun meanwhile, and answers all who wait.
+            # Otherwise a rebalance has begun meanwhile and will answer all parked JoinGroups.
 
         assignments = {other.member_id: other.assignment for other in group.members}
         self._rebalances.save(group, assignments, done)
@@ -210,15 +214,16 @@ class Joins:
         if self._has_nothing_new(group, member, joining):
             joining.answer(joined(group, member))
             return
-        # Asked again, on another connection: the first request is not left without an answer.
+        # A repeated request on another connection: answer the first one too.
         group.answer_join(member, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         group.update_member(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms)
         group.await_join(member, joining.answer)
-        self._rebalances.prepare_if_possible(group, f"{member.member_id} joins again: {joining.reason}")
+        self._rebalances.prepare_if_possible(group, f"{member.member_id} rejoins: {joining.reason}")
 
     def _has_nothing_new(self, group: Group, member: Member, joining: Joining) -> bool:
-        """It may have missed the answer. A leader of a Stable group that joins has seen something that members do not
-        tell, such as new partitions."""
+        """Whether the request changes nothing: the client may have missed the previous response. If the leader rejoins
+        a Stable group, something outside the group has changed, such as a topic's partitions.
+        """
         if group.state is GroupState.PREPARING_REBALANCE:
             return False
         if group.state is GroupState.STABLE and group.is_leader(member.member_id):

@@ -1,4 +1,4 @@
-"""A member of a classic group: who it is, what it supports, and what it waits for.
+"""A member of a classic group: its identity, the protocols that it supports, and its parked requests.
 
 Times are milliseconds. Source: Kafka's MemberMetadata.
 """
@@ -13,14 +13,14 @@ from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 JoinAnswer = Callable[[JoinGroupResponse], object]
 SyncAnswer = Callable[[SyncGroupResponse], object]
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata), in the member's order of preference."""
+"""(name, metadata) pairs in the member's order of preference."""
 
 
 class Member:
-    """`group_instance_id` makes a static member (KIP-345), which keeps its place while it is away.
+    """A member with a `group_instance_id` is static (KIP-345): it remains a member while it is disconnected.
 
-    `is_new`: it has joined and not heard of a generation yet; until then its session does not count, but the time that
-    a new member may wait. `heartbeat` is the operation that ends its session.
+    `is_new`: its first JoinGroup has not been answered yet. Until then the new-member join timeout applies instead of
+    the session timeout. `heartbeat` is the parked operation that expires its session.
     """
 
     __slots__ = (
@@ -71,22 +71,22 @@ class Member:
 
     @property
     def waits_for_the_group(self) -> bool:
-        """Whether silence is no fault of the member's: it waits for an answer that others hold up."""
+        """Whether the member has a parked request that other members delay. Its session does not expire meanwhile."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said under that protocol. Raises KeyError where it does not support it."""
+        """Returns the member's metadata for the protocol. Raises KeyError if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise KeyError(protocol)
 
     def matches(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether it said exactly this before, order included."""
+        """Whether `protocols` equals the member's protocols, including their order."""
         return self.protocols == tuple(protocols)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Its first choice among them. Raises KeyError where it supports none."""
+        """Returns the candidate that the member prefers. Raises KeyError if it supports none."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

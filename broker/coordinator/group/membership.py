@@ -1,7 +1,7 @@
-"""Membership: what the members of one shard's groups can ask: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Membership: handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the groups of one shard.
 
-Everything here is synchronous. A request that is refused as it is raises ProtocolError; JoinGroup and SyncGroup may be
-answered later, through the callable that came with them.
+Everything here is synchronous. A refused request raises ProtocolError. JoinGroup and SyncGroup may be answered later,
+through the request's `answer` callable.
 
 Source: Kafka's GroupCoordinator.
 """
@@ -26,7 +26,9 @@ from odradek.timer import Clock
 
 
 class Syncing(NamedTuple):
-    """A SyncGroup. `protocol_type` and `protocol_name` None where its version has none; `assignments` by member id."""
+    """A SyncGroup request. `protocol_type` and `protocol_name` are None in versions without them. `assignments` is
+    keyed by member id.
+    """
 
     generation_id: int
     member_id: str
@@ -38,14 +40,14 @@ class Syncing(NamedTuple):
 
 
 class GroupWaits(NamedTuple):
-    """Where groups wait; all shards share them. Kafka's names: Heartbeat and Rebalance."""
+    """The groups' purgatories, shared by all shards. Kafka's names: Heartbeat and Rebalance."""
 
     heartbeat: DelayedOperationPurgatory
     rebalance: DelayedOperationPurgatory
 
 
 class Membership:
-    """`groups` is the shard's table, `act` carries out a decision on it; `on_rebalanced()` hears of each rebalance."""
+    """`groups` is the shard's table. `act` carries out a decision. `on_rebalanced()` is called for each rebalance."""
 
     def __init__(
         self,
@@ -67,24 +69,25 @@ class Membership:
     # --- joining ------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining) -> None:
-        """See join.py. The group comes to be where one without a member id can be its first."""
+        """See join.py. Creates the group if it does not exist and the client has no member id."""
         group = self._groups.get(group_id)
         self._joins.join(Group(group_id, self._clock) if group is None else group, joining)
 
     def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """The connection of a JoinGroup that waits has ended, and nobody was told the id under which it waits: the
-        member that would come of it could never be heard of."""
+        """Removes a new dynamic member if the connection of its parked JoinGroup has closed. The client never learned
+        the member id, so it could never send a heartbeat.
+        """
         group = self._groups.get(group_id)
         for member in () if group is None else group.members:
             if member.awaiting_join is answer and member.is_new and not member.is_static:
                 assert group is not None
-                self.rebalances.remove_member(group, member, f"the connection of {member.member_id} has ended")
+                self.rebalances.remove_member(group, member, f"the connection of {member.member_id} was closed")
                 return
 
     # --- in a generation ----------------------------------------------------------------------------------------
 
     def sync(self, group_id: str, syncing: Syncing) -> None:
-        """The leader's brings the assignment; the others' wait for it."""
+        """Handles a SyncGroup. The leader's contains the assignment; the others are parked until it arrives."""
         group = self._group(group_id)
         member = group.checked_member(syncing.member_id, syncing.group_instance_id)
         _check_generation(group, syncing.generation_id)
@@ -101,7 +104,7 @@ class Membership:
             self.sessions.extend(group, member)
             syncing.answer(synced(group, member))
             return
-        # Asked again, on another connection: the first request is not left without an answer.
+        # A repeated request on another connection: answer the first one too.
         group.answer_sync(member, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = syncing.answer
         if group.is_leader(member.member_id):
@@ -110,7 +113,7 @@ class Membership:
             self.rebalances.assign(group, {member_id: given[member_id] for member_id in members if member_id in given})
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """NONE, or REBALANCE_IN_PROGRESS: it is to join again."""
+        """Extends the member's session. Returns NONE, or REBALANCE_IN_PROGRESS if the member must rejoin."""
         group = self._group(group_id)
         member = group.checked_member(member_id, group_instance_id)
         _check_generation(group, generation_id)
@@ -122,7 +125,7 @@ class Membership:
     # --- leaving ------------------------------------------------------------------------------------------------
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> None:
-        """One goes. An administrator names a static member by its instance alone."""
+        """Removes a member. An administrator may name a static member by its instance id alone."""
         group = self._group(group_id)
         if self.sessions.expect_no_more(group, member_id):
             self.rebalances.remove_pending(group, member_id)
@@ -133,14 +136,14 @@ class Membership:
         member = group.checked_member(member_id, group_instance_id)
         self.rebalances.remove_member(group, member, f"{member.member_id} leaves: {reason}")
 
-    # --- the shard's beginning and end --------------------------------------------------------------------------
+    # --- after loading ------------------------------------------------------------------------------------------
 
     def resume(self, group: Group) -> None:
-        """A group that was loaded: its members have their whole session to be heard of."""
+        """Starts the sessions of a loaded group's members, each with its full timeout."""
         for member in group.members:
             self.sessions.extend(group, member)
         if group.size > self._settings.max_size:
-            self.rebalances.prepare(group, f"more members than group.max.size, {self._settings.max_size}, allows")
+            self.rebalances.prepare(group, f"more members than group.max.size={self._settings.max_size}")
 
     def _group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)

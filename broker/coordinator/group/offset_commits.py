@@ -1,7 +1,6 @@
-"""Committing offsets: by members, by whoever needs no membership, and within transactions.
+"""Commits offsets: by members, by clients without membership, and within transactions.
 
-A commit is refused as a whole by raising ProtocolError, before anything has changed. What can be wrong with a single
-partition the handlers see to.
+A refused commit raises ProtocolError before anything has changed. The handlers check single partitions.
 
 Source: Kafka's GroupCoordinator (handleCommitOffsets, handleTxnCommitOffsets, doCommitOffsets).
 """
@@ -21,7 +20,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, Erro
 
 
 class Committer(NamedTuple):
-    """Who commits, as it says."""
+    """The group, generation and member that a commit request names."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -30,17 +29,18 @@ class Committer(NamedTuple):
 
 
 class CommittingProducer(NamedTuple):
-    """In whose transaction."""
+    """The producer of the transaction that a commit belongs to."""
 
     producer_id: int
     producer_epoch: int
 
 
 def commit_offsets(shard: GroupShard, who: Committer, commits: Commits, done: OnDone) -> None:
-    """`done` is told, perhaps at once, when the commits count, or an AppendFailed; see `commit_error`.
+    """Commits offsets. Calls `done`, possibly at once, when they take effect or with an AppendFailed; see
+    `commit_error`.
 
-    A group comes to be with its first commit, if that names no generation. Raises ILLEGAL_GENERATION,
-    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE for a group that is going.
+    A commit without a generation creates the group if it does not exist. Raises ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and COORDINATOR_NOT_AVAILABLE for a Dead group.
     """
     group = shard.group(who.group_id)
     if group is None:
@@ -61,9 +61,11 @@ def commit_offsets(shard: GroupShard, who: Committer, commits: Commits, done: On
 def commit_offsets_in_transaction(
     shard: GroupShard, who: Committer, producer: CommittingProducer, commits: Commits, done: OnDone
 ) -> None:
-    """`done` is told when the commits are safe; they count when the transaction is committed.
+    """Commits offsets within a transaction. Calls `done` once they are replicated; they take effect when the
+    transaction commits.
 
-    The caller has verified that the transaction is open. Raises as `commit_offsets`, but a rebalance is no hindrance.
+    The caller has verified that the transaction is open. Raises as `commit_offsets` does, except for
+    REBALANCE_IN_PROGRESS.
     """
     group = shard.group_or_new(who.group_id)
     check_may_commit(group, who.generation_id, who.member_id, who.group_instance_id, in_transaction=True)
@@ -78,7 +80,7 @@ def commit_offsets_in_transaction(
 
 
 def commit_error(error: ProtocolError) -> ErrorCode:
-    """What a client is told whose commit could not be written."""
+    """Returns the client's error code for a commit that could not be written."""
     if isinstance(error, AppendFailed) and error.cause in _TOO_LARGE:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return error.code

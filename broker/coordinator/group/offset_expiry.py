@@ -1,14 +1,14 @@
-"""Which offsets of a group have expired. The rules are Kafka's since 2.1 (KIP-211); times in ms since 1970.
+"""Finds the expired offsets of a group. The rules are Kafka's since 2.1 (KIP-211). Times are in ms since 1970.
 
-(a) A group of a protocol type that is Empty: all of them, `retention_ms` after it became so; where its record is too
-    old to say when, each that long after its commit.
-(b) A Stable group of consumers: those of topics that no member subscribes to, that long after their commit. Where the
-    subscriptions cannot be read, none.
-(c) A group that only stores offsets (no protocol type): each that long after its commit.
-(d) Any other group, so one that rebalances or is of another protocol and has members: none.
-(e) A commit that brought a time of expiry of its own (OffsetCommit v2-4) expires then, where (a)-(c) look at it.
+(a) Empty group with a protocol type: all offsets expire `retention_ms` after the group became Empty. If the group's
+    record is too old to contain that time, each offset expires `retention_ms` after its commit.
+(b) Stable consumer group: offsets of topics without a subscribed member expire `retention_ms` after their commit. If
+    the subscriptions cannot be decoded, no offset expires.
+(c) Group that only stores offsets (no protocol type): each offset expires `retention_ms` after its commit.
+(d) Any other group (rebalancing, or of another protocol type and with members): no offset expires.
+(e) A commit with its own expiry time (OffsetCommit v2-4) expires at that time, if (a)-(c) apply to it.
 
-One for which another commit waits does not expire.
+An offset with a pending commit does not expire.
 
 Source: Kafka's GroupMetadata.removeExpiredOffsets, OffsetExpirationConditionImpl.
 """
@@ -26,7 +26,7 @@ BaseTimestamp = Callable[[CommittedOffset], int]
 
 
 def expired_offsets(group: Group, offsets: OffsetsOfGroup, now_ms: int, retention_ms: int) -> dict[str, list[int]]:
-    """Partitions by topic; no topic without partitions."""
+    """Returns the partitions of expired offsets by topic. No topic has an empty list."""
     rule = _rule(group)
     if rule is None:
         return {}
@@ -48,7 +48,10 @@ def expired_offsets(group: Group, offsets: OffsetsOfGroup, now_ms: int, retentio
 
 
 def _rule(group: Group) -> tuple[BaseTimestamp, frozenset[str]] | None:
-    """From when an offset's time counts, and the topics that are spared; None: nothing expires (d)."""
+    """Returns the function for the time from which retention counts, and the topics that do not expire.
+
+    None: nothing expires (d).
+    """
     if group.protocol_type is None:
         return _commit_timestamp, frozenset()
     if group.state is GroupState.EMPTY:

@@ -1,10 +1,10 @@
-"""Who may commit offsets for a group, as it is now.
+"""Checks whether a client may commit offsets for a group.
 
-(a) Nobody for a group that is Dead.
-(b) Anybody without a generation for a group without members: admin clients, consumers that assign themselves.
-(c) Whoever names a generation, a member or an instance must be that member of that generation.
-(d) Without any of them nobody, while the group has members; but a transaction of a client of old, which cannot name
-    them, is taken at its word.
+(a) A Dead group accepts no commits.
+(b) A group without members accepts any commit without a generation: admin clients, consumers with manual assignment.
+(c) A commit that names a generation, a member or an instance must come from that member in that generation.
+(d) A group with members refuses a commit that names none of the three. In a transaction it accepts such a commit
+    unchecked, because old clients cannot name them there.
 
 Source: Kafka's GroupCoordinator.validateOffsetCommit.
 """
@@ -28,7 +28,7 @@ def check_may_commit(
     *,
     in_transaction: bool = False,
 ) -> Member | None:
-    """The member that commits, or None where it is none.
+    """Returns the member that commits, or None if the client is not a member.
 
     Raises COORDINATOR_NOT_AVAILABLE (a), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """

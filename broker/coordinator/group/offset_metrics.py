@@ -1,10 +1,10 @@
-"""How many offsets were committed, expired and deleted since the broker started. (Kafka's group-coordinator-metrics)"""
+"""Counts offsets committed, expired and deleted since the broker started. (Kafka's group-coordinator-metrics)"""
 
 from __future__ import annotations
 
 
 class OffsetMetrics:
-    """Plain counts of offsets, not of requests."""
+    """Counts of offsets, not of requests."""
 
     __slots__ = ("commits", "deletions", "expirations")
 

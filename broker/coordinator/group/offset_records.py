@@ -1,8 +1,8 @@
-"""A committed offset, and the record of `__consumer_offsets` that keeps it.
+"""A committed offset and its record in `__consumer_offsets`.
 
-Keys are of version 1. Values are of version 3, as Kafka 3.9 writes them, but of version 1 where the commit brought a
-retention time of its own: only that version holds the time of expiry (and no leader epoch). Keys 0 and 1 and values
-0-4 are read.
+Keys are written in version 1. Values are written in version 3, as Kafka 3.9 does, or in version 1 if the commit
+specifies its own retention time: only version 1 stores the expiry time (and it stores no leader epoch). Key versions 0
+and 1 and value versions 0-4 are decoded.
 
 Source: Kafka's OffsetAndMetadata, GroupMetadataManager (offsetCommitKey, offsetCommitValue, readOffsetMessageValue).
 """
@@ -22,7 +22,7 @@ NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 NOT_APPENDED = -1
 MAX_STRING = 0x7FFF
-"""Bytes of the protocol's strings."""
+"""The maximum length of a protocol string in bytes."""
 
 _PARTITION = struct.Struct(">i").pack
 _VALUE_BEFORE_TEXT = struct.Struct(">hqih").pack
@@ -31,11 +31,11 @@ _VERSIONS = {version: struct.pack(">h", version) for version in (VALUE_VERSION, 
 
 
 class CommittedOffset:
-    """What a group has committed for one partition; the names are OffsetCommitValue's, which is written from it.
+    """A group's committed offset for one partition. The attributes have the names of OffsetCommitValue's fields.
 
-    Times are ms since 1970; `expire_timestamp` is -1 but where a client of old asked for a retention of its own.
-    `log_offset`: where in the log the commit stands (its batch's first offset, or its own); of two commits the one
-    further on in the log counts, in whatever order they come to count.
+    Times are ms since 1970. `expire_timestamp` is -1 unless an old client requested its own retention time.
+    `log_offset` is the commit's offset in the log (of its batch, or of its own record). Of two commits the one with the
+    higher log offset wins, regardless of the order in which they take effect.
     """
 
     __slots__ = ("commit_timestamp", "expire_timestamp", "leader_epoch", "log_offset", "metadata", "offset")
@@ -66,7 +66,7 @@ class CommittedOffset:
 
 
 def key_prefix(group_id: str, topic: str) -> bytes:
-    """The keys of a topic's partitions but for their last four bytes, which are the partition's number."""
+    """Returns the key of a topic's partitions without its last four bytes, which are the partition number."""
     return encode_key(OffsetCommitKey(group=group_id, topic=topic), KEY_VERSION)[:-4]
 
 
@@ -75,14 +75,14 @@ def offset_key(prefix: bytes, partition: int) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """Raises UnwritableMessage for what does not fit into its field."""
+    """Returns the record's value. Raises UnwritableMessage if a value does not fit into its field."""
     text = committed.metadata
     if committed.expire_timestamp == NO_TIMESTAMP and text.isascii() and len(text) <= MAX_STRING:
-        try:  # nearly always
+        try:  # the common case
             before = _VALUE_BEFORE_TEXT(VALUE_VERSION, committed.offset, committed.leader_epoch, len(text))
             return b"".join((before, text.encode(), _TIME(committed.commit_timestamp)))
         except struct.error:
-            pass  # the general writer says what does not fit
+            pass  # the general writer raises an error that names the field
     version = VALUE_VERSION if committed.expire_timestamp == NO_TIMESTAMP else VALUE_VERSION_WITH_EXPIRY
     parts = [_VERSIONS[version]]
     writer_of(OffsetCommitValue, version)(committed, parts)
@@ -90,17 +90,17 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 def offset_tombstone(prefix: bytes, partition: int) -> CoordinatorRecord:
-    """The group has no offset of the partition any more."""
+    """Returns the record that deletes the group's offset of the partition."""
     return CoordinatorRecord(offset_key(prefix, partition), None)
 
 
 def read_offset_key(record: CoordinatorRecord) -> OffsetCommitKey:
-    """Raises MalformedMessage."""
+    """Decodes the key of an offset commit. Raises MalformedMessage."""
     return decode_key(OffsetCommitKey, record.key)
 
 
 def read_offset(value: bytes, log_offset: int) -> CommittedOffset:
-    """Raises MalformedMessage."""
+    """Decodes the value of an offset commit. Raises MalformedMessage."""
     read = decode_value(OffsetCommitValue, value)[1]
     return CommittedOffset(
         read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp, log_offset

@@ -1,7 +1,7 @@
-"""Offsets that go: deleted by somebody, with their topic, or by time.
+"""Removes offsets: on request, when their topic is deleted, or when they expire.
 
-All of it is one batch of tombstones per group. A group that is Empty and has no offset left goes with the last of
-them, and where its membership was ever written, a tombstone for that is in the batch too.
+Each removal writes one batch of tombstones per group. An Empty group without any offset left is removed too; if its
+membership was ever written, the batch contains its tombstone.
 
 Source: Kafka's GroupMetadataManager.cleanupGroupMetadata, GroupCoordinator (handleDeleteOffsets,
 handleDeletedPartitions).
@@ -23,16 +23,16 @@ from odradek.broker.coordinator.shard import Decision, OnDone, nobody_waits
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 ITEMS_PER_REMOVAL = 10
-"""What a batch of tombstones costs, in items of a step."""
+"""The cost of a batch of tombstones, in items of a step."""
 
 log = structlog.get_logger("broker.coordinator.group")
 
 
 def check_may_delete(shard: GroupShard, group_id: str) -> Group:
-    """The group whose offsets are to be deleted. Members of a group of consumers only keep the topics that they
-    subscribe to; see `Group.is_subscribed_to`.
+    """Returns the group whose offsets may be deleted. In a consumer group with members, offsets of subscribed topics
+    are kept; see `Group.is_subscribed_to`.
 
-    Raises GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP for a group of another kind that has members.
+    Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP for a group with members and another protocol type.
     """
     group = shard.group(group_id)
     if group is None or group.state is GroupState.DEAD:
@@ -43,14 +43,15 @@ def check_may_delete(shard: GroupShard, group_id: str) -> Group:
 
 
 def keeps(group: Group, topic: str) -> bool:
-    """Whether the offsets of the topic must stay, since members consume it."""
+    """Whether the offsets of the topic must be kept because members are subscribed to it."""
     return group.state is not GroupState.EMPTY and group.is_subscribed_to(topic)
 
 
 def remove_offsets(shard: GroupShard, group: Group, partitions: Partitions, done: OnDone = nobody_waits) -> int:
-    """Removes what the group has of these, waiting commits included; how many tombstones that takes.
+    """Removes the group's offsets of `partitions`, including pending commits. Returns the number of tombstones.
 
-    They are gone from memory as soon as the tombstones are appended; `done` is told when those are safe.
+    The offsets are removed from memory when the tombstones are appended. `done` is called once the tombstones are
+    replicated.
     """
     offsets, group_id = shard.offsets, group.group_id
     records = offsets.tombstones_of(group_id, partitions)
@@ -68,9 +69,9 @@ def remove_offsets(shard: GroupShard, group: Group, partitions: Partitions, done
 
 
 def remove_offsets_of_topic(shards: Iterable[GroupShard], topic: str) -> Iterator[None]:
-    """The topic is deleted: nobody has offsets of it any more, whether that can be written down or not.
+    """Removes the offsets of a deleted topic from all groups, in steps, even if the tombstones cannot be written.
 
-    In steps. Nobody can commit any meanwhile, as long as there is no topic of that name.
+    Until the topic is created again, no new offsets can be committed between the steps.
     """
     removed = 0
     pace = Pace()
@@ -81,11 +82,11 @@ def remove_offsets_of_topic(shards: Iterable[GroupShard], topic: str) -> Iterato
             if pace.step_ends(ITEMS_PER_REMOVAL if count else 1):
                 yield
     if removed:
-        log.info("offsets of a deleted topic removed", topic=topic, offsets=removed)
+        log.info("offsets of deleted topic removed", topic=topic, offsets=removed)
 
 
 def _remove_topic(shard: GroupShard, group_id: str, topic: str) -> int:
-    """How many tombstones it takes."""
+    """Removes the group's offsets of the topic. Returns the number of tombstones."""
     group, offsets = shard.group(group_id), shard.offsets.of_group(group_id)
     numbers = [] if offsets is None else offsets.partitions_of(topic)
     if group is None or not numbers:
@@ -96,7 +97,7 @@ def _remove_topic(shard: GroupShard, group_id: str, topic: str) -> int:
 
 
 def expire_offsets(shards: Iterable[GroupShard], now_ms: int, retention_ms: int) -> Iterator[int]:
-    """Looks at one group per step; how many of its offsets have expired. Groups without offsets go, too."""
+    """Removes expired offsets and Empty groups without offsets, one group per step. Yields the offsets removed."""
     for shard in shards:
         for group in list(shard.groups.values()):
             yield _expire(shard, group, now_ms, retention_ms)
@@ -111,5 +112,5 @@ def _expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> 
         return 0
     removed = remove_offsets(shard, group, expired)
     if removed:
-        log.info("offsets have expired", group=group.group_id, offsets=removed)
+        log.info("offsets expired", group=group.group_id, offsets=removed)
     return removed

@@ -1,17 +1,18 @@
 """GroupOffsets: the committed offsets of the groups of one partition of `__consumer_offsets`.
 
-What a commit goes through:
+The life of a commit:
 
-(A) it is decided and appended: it waits for the high watermark. Fetches still see what was committed before; those
-    that ask for stable offsets are told to come again.
-(B) it is safe: it counts, unless one that stands further on in the log counts already.
-(C) within a transaction, being safe is not enough: it is kept apart until the producer's marker. Then, if committed,
-    it counts under the same condition as (B): a plain commit that was appended after it wins.
-(D) it failed: it never was.
-(E) a tombstone takes away what counts, and whatever waits for the same partition, in transactions too.
+(A) Pending: it is appended and waits for the high watermark. OffsetFetch still returns the previous offset; with
+    require_stable it returns a retriable error.
+(B) In effect: the high watermark has passed it. A commit at a higher log offset that is already in effect wins.
+(C) In a transaction: after (A) it is kept apart until the producer's marker. If the transaction commits, it takes
+    effect under the same condition as (B): a plain commit that was appended later wins.
+(D) Failed: it is dropped.
+(E) Deleted: a tombstone removes the offset in effect and all pending commits for the same partition, including those
+    in transactions.
 
-Replaying the log after a restart knows no (A): what is in the log counts. Commits are kept by topic and partition, so
-that a subscription, a deleted topic and a request need one look-up per topic.
+Replay after a restart has no case (A): every record in the log takes effect. Commits are kept by topic and partition,
+so that a subscription, a deleted topic and a request need one lookup per topic.
 
 Source: Kafka's GroupMetadata (offsets, pendingOffsetCommits, pendingTransactionalOffsetCommits), OffsetMetadataManager.
 """
@@ -35,17 +36,17 @@ from odradek.protocol.errors import ProtocolError
 from odradek.protocol.messages.group_records import OffsetCommitKey
 
 Commits = dict[str, dict[int, CommittedOffset]]
-"""By topic and partition. No topic without partitions."""
+"""Commits by topic and partition. No topic has an empty dict."""
 Partitions = Mapping[str, Iterable[int]]
 """Partitions by topic."""
 COMMITS_SEQUENCE = 0
-"""Kafka's batches of commits carry this base sequence, whether they have a producer or not."""
+"""The base sequence of Kafka's commit batches, with and without a producer."""
 END_OF_TIME = 1 << 63
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
 class PendingCommit(Decision):
-    """Case A. It knows where it stands in the log as soon as it does."""
+    """The decision for a commit in case A. Its `base_offset` is set as soon as the batch is appended."""
 
     __slots__ = ("commits",)
 
@@ -63,7 +64,7 @@ class PendingCommit(Decision):
 
 
 class OffsetsOfGroup:
-    """One group's: `committed` counts, `pending` is case A, `transactions` (by producer id) case C."""
+    """The offsets of one group: `committed` (in effect), `pending` (case A), `transactions` (case C, by producer id)."""
 
     __slots__ = ("committed", "key_prefixes", "pending", "transactions")
 
@@ -78,23 +79,23 @@ class OffsetsOfGroup:
         return not (self.committed or self.pending or self.transactions)
 
     def waiting(self) -> Iterator[Commits]:
-        """What does not count yet."""
+        """Yields the commits that are not in effect yet."""
         yield from self.transactions.values()
         for each in self.pending:
             yield each.commits
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        """Whether something waits that may come to count."""
+        """Whether the partition has a commit that is not in effect yet."""
         if not self.pending and not self.transactions:
             return False
         return any(partition in commits.get(topic, ()) for commits in self.waiting())
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether there is an offset, waiting ones included."""
+        """Whether the partition has an offset, including commits not yet in effect."""
         return partition in self.committed.get(topic, ()) or self.is_unstable(topic, partition)
 
     def partitions(self) -> Commits:
-        """Everything that has an offset, waiting ones included; the values are some of them."""
+        """Returns all partitions with an offset, including commits not yet in effect. Each value is any one of them."""
         if not self.pending and not self.transactions:
             return self.committed
         merged: Commits = {topic: dict(partitions) for topic, partitions in self.committed.items()}
@@ -104,7 +105,7 @@ class OffsetsOfGroup:
         return merged
 
     def partitions_of(self, topic: str) -> list[int]:
-        """The topic's, waiting ones included."""
+        """Returns the topic's partitions with an offset, including commits not yet in effect."""
         found = set(self.committed.get(topic, ()))
         for commits in self.waiting():
             found.update(commits.get(topic, ()))
@@ -112,7 +113,7 @@ class OffsetsOfGroup:
 
 
 class GroupOffsets:
-    """See the file's head. `count` is how many offsets count, over all groups."""
+    """See the module docstring. `count` is the number of offsets in effect in all groups."""
 
     def __init__(self) -> None:
         self._groups: dict[str, OffsetsOfGroup] = {}
@@ -122,37 +123,39 @@ class GroupOffsets:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def of_group(self, group_id: str) -> OffsetsOfGroup | None:
-        """For reading only. None where the group has nothing, not even waiting."""
+        """Returns the group's offsets, read-only. None if it has no offsets, in effect or not."""
         return self._groups.get(group_id)
 
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """What counts, by topic and partition. For reading only."""
+        """Returns the offsets in effect by topic and partition, read-only."""
         group = self._groups.get(group_id)
         return _NOTHING if group is None else group.committed
 
     def group_ids(self) -> list[str]:
-        """The groups that have offsets, waiting ones included."""
+        """Returns the groups with offsets, including commits not yet in effect."""
         return list(self._groups)
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has any, waiting ones included."""
+        """Whether the group has offsets, including commits not yet in effect."""
         return group_id in self._groups
 
     def size_of(self, group_id: str) -> int:
-        """How many partitions the group has an offset of, waiting ones included."""
+        """Returns the number of partitions with an offset, including commits not yet in effect."""
         group = self._groups.get(group_id)
         return 0 if group is None else sum(map(len, group.partitions().values()))
 
     # --- committing ---------------------------------------------------------------------------------------------
 
     def commit(self, group_id: str, commits: Commits, done: OnDone) -> Decision:
-        """Cases A, B and D. `commits` belongs to this from now on. `done` is told when the outcome is in effect."""
+        """Returns the decision for cases A, B and D. Takes ownership of `commits`. `done` is called after the outcome
+        has been applied.
+        """
         return self._decide(group_id, commits, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, done)
 
     def commit_in_transaction(
         self, group_id: str, producer_id: int, producer_epoch: int, commits: Commits, done: OnDone
     ) -> Decision:
-        """Cases A, C and D."""
+        """Returns the decision for cases A, C and D."""
         return self._decide(group_id, commits, producer_id, producer_epoch, done)
 
     def _decide(
@@ -166,7 +169,7 @@ class GroupOffsets:
             self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
 
         def settled(error: ProtocolError | None) -> None:
-            pending.done = nobody_waits  # else each would hold the other, until the garbage collector comes
+            pending.done = nobody_waits  # breaks the reference cycle without the garbage collector
             self._settled(group_id, group, pending, error)
             done(error)
 
@@ -176,7 +179,7 @@ class GroupOffsets:
     def _settled(
         self, group_id: str, group: OffsetsOfGroup, pending: PendingCommit, error: ProtocolError | None
     ) -> None:
-        """Cases B, C and D. A marker or the group's end may have taken it out of what waits before."""
+        """Applies case B, C or D. Does nothing if a marker or the group's removal took the commit out of `pending`."""
         if pending not in group.pending:
             return
         group.pending.remove(pending)
@@ -189,7 +192,7 @@ class GroupOffsets:
         self._tidy(group_id, group, pending.producer_id)
 
     def _count_in(self, group: OffsetsOfGroup, commits: Commits) -> None:
-        """They count from now on, but for those that are older than what counts."""
+        """Puts the commits into effect, except where the offset in effect has a higher log offset."""
         for topic, partitions in commits.items():
             known = group.committed.get(topic)
             if known is None:
@@ -205,7 +208,7 @@ class GroupOffsets:
             self.count += len(known) - before
 
     def _tidy(self, group_id: str, group: OffsetsOfGroup, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Drops what has become empty."""
+        """Removes empty entries."""
         if (
             producer_id >= 0
             and producer_id not in group.transactions
@@ -225,12 +228,15 @@ class GroupOffsets:
     # --- removing -----------------------------------------------------------------------------------------------
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """One for each offset that the group has, waiting ones included: without them they would come back."""
+        """Returns a tombstone for each of the group's partitions with an offset.
+
+        Commits not yet in effect need tombstones too, because otherwise a restart would restore them.
+        """
         group = self._groups.get(group_id)
         return [] if group is None else self.tombstones_of(group_id, group.partitions())
 
     def tombstones_of(self, group_id: str, partitions: Partitions) -> list[CoordinatorRecord]:
-        """One for each of these of which the group has an offset, waiting ones included."""
+        """Returns a tombstone for each of `partitions` with an offset, including commits not yet in effect."""
         group = self._groups.get(group_id)
         if group is None:
             return []
@@ -242,7 +248,9 @@ class GroupOffsets:
         ]
 
     def remove(self, group_id: str, partitions: Partitions, before: int = END_OF_TIME) -> int:
-        """Case E, in memory, for what stands before this offset of the log: how many of what counted are gone."""
+        """Applies case E in memory to commits below the log offset `before`. Returns the number of offsets in effect
+        that were removed.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return 0
@@ -267,7 +275,7 @@ class GroupOffsets:
                 _take(pending.commits, topic, partition)
 
     def forget(self, group_id: str) -> int:
-        """The group and all that it has are gone; how many offsets counted."""
+        """Removes the group with all its commits. Returns the number of its offsets in effect."""
         group = self._groups.pop(group_id, None)
         if group is None:
             return 0
@@ -290,7 +298,7 @@ class GroupOffsets:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = -1,
     ) -> None:
-        """A record whose key is an offset commit's. Raises MalformedMessage for one that cannot be read."""
+        """Applies an offset commit record. Raises MalformedMessage if it does not decode."""
         key = read_offset_key(record)
         if record.value is None:
             self._replay_tombstone(key, offset, producer_id)
@@ -314,7 +322,7 @@ class GroupOffsets:
             _take(group.transactions[producer_id], key.topic, key.partition)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker of the producer stands in this partition. An append that waits (case A) stands before it."""
+        """Applies a marker of the producer in this partition. Appended commits in case A precede the marker."""
         for group_id in self._groups_of_producer.pop(producer_id, ()):
             group = self._groups[group_id]
             commits = group.transactions.pop(producer_id, {})
@@ -345,7 +353,7 @@ def _prefix(group_id: str, group: OffsetsOfGroup, topic: str) -> bytes:
 
 
 def _stamp(pending: PendingCommit) -> None:
-    """Each commit learns where it stands in the log."""
+    """Sets the log offset of each commit."""
     log_offset = pending.base_offset
     for partitions in pending.commits.values():
         for committed in partitions.values():
@@ -358,7 +366,9 @@ def _merge(into: Commits, commits: Commits) -> None:
 
 
 def _take(commits: Commits, topic: str, partition: int, before: int = END_OF_TIME) -> bool:
-    """Takes one out that stands before this offset, and the topic if it was the last; whether it was there."""
+    """Removes the partition's commit if its log offset is below `before`, and the topic if it is then empty. Returns
+    whether a commit was removed.
+    """
     partitions = commits.get(topic)
     committed = None if partitions is None else partitions.get(partition)
     if partitions is None or committed is None or committed.log_offset >= before:

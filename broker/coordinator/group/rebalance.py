@@ -1,11 +1,12 @@
-"""Rebalances: from the moment on which a group's membership changes until its members have their assignments.
+"""Rebalances: from a change of a group's membership until its members have their assignments.
 
-    prepare          members hear REBALANCE_IN_PROGRESS and join again; their JoinGroups wait (DelayedJoin)
-    complete_join    all have, or the rebalance time-out has passed: the next generation begins, all are answered
-    assign           the leader's assignment is safe: all SyncGroups are answered, the group is Stable
-    sync_overdue     the rebalance time-out has passed again: who has not sent its SyncGroup is out (DelayedSync)
+    prepare          members get REBALANCE_IN_PROGRESS and rejoin; their JoinGroups are parked (DelayedJoin)
+    complete_join    all have joined, or the rebalance timeout has expired: the next generation begins and all
+                     JoinGroups are answered
+    assign           the leader's assignment is replicated: all SyncGroups are answered and the group is Stable
+    sync_overdue     the rebalance timeout has expired again: members without a SyncGroup are removed (DelayedSync)
 
-A static member that does not join again keeps its place until its session ends; a dynamic one is removed.
+A static member that does not rejoin remains a member until its session expires; a dynamic member is removed.
 
 Source: Kafka's GroupCoordinator (prepareRebalance, onCompleteJoin, onExpirePendingSync, propagateAssignment).
 """
@@ -32,27 +33,27 @@ from odradek.purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
 from odradek.purgatory.delayed_sync import DelayedSync
 
 SHORTEST_WAIT_ON_MS = 1000
-"""Static members that have not joined in time are waited for on, however short the time that they ask for."""
+"""The minimum wait before checking again for static members that have not rejoined."""
 
 log = structlog.get_logger("broker.coordinator.group")
 
 
 class GroupJoinKey(NamedTuple):
-    """A group whose JoinGroups wait for each other."""
+    """The purgatory key for a group's parked JoinGroups."""
 
     group_id: str
     awaited: str = "JoinGroup"
 
 
 class GroupSyncKey(NamedTuple):
-    """A group whose SyncGroups are awaited."""
+    """The purgatory key for a group's expected SyncGroups."""
 
     group_id: str
     awaited: str = "SyncGroup"
 
 
 class Rebalances:
-    """`act` carries a decision out; `on_completed()` hears of every leader's assignment, which Kafka counts."""
+    """`act` carries out a decision. `on_completed()` is called for every leader's assignment, as Kafka counts them."""
 
     __slots__ = ("_act", "_on_completed", "_purgatory", "_settings", "sessions")
 
@@ -71,18 +72,18 @@ class Rebalances:
         self._on_completed = on_completed
 
     def save(self, group: Group, assignments: Mapping[str, bytes], done: OnDone) -> None:
-        """Writes the group as it stands, with these assignments by member id."""
+        """Writes the group's current state with the given assignments by member id."""
         self._act(Decision([group_metadata_record(group, assignments)], done, replay=False))
 
     # --- joining ------------------------------------------------------------------------------------------------
 
     def prepare_if_possible(self, group: Group, reason: str) -> None:
-        """One that is under way takes the change with it."""
+        """Begins a rebalance, unless one that is under way covers the change."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
     def prepare(self, group: Group, reason: str) -> None:
-        """Begins a rebalance. It may complete before this returns: let it be the last that is done to the group."""
+        """Begins a rebalance. It may complete before this returns, so callers must not change the group afterwards."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
@@ -93,7 +94,7 @@ class Rebalances:
         self._park_join(group, operation)
 
     def join_changed(self, group: Group) -> None:
-        """Somebody has joined or gone: the DelayedJoin is looked at, after what is running now."""
+        """A member has joined or left: schedules a check of the DelayedJoin after the current callback."""
         self._purgatory.completions.add(self._purgatory, GroupJoinKey(group.group_id))
 
     def _initial_join(self, group: Group) -> InitialDelayedJoin:
@@ -123,27 +124,29 @@ class Rebalances:
         self._purgatory.try_complete_else_watch(operation, (GroupJoinKey(group.group_id),))
 
     def complete_join(self, group: Group) -> None:
-        """The members that have joined make the next generation. Where none has, static ones are waited for on."""
+        """Begins the next generation with the members that have joined. If only absent static members are left, waits
+        again.
+        """
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         absent = [member for member in group.members if member.awaiting_join is None and not member.is_static]
         if absent:
-            self._remove_silent(group, [member.member_id for member in absent], "they have not joined again")
+            self._remove_silent(group, [member.member_id for member in absent], "not rejoined in time")
         if group.size and not group.elect_joined_leader():
-            log.warning("no member has joined again", group=group.group_id, members=group.size)
+            log.warning("no member rejoined", group=group.group_id, members=group.size)
             self._park_join(group, self._join(group, SHORTEST_WAIT_ON_MS))
             return
         if group.size:
             group.begin_generation(f"{group.awaiting} members have joined")
             self._begin_sync(group)
         else:
-            group.begin_generation("nobody is left")
+            group.begin_generation("no members are left")
             self.save(group, {}, partial(self._emptied, group))
 
     def _emptied(self, group: Group, error: ProtocolError | None) -> None:
-        """Should it not be safe, a restart finds the generation before, whose members miss their sessions."""
+        """Logs a failed write. A restart would then load the previous generation, and its members would time out."""
         if error is not None:
-            log.warning("an empty group could not be written", group=group.group_id, error=error.code.name)
+            log.warning("empty group not written", group=group.group_id, error=error.code.name)
 
     def _begin_sync(self, group: Group) -> None:
         group.pending_sync.update(member.member_id for member in group.members)
@@ -162,12 +165,12 @@ class Rebalances:
     # --- syncing ------------------------------------------------------------------------------------------------
 
     def sync_received(self, group: Group, member: Member) -> None:
-        """The member has sent its SyncGroup of this generation."""
+        """Notes that the member has sent its SyncGroup for this generation."""
         group.pending_sync.discard(member.member_id)
         self._sync_changed(group)
 
     def assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
-        """The leader's assignment, by member id; it counts, and is told, once it is written."""
+        """Writes the leader's assignment, by member id. Once it is replicated, all parked SyncGroups are answered."""
         generation_id = group.generation_id
 
         def done(error: ProtocolError | None) -> None:
@@ -201,13 +204,13 @@ class Rebalances:
     def _sync_overdue(self, group: Group, generation_id: int) -> None:
         if group.generation_id != generation_id or not group.pending_sync or not group.can_rebalance:
             return
-        self._remove_silent(group, sorted(group.pending_sync), "their SyncGroup is overdue")
+        self._remove_silent(group, sorted(group.pending_sync), "SyncGroup overdue")
         self.prepare(group, "SyncGroups were overdue")
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
     def remove_member(self, group: Group, member: Member, reason: str) -> None:
-        """Takes one out; the others rebalance."""
+        """Removes a member; the others rebalance."""
         self._take_out(group, member)
         if group.state is GroupState.PREPARING_REBALANCE:
             self.join_changed(group)
@@ -215,7 +218,7 @@ class Rebalances:
             self.prepare_if_possible(group, reason)
 
     def remove_pending(self, group: Group, member_id: str) -> None:
-        """One that was given an id will not join with it. No effect where none was."""
+        """Stops waiting for a client that was assigned this member id. Does nothing if the id is not pending."""
         self.sessions.expect_no_more(group, member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             self.join_changed(group)
@@ -235,7 +238,7 @@ class Rebalances:
 
     def _session_missed(self, group: Group, member: Member) -> None:
         log.info("group members removed", group=group.group_id, members=[member.member_id], reason="session timed out")
-        self.remove_member(group, member, f"{member.member_id} has missed its session")
+        self.remove_member(group, member, f"the session of {member.member_id} timed out")
 
     def _pending_missed(self, group: Group, member_id: str) -> None:
         self.remove_pending(group, member_id)
@@ -243,8 +246,8 @@ class Rebalances:
     # --- the end ------------------------------------------------------------------------------------------------
 
     def give_up(self, group: Group) -> None:
-        """The group's partition moves away, or the broker stops: who waits looks for the coordinator elsewhere."""
-        group.transition_to(GroupState.DEAD, "the coordinator gives its partition up")
+        """The partition moves away or the broker stops: answers all parked requests with NOT_COORDINATOR."""
+        group.transition_to(GroupState.DEAD, "the partition is unloaded")
         for member in list(group.members):
             group.answer_join(member, join_refused(ErrorCode.NOT_COORDINATOR, member.member_id))
             group.answer_sync(member, sync_refused(ErrorCode.NOT_COORDINATOR))
@@ -258,6 +261,6 @@ class Rebalances:
 
 
 def _code_for_sync(error: ProtocolError) -> ErrorCode:
-    """A write that took too long begins another rebalance, with the same coordinator."""
+    """Returns REBALANCE_IN_PROGRESS if the write timed out, so that members rejoin at the same coordinator."""
     timed_out = isinstance(error, AppendFailed) and error.cause is ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.REBALANCE_IN_PROGRESS if timed_out else error.code

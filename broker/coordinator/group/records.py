@@ -1,7 +1,7 @@
-"""A group's membership as a record of `__consumer_offsets`, and back.
+"""Encodes a group's membership as a record of `__consumer_offsets`, and decodes it.
 
-Written when a generation has its assignment, when the last member has gone and when a static member comes back under
-another id. Values are of version 3, as Kafka 3.9 writes them; versions 0-4 are read.
+The record is written when a generation gets its assignment, when the last member has left, and when a static member
+rejoins with a new member id. Values are written in version 3, as Kafka 3.9 does; versions 0-4 are decoded.
 
 Source: Kafka's GroupMetadataManager (groupMetadataKey, groupMetadataValue, readGroupMessageValue).
 """
@@ -24,7 +24,7 @@ FIRST_WITH_REBALANCE_TIMEOUT = 1
 
 
 def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """`assignments` by member id; a member that is not in it has none."""
+    """Returns the group's record. `assignments` is keyed by member id; members missing from it have no assignment."""
     protocol = group.protocol_name
     members = [
         GroupMetadataValue.MemberMetadata(
@@ -51,17 +51,17 @@ def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Coo
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The group is gone."""
+    """Returns the record that deletes the group."""
     return CoordinatorRecord(_key(group_id), None)
 
 
 def read_group_id(record: CoordinatorRecord) -> str:
-    """Of a record whose key's version is GROUP_METADATA. Raises MalformedMessage."""
+    """Returns the group id of a record whose key version is GROUP_METADATA. Raises MalformedMessage."""
     return decode_key(GroupMetadataKey, record.key).group
 
 
 def read_group(group_id: str, value: bytes, clock: Clock) -> Group:
-    """The group as the record has it: Stable, or Empty without members. Raises MalformedMessage."""
+    """Decodes a group. It is Stable, or Empty if it has no members. Raises MalformedMessage."""
     version, read = decode_value(GroupMetadataValue, value)
     group = Group(group_id, clock)
     if read.members and read.protocol is None:

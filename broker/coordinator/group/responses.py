@@ -1,4 +1,4 @@
-"""What members are answered: a generation, an assignment, or why not.
+"""Builds JoinGroup and SyncGroup responses: a generation, an assignment, or an error.
 
 Source: Kafka's JoinGroupResult, SyncGroupResult.
 """
@@ -11,27 +11,28 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 UNKNOWN_MEMBER_ID = ""
-"""What a member without an id calls itself."""
+"""The member id in the JoinGroup of a client that has none."""
 NO_GENERATION = -1
 
 
 def join_refused(code: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> JoinGroupResponse:
-    """No generation, and the id under which the member may try again."""
+    """Returns an error without a generation. The client may retry with `member_id`."""
     return JoinGroupResponse(error_code=code, generation_id=NO_GENERATION, protocol_name=None, member_id=member_id)
 
 
 def joined(group: Group, member: Member) -> JoinGroupResponse:
-    """The current generation. Its leader hears of all members and what they said."""
+    """Returns the current generation. The leader's response contains all members and their metadata."""
     return _generation(group, member, group.leader_id, with_members=group.is_leader(member.member_id))
 
 
 def joined_as_before(
     group: Group, member: Member, old_leader_id: str | None, *, can_skip_assignment: bool
 ) -> JoinGroupResponse:
-    """A static member is back in a Stable group, and no rebalance is due.
+    """Returns the current generation to a static member that rejoined a Stable group without a rebalance.
 
-    If it leads, there is nothing for it to assign: an assignment of a Stable group would go nowhere. It is told so
-    where it understands that (version 9); before, it hears of the leader under its old id and takes it for another.
+    If the member is the leader, it must not assign: a Stable group ignores assignments. From version 9 on the response
+    sets `skip_assignment`. Before version 9 it carries the leader's old member id, so that the member does not
+    recognize itself as the leader.
     """
     if not can_skip_assignment:
         return _generation(group, member, old_leader_id, with_members=False)
@@ -65,12 +66,12 @@ def _members(group: Group) -> list[JoinGroupResponse.JoinGroupResponseMember]:
 
 
 def sync_refused(code: ErrorCode) -> SyncGroupResponse:
-    """No assignment."""
+    """Returns an error without an assignment."""
     return SyncGroupResponse(error_code=code)
 
 
 def synced(group: Group, member: Member) -> SyncGroupResponse:
-    """The member's assignment in the current generation."""
+    """Returns the member's assignment in the current generation."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )

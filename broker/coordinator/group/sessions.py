@@ -1,11 +1,11 @@
-"""Sessions: of every member something must be heard within its session time-out, or it is out of the group.
+"""Sessions: a member that sends nothing within its session timeout is removed from the group.
 
-| who                                      | how long              | what counts                               |
-|------------------------------------------|-----------------------|-------------------------------------------|
-| a member of a generation                 | its session time-out  | Heartbeat, OffsetCommit, an answered wait |
-| one whose JoinGroup or SyncGroup waits   | no limit              | others hold it up                         |
-| a new member whose first JoinGroup waits | five minutes          | the generation that begins                |
-| one that was given an id                 | its session time-out  | the JoinGroup with that id                |
+| member                                      | timeout             | what keeps it in the group                     |
+|---------------------------------------------|---------------------|------------------------------------------------|
+| member of a generation                      | its session timeout | Heartbeat, OffsetCommit, JoinGroup or SyncGroup|
+| member with a parked JoinGroup or SyncGroup | none                | other members delay the response               |
+| new member with its first JoinGroup parked  | five minutes        | the next generation begins                     |
+| client that was assigned a member id        | its session timeout | JoinGroup with that id                         |
 
 Source: Kafka's GroupCoordinator (completeAndScheduleNextExpiration, addPendingMemberExpiration, onExpireHeartbeat).
 """
@@ -22,11 +22,11 @@ from odradek.purgatory import DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long the JoinGroup of one who is not a member yet may wait. (Kafka's NewMemberJoinTimeoutMs)"""
+"""How long the first JoinGroup of a new member may be parked. (Kafka's NewMemberJoinTimeoutMs)"""
 
 
 class Sessions:
-    """`on_missed(group, member)` and `on_pending_missed(group, member_id)` are told when time is over."""
+    """Calls `on_missed(group, member)` or `on_pending_missed(group, member_id)` when a session expires."""
 
     __slots__ = ("_on_missed", "_on_pending_missed", "_purgatory")
 
@@ -41,7 +41,7 @@ class Sessions:
         self._on_pending_missed = on_pending_missed
 
     def extend(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Something was heard of the member: its session lasts from now on, `timeout_ms` if that is not its own."""
+        """Restarts the member's session. `timeout_ms` overrides its session timeout."""
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
         heartbeat = member.heartbeat
@@ -51,18 +51,18 @@ class Sessions:
         member.heartbeat = self._park(group, member.member_id, timeout_ms, partial(self._missed, group, member))
 
     def end(self, member: Member) -> None:
-        """Nothing is expected of the member any more."""
+        """Ends the member's session without expiring it."""
         if member.heartbeat is not None:
             self._complete(member.heartbeat)
             member.heartbeat = None
 
     def expect(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        """The one that was given this id is to join with it."""
+        """Waits `timeout_ms` for a JoinGroup with the member id that was assigned to a client."""
         missed = partial(self._pending_missed, group, member_id)
         group.pending[member_id] = self._park(group, member_id, timeout_ms, missed)
 
     def expect_no_more(self, group: Group, member_id: str) -> bool:
-        """False if it was not expected."""
+        """Stops waiting for a JoinGroup with this member id. Returns False if there was nothing to wait for."""
         heartbeat = group.pending.pop(member_id, None)
         if heartbeat is None:
             return False
@@ -85,7 +85,7 @@ class Sessions:
             return
         if member.waits_for_the_group:
             return
-        if heartbeat is not None and not heartbeat.is_over:  # heard of after the timer had found the time over
+        if heartbeat is not None and not heartbeat.is_over:  # extended after the timer expired
             self.extend(group, member, heartbeat.left_ms)
             return
         self._on_missed(group, member)

@@ -1,4 +1,4 @@
-"""The settings that classic groups go by. Times in milliseconds."""
+"""The settings of classic groups. Times in milliseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class GroupSettings(NamedTuple):
-    """As Kafka names them, `group.` left away."""
+    """Kafka's settings, named without the prefix `group.`."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

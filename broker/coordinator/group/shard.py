@@ -1,7 +1,8 @@
 """GroupShard: the groups of one partition of `__consumer_offsets`, their membership and their offsets.
 
-While it loads, records only fill the two tables; `loaded` makes them live. Afterwards only decisions are replayed: of
-membership nothing but tombstones, since whoever changes a group's membership has done so when its record is safe.
+While the shard loads, records only fill the two tables; `loaded` then starts the members' sessions. Afterwards only
+decisions are replayed, and of membership records only tombstones: a decision's `done` makes all other membership
+changes once the record is replicated.
 
 Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
 """
@@ -21,12 +22,12 @@ from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.timer import Clock
 
 OFFSET_COMMITS = (0, 1)
-"""The versions of an offset commit's key."""
+"""The key versions of offset commits."""
 
 
 class GroupShard:
-    """`membership(groups, act)` and `offsets(shard)` make the two halves; `act(shard, decision)` carries a decision
-    out.
+    """`membership(groups, act)` and `offsets(shard)` create the shard's two parts. `act(shard, decision)` carries out
+    a decision.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class GroupShard:
         self.offsets = offsets(self)
 
     def act(self, decision: Decision) -> None:
-        """Carries a decision out on this shard."""
+        """Carries out a decision on this shard."""
         self._act(self, decision)
 
     # --- groups -------------------------------------------------------------------------------------------------
@@ -56,20 +57,20 @@ class GroupShard:
         return self.groups.get(group_id)
 
     def group_or_new(self, group_id: str) -> Group:
-        """An Empty one where there was none: a group that only commits offsets."""
+        """Returns the group. If it does not exist, creates it as Empty: a group that only commits offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id, self._clock)
         return group
 
     def heard_of(self, group: Group, member_id: str) -> None:
-        """A request of the member's other than Heartbeat: its session goes on."""
+        """Extends the member's session for a request other than Heartbeat."""
         member = group.member(member_id)
         if member is not None:
             self.membership.sessions.extend(group, member)
 
     def delete(self, group_id: str, done: Callable[[ErrorCode], object]) -> None:
-        """Deletes the group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes the group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self.groups.get(group_id)
         if group is None:
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -85,16 +86,16 @@ class GroupShard:
         self.act(Decision(records, settled))
 
     def tombstone_of(self, group: Group) -> list[CoordinatorRecord]:
-        """What removes the group's membership from the log; nothing where it never had any."""
+        """Returns the tombstone of the group's membership, or nothing if no membership was ever written."""
         return [group_tombstone(group.group_id)] if group.generation_id > 0 else []
 
     def forget_if_unused(self, group: Group) -> bool:
-        """An Empty group without offsets, which nobody is about to join, is Dead."""
+        """Removes the group if it is Empty, has no offsets and no pending members. Returns whether it did."""
         if self.groups.get(group.group_id) is not group or group.state is not GroupState.EMPTY:
             return False
         if group.pending or self.offsets.has_offsets(group.group_id):
             return False
-        self._bury(group, "it has neither members nor offsets")
+        self._bury(group, "no members and no offsets are left")
         return True
 
     def _bury(self, group: Group, reason: str) -> None:
@@ -108,7 +109,7 @@ class GroupShard:
     def replay(
         self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
     ) -> None:
-        """Raises MalformedMessage for a record that is none of ours."""
+        """Applies a record. Raises MalformedMessage if it does not decode or its type is unknown."""
         kind = record.kind
         if kind in OFFSET_COMMITS:
             self.offsets.replay(
@@ -121,7 +122,7 @@ class GroupShard:
         elif kind == GROUP_METADATA:
             self._replay_group(read_group_id(record), record.value)
         else:
-            raise MalformedMessage(f"no record of groups has a key of version {kind}")
+            raise MalformedMessage(f"key version {kind} is unknown in __consumer_offsets")
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is not None:

@@ -1,12 +1,12 @@
-"""The states of a classic group, and every legal move between them. A move that is not in the table is a bug.
+"""The states of a classic group and all legal transitions. A transition that is not in the table is a bug.
 
-| state               | what it means                                                              |
-|---------------------|----------------------------------------------------------------------------|
-| Empty               | no members; it may hold committed offsets                                  |
-| PreparingRebalance  | members are asked to join again; their JoinGroups wait for each other      |
-| CompletingRebalance | a generation began; its members' SyncGroups wait for the leader's          |
-| Stable              | every member can have its assignment                                       |
-| Dead                | deleted, expired or given up with its partition; nobody can find it        |
+| state               | what it means                                                                    |
+|---------------------|----------------------------------------------------------------------------------|
+| Empty               | the group has no members; it may have committed offsets                          |
+| PreparingRebalance  | members must rejoin; their JoinGroups are parked until all have joined           |
+| CompletingRebalance | a generation has begun; its SyncGroups are parked until the leader's arrives     |
+| Stable              | the assignment is written; every member can fetch its part                       |
+| Dead                | deleted, expired, or its partition moved away; requests no longer find the group |
 
 Source: Kafka's GroupMetadata (GroupState).
 """
@@ -17,7 +17,7 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """The values are what DescribeGroups and ListGroups call them."""
+    """A group state. The values are the names in DescribeGroups and ListGroups responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -34,24 +34,24 @@ _DEAD = GroupState.DEAD
 
 TRANSITIONS: dict[tuple[GroupState, GroupState], str] = {
     (_EMPTY, _PREPARING): "the first member joins",
-    (_STABLE, _PREPARING): "a member joins, leaves, misses its session or changes its subscription; the leader joins",
-    (_COMPLETING, _PREPARING): "as from Stable, or the assignment could not be written, or a SyncGroup is overdue",
-    (_PREPARING, _COMPLETING): "all members have joined, or the rebalance time-out has passed",
-    (_PREPARING, _EMPTY): "nobody is left",
+    (_STABLE, _PREPARING): "a member joins, leaves, times out or changes its subscription; the leader rejoins",
+    (_COMPLETING, _PREPARING): "as from Stable; the assignment could not be written; a SyncGroup is overdue",
+    (_PREPARING, _COMPLETING): "all members have joined, or the rebalance timeout has expired",
+    (_PREPARING, _EMPTY): "no members are left",
     (_COMPLETING, _STABLE): "the leader's assignment is written",
-    (_EMPTY, _DEAD): "deleted, or its last offset has expired; the partition moves away",
+    (_EMPTY, _DEAD): "deleted; its last offset was removed; the partition moves away",
     (_PREPARING, _DEAD): "the partition moves away",
     (_COMPLETING, _DEAD): "the partition moves away",
     (_STABLE, _DEAD): "the partition moves away",
 }
-"""(from, to): what does it."""
+"""The cause of each transition, by (from, to)."""
 
 CAN_REBALANCE = frozenset(old for old, new in TRANSITIONS if new is _PREPARING)
-"""Where a rebalance can begin."""
+"""The states in which a rebalance can begin."""
 
 
 class IllegalTransition(RuntimeError):
-    """A move that the table does not have."""
+    """A transition that is not in the table."""
 
     def __init__(self, group_id: str, old: GroupState, new: GroupState) -> None:
         super().__init__(f"group {group_id!r} cannot go from {old.value} to {new.value}")

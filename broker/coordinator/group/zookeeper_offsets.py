@@ -1,7 +1,7 @@
-"""Offsets as version 0 of OffsetCommit and OffsetFetch keep them: not in a log, but in the metadata store.
+"""Stores the offsets of OffsetCommit and OffsetFetch version 0 in the metadata store instead of a log.
 
-They stand where Kafka in ZooKeeper mode has them, `/consumers/GROUP/offsets/TOPIC/PARTITION`, as decimal text. They
-know no members, no metadata and no expiry, and have nothing to do with what later versions commit.
+The path is that of Kafka in ZooKeeper mode, `/consumers/GROUP/offsets/TOPIC/PARTITION`; the value is decimal text.
+These offsets have no members, no metadata and no expiry, and are separate from those that later versions commit.
 
 Source: Kafka's `KafkaZkClient` (setOrCreateConsumerOffset, getConsumerOffset), `ConsumerOffset`.
 """
@@ -15,14 +15,14 @@ CONSUMERS = "/consumers"
 
 
 class ZooKeeperOffsets:
-    """All methods raise COORDINATOR_NOT_AVAILABLE while the store takes no requests, INVALID_GROUP_ID for a group id
-    that cannot stand in a path."""
+    """All methods raise COORDINATOR_NOT_AVAILABLE while the store is unavailable, and INVALID_GROUP_ID if the group id
+    cannot be part of a path."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def commit(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        """Returns when it is durable."""
+        """Returns once the offset is durable."""
         try:
             await self._set(_path(group_id, topic, partition), str(offset).encode("ascii"))
         except StoreUnavailable as error:
@@ -31,7 +31,7 @@ class ZooKeeperOffsets:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID, str(error)) from error
 
     async def committed(self, group_id: str, topic: str, partition: int) -> int | None:
-        """None where there is none."""
+        """Returns the committed offset, or None."""
         try:
             entry = await self._store.get(_path(group_id, topic, partition))
         except NoEntry:
@@ -49,7 +49,7 @@ class ZooKeeperOffsets:
             await self._create(path, data)
 
     async def _create(self, path: str, data: bytes) -> None:
-        """With what is missing above it; another may be doing the same."""
+        """Creates the entry and its missing parents. Another task may be creating them at the same time."""
         parts = path.split("/")
         for depth in range(3, len(parts)):
             try:

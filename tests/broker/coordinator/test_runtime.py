@@ -307,7 +307,7 @@ def test_an_append_that_breaks_is_told_and_the_coordinator_goes_on(place: Workpl
     assert outcome.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     (line,) = lines
     assert (line["event"], line["log_level"], line["partition"]) == (
-        "coordinator append broke",
+        "coordinator append raised",
         "error",
         str(PARTITION),
     )
@@ -329,7 +329,7 @@ def test_a_marker_that_a_shard_cannot_replay_is_told_and_passed_over(
     with monkeypatch.context() as faulty, structlog.testing.capture_logs() as lines:
         faulty.setattr(Notes, "replay_end_transaction", fails)
         place.mark(9)
-    assert [(line["event"], line["log_level"]) for line in lines] == [("end of a transaction not replayed", "error")]
+    assert [(line["event"], line["log_level"]) for line in lines] == [("transaction marker not replayed", "error")]
     place.mark(9)
     assert place.shard.events == ["loaded", ("ended", 9, 0, True)]
 
@@ -352,7 +352,7 @@ def test_a_shard_whose_batch_was_written_though_the_append_broke_is_loaded_anew(
     with structlog.testing.capture_logs() as lines:
         outcome = place.write((b"a", b"2"))
     assert outcome.error.code is ErrorCode.NOT_COORDINATOR
-    assert [line["written"] for line in lines if line["event"] == "coordinator append broke"] == [True]
+    assert [line["written"] for line in lines if line["event"] == "coordinator append raised"] == [True]
     place.tasks.run()
     old, new = place.made
     assert old.events == ["loaded", "unloaded"]
