@@ -25,7 +25,7 @@ from odradek.timer import Clock
 
 CONSUMER = "consumer"
 """The protocol type of consumer groups. The broker can decode the metadata of their members."""
-LONGEST_TOLD = 300
+LONGEST_LOGGED = 300
 """The number of characters logged of a text that comes from a client."""
 _VERSION_BYTES = 2
 
@@ -85,10 +85,10 @@ class Group:
             raise IllegalTransition(self.group_id, self.state, state)
         log.info(
             "group state changed",
-            group=self.group_id[:LONGEST_TOLD],
+            group=self.group_id[:LONGEST_LOGGED],
             old=self.state.value,
             new=state.value,
-            reason=reason[:LONGEST_TOLD],
+            reason=reason[:LONGEST_LOGGED],
             generation=self.generation_id,
             members=len(self._members),
         )

@@ -64,7 +64,7 @@ class PendingCommit(Decision):
 
 
 class OffsetsOfGroup:
-    """The offsets of one group: `committed` (in effect), `pending` (case A), `transactions` (case C, by producer id)."""
+    """The offsets of one group: `committed` (in effect), `pending` (case A), `transactions` (C, by producer id)."""
 
     __slots__ = ("committed", "key_prefixes", "pending", "transactions")
 

@@ -2,7 +2,7 @@
 
 | member                                      | timeout             | what keeps it in the group                     |
 |---------------------------------------------|---------------------|------------------------------------------------|
-| member of a generation                      | its session timeout | Heartbeat, OffsetCommit, JoinGroup or SyncGroup|
+| member of a generation                      | its session timeout | Heartbeat, OffsetCommit, JoinGroup, SyncGroup  |
 | member with a parked JoinGroup or SyncGroup | none                | other members delay the response               |
 | new member with its first JoinGroup parked  | five minutes        | the next generation begins                     |
 | client that was assigned a member id        | its session timeout | JoinGroup with that id                         |

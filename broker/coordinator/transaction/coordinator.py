@@ -1,15 +1,15 @@
-"""TransactionCoordinator: who may write under a transactional id, what belongs to its transaction, and how that ends.
+"""TransactionCoordinator: assigns producers to transactional ids, tracks their transactions, and ends them.
 
-    InitProducerId      one producer per id: each gets a higher epoch, which shuts out those before it
-    AddPartitionsToTxn  a partition is in the log of transactions before the first record is written to it
-    EndTxn              the decision is in the log (PrepareCommit, PrepareAbort) before the client hears of it;
-                        markers in every partition follow, then CompleteCommit or CompleteAbort
+    InitProducerId      one producer per id: each gets a higher epoch, which fences the earlier ones
+    AddPartitionsToTxn  a partition is in the transaction log before the first record is written to it
+    EndTxn              the decision (PrepareCommit, PrepareAbort) is in the transaction log before the client is
+                        answered; then a marker is written to every partition, then CompleteCommit or CompleteAbort
 
-`rules.py` says what may be; here it is done: the transit is appended, and taken over when it is safe. Answers are
-given through callables, called exactly once, perhaps before the method returns, with None or a ProtocolError. Nothing
-here waits or knows of a loop.
+`rules.py` decides what is allowed. This class carries it out: it appends the transit, and applies it once it is
+replicated. Each `answer` callable is called exactly once, possibly before the method returns, with None or a
+ProtocolError. Nothing here waits or depends on an event loop.
 
-After a restart, or a change of the leader, what was prepared is completed by whoever loads it.
+After a restart or a leader change, the coordinator that loads a prepared transaction completes it.
 
 Source: Kafka's `TransactionCoordinator`; KIP-98, KIP-360, KIP-664, KIP-890.
 """
@@ -44,18 +44,18 @@ log = structlog.get_logger("coordinator.transaction")
 Answer = Callable[[ProtocolError | None], object]
 ProducerAnswer = Callable[[ProducerIdAndEpoch | ProtocolError], object]
 NewProducerId = Callable[[Callable[[int | ProtocolError], None]], object]
-"""new_producer_id(use): calls `use` once with a producer id that nobody has, or why there is none."""
+"""new_producer_id(use): calls `use` once, with an unused producer id or an error."""
 
 WITHOUT_LIMIT = -1
 PRODUCE_CODES = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
-"""What Produce and TxnOffsetCommit say for it, in the versions that are served."""
+"""Maps errors to those that the served versions of Produce and TxnOffsetCommit return instead."""
 
 
 class Listing(NamedTuple):
-    """The transactional ids that pass the filters, and the names of states that no state has."""
+    """The transactions that match the filters, and the unknown state names among the filters."""
 
     transactions: list[Transaction]
     unknown_states: list[str]
@@ -83,14 +83,14 @@ class TransactionCoordinator:
         self._later = later
         self._state_changes = StateChangeLog(soon)
         self.own_logs = own_logs
-        """The way to the partitions that this broker leads."""
+        """Writes markers to the partitions that this broker leads."""
         self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
         self.completions_to_retry = 0
-        """Completions that could not be appended and are tried again (Kafka: LogAppendRetryQueueSize)."""
+        """The number of completions to retry because their append failed (Kafka: LogAppendRetryQueueSize)."""
         self.runtime: Runtime = start_runtime(self._new_shard)
 
     def _new_shard(self, partition: int, coordinator_epoch: int) -> TransactionShard:
-        """An empty one, for the runtime to fill."""
+        """Creates an empty shard for the runtime to load."""
         return TransactionShard(partition, coordinator_epoch, on_loaded=self._go_on, on_unload=self.markers.forget)
 
     # --- InitProducerId -----------------------------------------------------------------------------------------
@@ -98,15 +98,16 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, answer: ProducerAnswer
     ) -> None:
-        """The producer that may use the id from now on; `expected` is the one that goes on after an error (KIP-360).
+        """Answers with the producer that may use the id from now on. `expected` is set by a producer that resumes after
+        an error (KIP-360).
 
-        INVALID_REQUEST (no id), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS: a transaction
-        was open and is being aborted, ask again.
+        Errors: INVALID_REQUEST (no id), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (an open
+        transaction is being aborted; retry).
         """
         if not transactional_id:
             answer(ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty"))
         elif not 0 < timeout_ms <= self._longest_timeout_ms():
-            message = f"A transaction cannot have {timeout_ms} ms"
+            message = f"The transaction timeout {timeout_ms} ms is not allowed"
             answer(ProtocolError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message))
         else:
             self._init(transactional_id, timeout_ms, expected, answer, None)
@@ -157,7 +158,7 @@ class TransactionCoordinator:
             def aborted(error: ProtocolError | None) -> None:
                 answer(error or ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS))
 
-            self.fence(shard, transaction, "another producer begins", aborted)
+            self.fence(shard, transaction, "InitProducerId of another producer", aborted)
             return
         given = ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
 
@@ -173,9 +174,9 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Set[TopicPartition], answer: Answer
     ) -> None:
-        """They belong to the producer's transaction, which begins if none is open. The partitions exist.
+        """Adds partitions to the producer's transaction, and begins one if none is open. The partitions must exist.
 
-        INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        Errors: INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
 
         def rule(transaction: Transaction | None) -> Transit | None:
@@ -186,11 +187,11 @@ class TransactionCoordinator:
     def is_open_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
     ) -> ErrorCode:
-        """Whether a producer may write to a partition: NONE if it is in its open transaction (KIP-890).
+        """Returns NONE if the partition is in the producer's open transaction, so that it may write there (KIP-890).
 
-        Codes for Produce: INVALID_TXN_STATE (not in it), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING; and
-        those that pass: CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-        NOT_COORDINATOR.
+        Otherwise returns an error code for Produce: INVALID_TXN_STATE (the partition is not in the transaction),
+        INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING; or one that is temporary: CONCURRENT_TRANSACTIONS,
+        COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
         try:
             transaction = self._find(transactional_id)[1]
@@ -202,10 +203,10 @@ class TransactionCoordinator:
     # --- EndTxn ---------------------------------------------------------------------------------------------------
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, committed: bool, answer: Answer) -> None:
-        """Commits or aborts. The answer comes when that is decided; the markers follow. A retry is answered alike.
+        """Commits or aborts. Answers once the decision is replicated; the markers follow. A retry gets the same answer.
 
-        INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
-        INVALID_TXN_STATE: nothing is open, or it has ended otherwise.
+        Errors: INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+        INVALID_TXN_STATE (no transaction is open, or it has ended the other way).
         """
 
         def rule(transaction: Transaction | None) -> Transit | None:
@@ -214,7 +215,7 @@ class TransactionCoordinator:
         self._decide(transactional_id, rule, self._prepare, "EndTxn", answer)
 
     def fence(self, shard: TransactionShard, transaction: Transaction, reason: str, answer: Answer) -> None:
-        """Aborts an open transaction and shuts its producer out. Nothing may be pending."""
+        """Aborts an open transaction and fences its producer. No change may be pending."""
         self._prepare(shard, transaction, transaction.prepare_fence(self._now()), reason, answer)
 
     def _prepare(
@@ -231,8 +232,8 @@ class TransactionCoordinator:
         self.markers.write(Completion(shard, transaction, transaction.prepare_completion(self._now())))
 
     def _complete(self, completion: Completion) -> None:
-        """All markers are written. That must get into the log, however often it is tried: only a new leader, who would
-        write the markers once more, makes it unnecessary.
+        """Appends the completed state after all markers are written. A failed append is retried until it succeeds or
+        the shard is unloaded; a new coordinator would write the markers again.
         """
         if not completion.shard.is_current:
             return
@@ -250,7 +251,7 @@ class TransactionCoordinator:
         self._complete(completion)
 
     def _go_on(self, shard: TransactionShard) -> None:
-        """A shard has been loaded."""
+        """Resumes the prepared transactions of a loaded shard."""
         for transaction in shard.prepared():
             log.info(
                 "transaction resumed",
@@ -264,7 +265,7 @@ class TransactionCoordinator:
     # --- DescribeTransactions, ListTransactions ---------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Transaction:
-        """To read only. Raises INVALID_REQUEST (no id), TRANSACTIONAL_ID_NOT_FOUND."""
+        """Returns the id's transaction, read-only. Raises INVALID_REQUEST (no id), TRANSACTIONAL_ID_NOT_FOUND."""
         transaction = self._find(transactional_id)[1]
         if transaction is None:
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -273,7 +274,8 @@ class TransactionCoordinator:
     def listing(
         self, states: Collection[str] = (), producer_ids: Collection[int] = (), longer_than_ms: int = WITHOUT_LIMIT
     ) -> Listing:
-        """Those that pass every filter; an empty one lets all pass. `longer_than_ms`: since they began.
+        """Returns the transactions that match every filter. An empty filter matches all. `longer_than_ms` is the
+        minimum time since the transaction began.
 
         Raises COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -296,7 +298,7 @@ class TransactionCoordinator:
     # --- Shards and changes -------------------------------------------------------------------------------------
 
     def shards(self) -> list[TransactionShard]:
-        """Those that are loaded."""
+        """Returns the loaded shards."""
         return cast("list[TransactionShard]", self.runtime.shards())
 
     def _shard(self, transactional_id: str) -> TransactionShard:
@@ -316,7 +318,7 @@ class TransactionCoordinator:
         reason: str,
         answer: Answer,
     ) -> None:
-        """What the rule makes of the id's transaction is acted on; with None it is so already."""
+        """Applies `rule` to the id's transaction and calls `act` with its transit. None means that nothing changes."""
         try:
             shard, transaction = self._find(transactional_id)
             transit = rule(transaction)
@@ -342,7 +344,7 @@ class TransactionCoordinator:
         *,
         stays_pending: bool = False,
     ) -> None:
-        """Appends the transit, and takes it over when it is safe. `stays_pending`: even if that fails."""
+        """Appends the transit and applies it once replicated. `stays_pending`: a failure leaves it pending."""
 
         def settled(error: ProtocolError | None) -> None:
             if not shard.is_current:

@@ -1,7 +1,7 @@
-"""Markers for the partitions that this broker leads itself: straight into its logs, no network between.
+"""Writes markers for the partitions that this broker leads directly to its logs, without the network.
 
-They are written in the next turn of the loop and not at once, so that the answer to EndTxn, which says that the end is
-decided, goes out before them. Whatever that client or another sends having seen the answer is read after that turn.
+Markers are written in the next iteration of the event loop, so that the EndTxn response is sent first. Requests that
+clients send after they have seen the response are read after that iteration.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MARKERS_PER_TURN = 20
 
 
 class LocalMarkerWriter:
-    """A `MarkerWriter`. In each turn it writes MARKERS_PER_TURN markers, of all transactions in rotation: nobody waits
-    for one that has thousands of partitions.
+    """A `MarkerWriter`. It writes MARKERS_PER_TURN markers per iteration and takes transactions in rotation, so that a
+    transaction with thousands of partitions does not delay the others.
     """
 
     def __init__(self, replica_manager: ReplicaManager, soon: Soon) -> None:

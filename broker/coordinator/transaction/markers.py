@@ -1,15 +1,14 @@
-"""Markers: the COMMIT or ABORT that each partition of a transaction gets once its end is decided.
+"""Writes the COMMIT or ABORT marker to each partition of a transaction once its end is decided.
 
-A prepared transaction becomes a `Completion`. Its partitions are grouped by the broker that leads them, and each
-broker gets one `Marker` for all of its partitions. A partition that is answered for leaves the transaction; when none
-is left, `on_written` is told, once. What an answer means is in `OUTCOMES`:
+A prepared transaction becomes a `Completion`. Its partitions are grouped by leader, and each leader gets one `Marker`
+for all of its partitions. A partition whose marker is written is removed from the transaction. When no partition is
+left, `on_written` is called once. `OUTCOMES` maps each error code to an outcome:
 
-  (a) written: the partition is done;
-  (b) gone: nothing can be written there any more, or ever could: it is done too, as is one that the cluster no longer
-      knows;
-  (c) fenced: another coordinator, or another producer, has gone further. This one gives the transaction up, as Kafka's
-      does; whoever is the coordinator now completes it;
-  (d) anything else: tried again after a while, with whoever leads the partition then.
+  (a) written: the partition is done.
+  (b) gone: markers cannot be written to the partition. It is done too, as is a partition that no longer exists.
+  (c) fenced: another coordinator or another producer has a newer epoch. This coordinator drops the transaction, as
+      Kafka's does; the current coordinator completes it.
+  (d) anything else: the marker is retried after a delay, with the leader at that time.
 
 Source: Kafka's `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
@@ -36,7 +35,7 @@ log = structlog.get_logger("coordinator.transaction")
 
 
 class Outcome(Enum):
-    """What an answer to a marker means; see the file's head."""
+    """The outcome of writing a marker; see the module docstring."""
 
     WRITTEN = "written"
     GONE = "gone"
@@ -57,11 +56,11 @@ OUTCOMES = {
     ErrorCode.REQUEST_TIMED_OUT: Outcome.AGAIN,
     ErrorCode.KAFKA_STORAGE_ERROR: Outcome.AGAIN,
 }
-"""Codes that are not here should not occur; they are told loudly, and tried again."""
+"""Other codes should not occur. They are logged as errors and retried."""
 
 
 class Marker(NamedTuple):
-    """What is to be written, into all of `partitions`."""
+    """A marker to write to each of `partitions`."""
 
     producer_id: int
     producer_epoch: int
@@ -74,25 +73,25 @@ OnWritten = Callable[[TopicPartition, ErrorCode], object]
 
 
 class MarkerWriter(Protocol):
-    """The way to one broker: this one's own logs, or another one over the network."""
+    """Writes markers to one broker: to this broker's own logs, or to another broker over the network."""
 
     def write(self, marker: Marker, on_written: OnWritten) -> None:
-        """Calls `on_written` once for each partition, perhaps before it returns."""
+        """Writes a marker. Calls `on_written` once for each partition, possibly before it returns."""
 
 
 class Cancellable(Protocol):
-    """Something that was put off."""
+    """A scheduled call."""
 
     def cancel(self) -> object:
-        """It shall not happen."""
+        """Cancels the call."""
 
 
 Later = Callable[[int, Callable[[], None]], Cancellable]
-"""later(delay_ms, call): calls it then."""
+"""later(delay_ms, call): calls `call` after the delay."""
 
 
 class Completion:
-    """A prepared transaction on its way to being complete. `transit` is what it becomes when all is written."""
+    """A prepared transaction whose markers are being written. `transit` is applied when all are written."""
 
     __slots__ = ("delay_ms", "retries", "shard", "transaction", "transit", "waiting")
 
@@ -101,20 +100,20 @@ class Completion:
         self.transaction = transaction
         self.transit = transit
         self.retries: set[TopicPartition] = set()
-        """Partitions that are tried again when `waiting` is over."""
+        """Partitions to retry when `waiting` fires."""
         self.waiting: Cancellable | None = None
         self.delay_ms = FIRST_RETRY_MS
 
     def next_delay_ms(self) -> int:
-        """How long to wait before the next try: longer each time."""
+        """Returns the delay before the next retry, which doubles each time up to LONGEST_RETRY_MS."""
         delay_ms = self.delay_ms
         self.delay_ms = min(2 * delay_ms, LONGEST_RETRY_MS)
         return delay_ms
 
 
 class Markers:
-    """`leader_of`: the broker that leads a partition (-1: nobody), None for a partition that does not exist.
-    `writer_to`: the way to a broker; None where there is none.
+    """`leader_of` returns the leader of a partition, -1 if it has none, or None if the partition does not exist.
+    `writer_to` returns the `MarkerWriter` for a broker, or None if the broker cannot be reached.
     """
 
     def __init__(
@@ -133,12 +132,12 @@ class Markers:
 
     @property
     def pending(self) -> int:
-        """Transactions whose markers are being written."""
+        """The number of transactions whose markers are being written."""
         return len(self._pending)
 
     @property
     def of_unknown_destination(self) -> int:
-        """Markers that wait for somebody to lead their partition, or for a way to them."""
+        """The number of markers that wait for a leader of their partition, or for a writer to the leader."""
         return sum(
             not self._way_to(topic_partition)
             for completion in list(self._pending.values())
@@ -152,7 +151,7 @@ class Markers:
         self._look(completion)
 
     def forget(self, shard: TransactionShard) -> None:
-        """The shard's transactions are another's now."""
+        """Drops the completions of an unloaded shard."""
         for completion in [each for each in self._pending.values() if each.shard is shard]:
             self._drop(completion)
 
@@ -174,7 +173,7 @@ class Markers:
             leader = self._leader_of(topic_partition)
             if leader is None:
                 log.info(
-                    "partition of a transaction is gone",
+                    "transaction partition no longer exists",
                     transactional_id=completion.transaction.transactional_id,
                     partition=str(topic_partition),
                 )
@@ -242,7 +241,7 @@ class Markers:
             self._look(completion)
 
     def _look(self, completion: Completion) -> None:
-        """Whether that was the last one."""
+        """Calls `on_written` if no partition is left."""
         if not completion.transaction.partitions and self._is_pending(completion):
             self._drop(completion)
             self._on_written(completion)

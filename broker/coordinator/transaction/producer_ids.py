@@ -1,8 +1,7 @@
-"""Producer ids: no two producers of a cluster get the same one, whatever restarts in between.
+"""Allocates producer ids that are unique within the cluster, across restarts.
 
-Ids come in blocks of 1000. A block is taken by a compare-and-set of `/latest_producer_id_block` in the metadata
-store, and is durable before its first id is given out; what is left of it at the end of the process is never given
-out again.
+Ids are allocated in blocks of 1000. A block is reserved by a compare-and-set of `/latest_producer_id_block` in the
+metadata store, and is durable before its first id is used. The rest of a block is lost when the process ends.
 
 Source: Kafka's `ZkProducerIdManager`.
 """
@@ -25,7 +24,7 @@ log = structlog.get_logger("producer_ids")
 
 
 class ProducerIds:
-    """Gives out producer ids for the broker `broker_id`."""
+    """Allocates producer ids for the broker `broker_id`."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
@@ -35,23 +34,23 @@ class ProducerIds:
         self._taking = asyncio.Lock()
 
     async def give(self, use: Callable[[int | ProtocolError], object]) -> None:
-        """Calls `use` once: with a new id, or with the error that `next` raises."""
+        """Calls `use` once, with a new id or with the error that `next` raises."""
         try:
             found: int | ProtocolError = await self.next()
         except ProtocolError as error:
             found = error
         except Exception:
-            log.exception("no producer id")
+            log.exception("producer id not allocated")
             found = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             use(found)
         except Exception:
-            log.exception("a producer id could not be used")
+            log.exception("producer id callback failed")
             use(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     async def next(self) -> int:
-        """A new id, 0 or greater. Raises COORDINATOR_LOAD_IN_PROGRESS (clients try again) while the store takes no
-        changes.
+        """Returns a new id >= 0. Raises COORDINATOR_LOAD_IN_PROGRESS (clients retry) while the metadata store is
+        unavailable.
         """
         if self._next >= self._end:
             async with self._taking:
@@ -66,22 +65,22 @@ class ProducerIds:
             while not await self._try_to_take_block():
                 pass
         except StoreUnavailable as error:
-            log.warning("no producer ids", reason=str(error))
-            message = f"No producer ids can be taken now: {error}"
+            log.warning("producer id block not reserved", reason=str(error))
+            message = f"No producer ids are available at the moment: {error}"
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
 
     async def _try_to_take_block(self) -> bool:
-        """False if another broker was quicker."""
+        """Returns False if another broker has changed the entry since it was read."""
         entry = await self._store.get(znodes.PRODUCER_ID_BLOCK)
         first = znodes.parse_producer_id_block(entry.data)[1] + 1 if entry.data else 0
         last = first + BLOCK_SIZE - 1
         if last > LAST_ID:
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been allocated")
         data = znodes.encode_producer_id_block(self._broker_id, first, last)
         try:
             await self._store.set(znodes.PRODUCER_ID_BLOCK, data, entry.version)
         except BadVersion:
             return False
         self._next, self._end = first, last + 1
-        log.info("producer ids taken", first=first, last=last)
+        log.info("producer id block reserved", first=first, last=last)
         return True

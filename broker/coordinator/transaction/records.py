@@ -1,8 +1,8 @@
-"""Transactions as records of `__transaction_state`, and back.
+"""Encodes transactions as records of `__transaction_state`, and decodes them.
 
-Key: the transactional id (version 0). Value: version 0, as Kafka writes it; versions 0 and 1 are read. An Empty
-transaction has no partitions at all (null), another may have none yet or none left (an empty array). A tombstone means
-that the id is forgotten.
+The key is the transactional id (version 0). Values are written in version 0, as Kafka does; versions 0 and 1 are
+decoded. The partitions of an Empty transaction are null. In other states the array may be empty: no partition is added
+yet, or all have their markers. A tombstone deletes the id.
 
 Source: Kafka's `TransactionLog`.
 """
@@ -23,7 +23,7 @@ VALUE_VERSION = 0
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topics by name, partitions by number, ascending."""
+    """Returns the partition numbers by topic, both in ascending order."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
@@ -31,12 +31,12 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """The id is forgotten."""
+    """Returns the record that deletes the id."""
     return CoordinatorRecord(encode_key(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION), None)
 
 
 def transaction_record(transactional_id: str, transit: Transit) -> CoordinatorRecord:
-    """The id is as the transit says."""
+    """Returns the record for the state in `transit`."""
     partitions = None
     if transit.state != EMPTY:
         partitions = [
@@ -57,14 +57,14 @@ def transaction_record(transactional_id: str, transit: Transit) -> CoordinatorRe
 
 
 def read_transaction(record: CoordinatorRecord) -> tuple[str, Transit | None]:
-    """(transactional id, what it is like; None if it is forgotten). Raises MalformedMessage."""
+    """Returns (transactional id, its state, or None for a tombstone). Raises MalformedMessage."""
     transactional_id = decode_key(TransactionLogKey, record.key).transactional_id
     if record.value is None:
         return transactional_id, None
     _, value = decode_value(TransactionLogValue, record.value)
     state = value.transaction_status
     if state not in IN_THE_LOG:
-        raise MalformedMessage(f"{transactional_id!r} is in state {state}, which is never written")
+        raise MalformedMessage(f"the transactional id {transactional_id!r} has the invalid state {state}")
     partitions = NO_PARTITIONS
     if state != EMPTY:
         partitions = frozenset(

@@ -1,13 +1,12 @@
-"""What a producer may do, and what it is told when it may not: the rules of the transaction coordinator.
+"""The rules of the transaction coordinator: what a producer may do, and the error that it gets otherwise.
 
-A change of the id that is on its way, such as a completion whose markers are being written, is waited for: clients
-come again at CONCURRENT_TRANSACTIONS.
+While a change of the id is pending, such as a completion whose markers are being written, requests are refused with
+CONCURRENT_TRANSACTIONS, and clients retry.
 
-Each rule looks at one `Transaction` and either prepares a transit, or raises ProtocolError with the code for the
-client, or returns None: it is so already, and the answer is NONE. Nothing here waits, writes, or knows a clock.
+Each rule reads one `Transaction`. It prepares a transit, raises ProtocolError with the code for the client, or returns
+None if nothing changes. Nothing here waits, writes, or reads a clock.
 
-PRODUCER_FENCED is said here; clients whose request's version does not know it get INVALID_PRODUCER_EPOCH instead,
-which is the handlers' business.
+The rules raise PRODUCER_FENCED. The handlers replace it by INVALID_PRODUCER_EPOCH in request versions without it.
 
 Source: Kafka's `TransactionCoordinator`; KIP-98, KIP-360, KIP-588, KIP-890.
 """
@@ -33,11 +32,11 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class ProducerIdNeeded(Exception):
-    """The rule needs a producer id that nobody has: ask again with one."""
+    """The rule needs a new producer id. Call it again with one."""
 
 
 ENDED_SO = frozenset({(COMPLETE_COMMIT, True), (COMPLETE_ABORT, False)})
-"""State, and whether EndTxn asks for a commit: a retry of what has been done."""
+"""(state, whether EndTxn commits) pairs for which EndTxn is a retry of what has been done."""
 
 
 def initialize(
@@ -47,11 +46,11 @@ def initialize(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Transit | None:
-    """InitProducerId. `expected`: the producer that goes on after an error (KIP-360). `new_producer_id`: one to use if
-    need be.
+    """InitProducerId. `expected` is set by a producer that resumes after an error (KIP-360). `new_producer_id` is used
+    if the epochs of the current id are exhausted.
 
-    None: a transaction is open, and must be fenced and aborted first (CONCURRENT_TRANSACTIONS then). Raises
-    CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ProducerIdNeeded.
+    Returns None if a transaction is open: the caller fences and aborts it first, and answers CONCURRENT_TRANSACTIONS.
+    Raises CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ProducerIdNeeded.
     """
     if transaction.pending is not None:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -74,14 +73,18 @@ def initialize(
 
 
 def _may_go_on(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> bool:
-    """A new producer always may; one that goes on if it is the id's, or the id has none yet."""
+    """Whether the producer may use the id: a new one always may, a resuming one if it is the current producer or the id
+    has no epoch yet.
+    """
     if expected is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
         return True
     return expected == (transaction.producer_id, transaction.producer_epoch)
 
 
 def _is_retry(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> bool:
-    """Whether the producer went on before, and its answer was lost. No other has come since: that forgets the last."""
+    """Whether the producer repeats a request whose response was lost. The InitProducerId of another producer clears the
+    last epoch, so none has come in between.
+    """
     if expected is None or transaction.last_producer_epoch == NO_PRODUCER_EPOCH:
         return False
     return expected == (transaction.last_producer_id, transaction.last_producer_epoch)
@@ -90,7 +93,7 @@ def _is_retry(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> 
 def add_partitions(
     transaction: Transaction | None, producer: ProducerIdAndEpoch, partitions: Set[TopicPartition], now_ms: int
 ) -> Transit | None:
-    """AddPartitionsToTxn and AddOffsetsToTxn. None: they are all in it.
+    """AddPartitionsToTxn and AddOffsetsToTxn. Returns None if the transaction already contains all partitions.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -103,7 +106,7 @@ def add_partitions(
 
 
 def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed: bool, now_ms: int) -> Transit | None:
-    """EndTxn. None: it has ended so.
+    """EndTxn. Returns None if the transaction has already ended that way.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
@@ -118,7 +121,7 @@ def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed
 
 
 def verify(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> Set[TopicPartition]:
-    """The partitions that the producer's open transaction has (KIP-890).
+    """Returns the partitions of the producer's open transaction (KIP-890).
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """

@@ -14,8 +14,8 @@ from odradek.broker.coordinator.transaction.transaction import Transaction
 
 
 class TransactionShard:
-    """`coordinator_epoch` is the partition's leader epoch: markers carry it, so that those of an older leader are
-    refused. `transactions` by transactional id; `open` those of them that are Ongoing.
+    """`coordinator_epoch` is the partition's leader epoch. Markers carry it, so that markers of an older coordinator
+    are refused. `transactions` is keyed by transactional id; `open` holds those that are Ongoing.
     """
 
     __slots__ = ("_on_loaded", "_on_unload", "coordinator_epoch", "is_current", "open", "partition", "transactions")
@@ -33,16 +33,16 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         self.open: dict[str, Transaction] = {}
         self.is_current = True
-        """False for good once it was unloaded: what it says counts no more."""
+        """False, permanently, once the shard has been unloaded. Its state is then obsolete."""
         self._on_loaded = on_loaded
         self._on_unload = on_unload
 
     def prepared(self) -> list[Transaction]:
-        """Those whose markers must be written."""
+        """Returns the transactions whose markers must be written."""
         return [transaction for transaction in self.transactions.values() if transaction.state.is_prepared]
 
     def put(self, transaction: Transaction) -> None:
-        """Adds it, or notes that its state has changed."""
+        """Adds the transaction, or updates `open` after its state has changed."""
         self.transactions[transaction.transactional_id] = transaction
         if transaction.state == ONGOING:
             self.open[transaction.transactional_id] = transaction
@@ -50,16 +50,16 @@ class TransactionShard:
             self.open.pop(transaction.transactional_id, None)
 
     def remove(self, transactional_id: str) -> None:
-        """Forgets the id."""
+        """Removes the id."""
         self.transactions.pop(transactional_id, None)
         self.open.pop(transactional_id, None)
 
-    # What the runtime calls
+    # Called by the runtime
 
     def replay(
         self, record: CoordinatorRecord, *, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
     ) -> None:
-        """The last record of an id counts. Raises MalformedMessage."""
+        """Applies a record, which replaces earlier records of its id. Raises MalformedMessage."""
         transactional_id, transit = read_transaction(record)
         if transit is None:
             self.remove(transactional_id)
@@ -71,14 +71,14 @@ class TransactionShard:
         self.put(transaction)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """Nothing in this topic is written in transactions."""
+        """Does nothing: no record of this topic is written in a transaction."""
 
     def loaded(self) -> None:
-        """Goes on with what was prepared."""
+        """Resumes prepared transactions."""
         self._on_loaded(self)
 
     def unload(self) -> None:
-        """Forgets all. Who waits for an append hears of it from the runtime."""
+        """Removes all transactions. The runtime reports the failure to pending appends."""
         self.is_current = False
         self._on_unload(self)
         self.transactions.clear()

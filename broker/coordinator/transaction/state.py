@@ -1,15 +1,15 @@
-"""The states of a transactional id, and the one table of its moves.
+"""The states of a transactional id and all legal transitions.
 
 | state | what it means |
 |---|---|
-| Empty | A producer has its id and epoch; nothing is open. |
-| Ongoing | A transaction is open; its partitions are known here before anything is written to them. |
-| PrepareCommit, PrepareAbort | It is decided, and that is in the log; markers are being written. |
+| Empty | A producer has an id and epoch; no transaction is open. |
+| Ongoing | A transaction is open; each partition is recorded here before anything is written to it. |
+| PrepareCommit, PrepareAbort | The decision is in the log; markers are being written. |
 | CompleteCommit, CompleteAbort | Every partition has its marker. |
-| PrepareEpochFence | From Ongoing to PrepareAbort with a higher epoch: the producer is shut out. Never in the log. |
-| Dead | The id has not been used for long and is forgotten. Never in the log: a tombstone says it. |
+| PrepareEpochFence | From Ongoing to PrepareAbort with a higher epoch: the producer is fenced. Never in the log. |
+| Dead | The id has expired and is deleted. Never in the log: a tombstone is written instead. |
 
-The numbers are those of the log, the names those that clients are told. Source: Kafka's `TransactionState`
+The numbers are those in the log; the names are those in responses to clients. Source: Kafka's `TransactionState`
 (`TransactionMetadata.scala`); KIP-98, KIP-360, KIP-664.
 """
 
@@ -32,17 +32,17 @@ class TransactionState(IntEnum):
 
     @property
     def label(self) -> str:
-        """Its name as DescribeTransactions and ListTransactions tell it."""
+        """The name in DescribeTransactions and ListTransactions responses."""
         return LABELS[self]
 
     @property
     def is_prepared(self) -> bool:
-        """Whether markers are to be written."""
+        """Whether markers must be written."""
         return self in PREPARED
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is open: a new transaction may begin, and the id may expire."""
+        """Whether no transaction is open: a new one may begin, and the id may expire."""
         return self in IDLE
 
 
@@ -60,7 +60,7 @@ BY_LABEL = {label: state for state, label in LABELS.items()}
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 IDLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 IN_THE_LOG = frozenset(TransactionState) - {DEAD, PREPARE_EPOCH_FENCE}
-"""What a record may say."""
+"""The states that a record may contain."""
 
 _BEGIN = "AddPartitionsToTxn, AddOffsetsToTxn"
 _INITIALIZE = "InitProducerId"
@@ -74,8 +74,8 @@ MOVES: dict[tuple[TransactionState, TransactionState], str] = {
     (ONGOING, ONGOING): _BEGIN,
     (ONGOING, PREPARE_COMMIT): "EndTxn: commit",
     (ONGOING, PREPARE_ABORT): "EndTxn: abort",
-    (ONGOING, PREPARE_EPOCH_FENCE): "InitProducerId of another producer, or transaction.timeout.ms is over",
-    (PREPARE_EPOCH_FENCE, PREPARE_ABORT): "at once, with the next epoch",
+    (ONGOING, PREPARE_EPOCH_FENCE): "InitProducerId of another producer, or transaction.timeout.ms has expired",
+    (PREPARE_EPOCH_FENCE, PREPARE_ABORT): "immediately, with the next epoch",
     (PREPARE_COMMIT, COMPLETE_COMMIT): _COMPLETE,
     (PREPARE_ABORT, COMPLETE_ABORT): _COMPLETE,
     (COMPLETE_COMMIT, EMPTY): _INITIALIZE,
@@ -85,15 +85,15 @@ MOVES: dict[tuple[TransactionState, TransactionState], str] = {
     (COMPLETE_ABORT, ONGOING): _BEGIN,
     (COMPLETE_ABORT, DEAD): _EXPIRE,
 }
-"""Every legal move as (from, to), and what makes it."""
+"""The cause of each legal transition, by (from, to)."""
 COMPLETION = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
 
 
 class IllegalMove(RuntimeError):
-    """A move that is not in the table: a mistake of ours, never of a client."""
+    """A transition that is not in the table: a bug in the broker, never a client's error."""
 
 
 def check_move(old: TransactionState, new: TransactionState) -> None:
-    """Raises IllegalMove."""
+    """Raises IllegalMove if the table has no such transition."""
     if (old, new) not in MOVES:
         raise IllegalMove(f"no transaction goes from {old.label} to {new.label}")

@@ -1,6 +1,6 @@
-"""The line in the log for each change of a transactional id's state.
+"""Logs each state change of a transactional id.
 
-A line costs a fifth of the request that it tells of, and is written when that request's answer is on its way.
+Logging a change costs a fifth of the request that causes it, so it is deferred until the response has been sent.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from odradek.broker.coordinator.transaction.transaction import Transit
 log = structlog.get_logger("coordinator.transaction")
 
 Soon = Callable[[Callable[[], None]], object]
-"""soon(call): calls it in the loop's next turn."""
+"""soon(call): calls `call` in the next iteration of the event loop."""
 
 
 class StateChange(NamedTuple):
-    """A transit that was taken over: the state before it, and why it was made."""
+    """An applied transit, the state before it, and its reason."""
 
     transactional_id: str
     old: TransactionState
@@ -29,7 +29,7 @@ class StateChange(NamedTuple):
 
 
 class StateChangeLog:
-    """Logs the changes of transactions' states, in the next turn of the event loop."""
+    """Logs state changes of transactions in the next iteration of the event loop."""
 
     def __init__(self, soon: Soon) -> None:
         self._soon = soon
@@ -45,7 +45,7 @@ class StateChangeLog:
         for transactional_id, old, new, reason in pending:
             if old == new.state == ONGOING:
                 count = len(new.partitions)
-                log.debug("transaction has more partitions", transactional_id=transactional_id, partitions=count)
+                log.debug("partitions added to transaction", transactional_id=transactional_id, partitions=count)
                 continue
             log.info(
                 "transaction state changed",

@@ -1,8 +1,7 @@
-"""Transactions that are open for too long, and transactional ids that nobody uses.
+"""Aborts transactions that are open for too long, and deletes unused transactional ids.
 
-An open transaction is aborted when it is older than its producer's transaction.timeout.ms; the producer is shut out.
-An id without open transaction whose last change is transactional.id.expiration.ms ago is forgotten: a tombstone is
-written for it.
+An open transaction is aborted when it is older than its producer's transaction.timeout.ms; the producer is fenced.
+An id without an open transaction is deleted with a tombstone transactional.id.expiration.ms after its last change.
 
 Source: Kafka's `TransactionCoordinator.abortTimedOutTransactions` and
 `TransactionStateManager.removeExpiredTransactionalIds`.
@@ -27,18 +26,18 @@ IDS_PER_STEP = 1000
 ABORTS_PER_STEP = 10
 BYTES_PER_BATCH = 16384
 BYTES_PER_RECORD = 16
-"""Roughly what a tombstone takes besides its key."""
+"""The approximate size of a tombstone without its key."""
 
 log = structlog.get_logger("coordinator.transaction")
 
 
 def abort_timed_out(coordinator: TransactionCoordinator, now_ms: int) -> int:
-    """Aborts what is open for too long at `now_ms` (since 1970); returns how many."""
+    """Aborts all transactions that have timed out at `now_ms` (since 1970). Returns their number."""
     return sum(abort_steps(coordinator, now_ms))
 
 
 def abort_steps(coordinator: TransactionCoordinator, now_ms: int) -> Iterator[int]:
-    """The same, a few transactions a step; yields how many of them were aborted."""
+    """Does the same, a few transactions per step. Yields the number aborted in each step."""
     late = [
         (shard, transaction)
         for shard in coordinator.shards()
@@ -50,7 +49,7 @@ def abort_steps(coordinator: TransactionCoordinator, now_ms: int) -> Iterator[in
         for shard, transaction in late[start : start + ABORTS_PER_STEP]:
             is_open = shard.is_current and shard.open.get(transaction.transactional_id) is transaction
             if is_open and _is_late(transaction, now_ms):
-                coordinator.fence(shard, transaction, "its time is over", lambda error: None)
+                coordinator.fence(shard, transaction, "transaction.timeout.ms has expired", lambda error: None)
                 aborted += 1
         yield aborted
 
@@ -60,7 +59,7 @@ def _is_late(transaction: Transaction, now_ms: int) -> bool:
 
 
 def expiry_steps(coordinator: TransactionCoordinator, now_ms: int, expiration_ms: int) -> Iterator[int]:
-    """Forgets ids that were last used before `now_ms - expiration_ms`, some ids a step; yields how many are to go."""
+    """Deletes ids not used since `now_ms - expiration_ms`, some ids per step. Yields the number found in each step."""
     for shard in coordinator.shards():
         names = list(shard.transactions)
         for start in range(0, len(names), IDS_PER_STEP):
@@ -80,7 +79,7 @@ def expiry_steps(coordinator: TransactionCoordinator, now_ms: int, expiration_ms
 
 
 def _batches(expired: list[Transaction]) -> Iterator[list[tuple[Transaction, CoordinatorRecord]]]:
-    """What fits into one batch of records."""
+    """Splits the expired ids and their tombstones into batches of at most BYTES_PER_BATCH."""
     batch: list[tuple[Transaction, CoordinatorRecord]] = []
     size = 0
     for transaction in expired:

@@ -1,11 +1,11 @@
-"""Transaction: what the coordinator knows of one transactional id, and how that changes.
+"""Transaction: the coordinator's state for one transactional id, and its changes.
 
-A change has two halves. `prepare_*` makes a `Transit`, which says what shall be, and notes its state as `pending`:
-while something is pending no other change may begin. Once the transit is in the log, `complete` takes it over; if it
-could not be written, `give_up` forgets it. What clients are told, by which rules, is in `rules.py`.
+A change has two phases. `prepare_*` creates a `Transit`, which describes the new state, and sets `pending`: no other
+change may begin meanwhile. Once the transit is in the log, `complete` applies it. If it could not be written, `give_up`
+drops it. `rules.py` decides which changes and errors clients get.
 
-The one thing that changes before the log has it is the epoch of a fence: the old producer is shut out from that moment
-on. If the fence cannot be written its epoch stays, and the next fence uses the same one, since nobody was given it.
+Only the epoch of a fence changes before the log contains it: the old producer is fenced from that moment on. If the
+fence cannot be written, its epoch is kept, and the next fence uses the same epoch, since no producer has it.
 
 Source: Kafka's `TransactionMetadata`, `TxnTransitMetadata`; KIP-360.
 """
@@ -38,14 +38,14 @@ NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer: epochs are 0 and greater."""
+    """A producer id and its epoch, which is >= 0."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Transit(NamedTuple):
-    """What shall be. Times in ms since 1970, -1 for none. The `last_` fields are not in the log."""
+    """The new state of a transactional id. Times in ms since 1970, -1 for none. The `last_` fields are not logged."""
 
     state: TransactionState
     producer_id: int
@@ -59,12 +59,12 @@ class Transit(NamedTuple):
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Clients never get the largest epoch: it is kept for fencing them."""
+    """Whether the id has no epoch left for clients. The largest epoch is reserved for fencing."""
     return producer_epoch >= LARGEST_EPOCH - 1
 
 
 class Transaction:
-    """See the file's head. `partitions`, while markers are written: those that still need theirs."""
+    """See the module docstring. While markers are written, `partitions` holds those that still need one."""
 
     __slots__ = (
         "failed_fence",
@@ -82,7 +82,7 @@ class Transaction:
     )
 
     def __init__(self, transactional_id: str, producer_id: int, timeout_ms: int, update_ms: int) -> None:
-        """One that has just been made: its first epoch comes with the first InitProducerId."""
+        """Creates a transaction without an epoch; the first InitProducerId assigns one."""
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.last_producer_id = NO_PRODUCER_ID
@@ -95,17 +95,17 @@ class Transaction:
         self.update_ms = update_ms
         self.pending: TransactionState | None = None
         self.failed_fence = False
-        """A fence with this epoch could not be written: the next one does not raise it again."""
+        """A fence with this epoch is not in the log, so the next fence does not increment the epoch again."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the next producer needs another id."""
+        """Whether the next producer needs a new producer id."""
         return is_exhausted(self.producer_epoch)
 
-    # --- what shall be ------------------------------------------------------------------------------------------
+    # --- preparing changes --------------------------------------------------------------------------------------
 
     def prepare_epoch(self, producer_epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transit:
-        """InitProducerId. A retry is given the epoch that it has already, and may be followed by another."""
+        """InitProducerId. A retry gets the current epoch again, and may itself be retried."""
         is_retry = producer_epoch == self.producer_epoch
         transit = self._transit(EMPTY, now_ms)._replace(
             last_producer_id=self.last_producer_id if is_retry else self.producer_id,
@@ -118,7 +118,7 @@ class Transaction:
         return self._prepared(transit)
 
     def prepare_producer_id(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transit:
-        """InitProducerId when the epochs of the old id are used up: a new one, with epoch 0."""
+        """InitProducerId if the epochs of the old producer id are exhausted: a new id with epoch 0."""
         transit = self._transit(EMPTY, now_ms)._replace(
             producer_id=producer_id,
             last_producer_id=self.producer_id,
@@ -131,38 +131,38 @@ class Transaction:
         return self._prepared(transit)
 
     def prepare_add(self, partitions: Set[TopicPartition], now_ms: int) -> Transit:
-        """AddPartitionsToTxn, AddOffsetsToTxn: begins a transaction, or widens it."""
+        """AddPartitionsToTxn, AddOffsetsToTxn: begins a transaction or adds partitions to it."""
         transit = self._transit(ONGOING, now_ms)
         if self.state != ONGOING:
             transit = transit._replace(start_ms=now_ms)
         return self._prepared(transit._replace(partitions=transit.partitions | partitions))
 
     def prepare_end(self, committed: bool, now_ms: int) -> Transit:
-        """EndTxn."""
+        """EndTxn: commits or aborts."""
         return self._prepared(self._transit(PREPARE_COMMIT if committed else PREPARE_ABORT, now_ms))
 
     def prepare_fence(self, now_ms: int) -> Transit:
-        """Abort what is open, with the next epoch. The old epoch is void from here on."""
+        """Aborts the open transaction with the next epoch. The old epoch is invalid from now on."""
         check_move(self.state, PREPARE_EPOCH_FENCE)
         check_move(PREPARE_EPOCH_FENCE, PREPARE_ABORT)
         if self.pending is not None:
-            raise IllegalMove(f"{self} is on its way to {self.pending.label}")
+            raise IllegalMove(f"{self} has a pending change to {self.pending.label}")
         if not self.failed_fence and self.producer_epoch < LARGEST_EPOCH:
             self.producer_epoch += 1
         self.last_producer_epoch = NO_PRODUCER_EPOCH
-        self.failed_fence = True  # until the fence is in the log
+        self.failed_fence = True  # until `complete`
         return self._prepared(self._transit(PREPARE_ABORT, now_ms))
 
     def prepare_completion(self, now_ms: int) -> Transit:
-        """All markers are written, or soon will be."""
+        """Completes the transaction. Prepared before the markers are written."""
         return self._prepared(self._transit(COMPLETION[self.state], now_ms)._replace(partitions=NO_PARTITIONS))
 
     def prepare_death(self) -> Transit:
-        """The id expires."""
+        """Deletes the expired id."""
         return self._prepared(self._transit(DEAD, self.update_ms)._replace(partitions=NO_PARTITIONS))
 
     def _transit(self, state: TransactionState, now_ms: int) -> Transit:
-        """A change of state that leaves the rest as it is."""
+        """Returns a transit that changes only the state and the update time."""
         return Transit(
             state,
             self.producer_id,
@@ -178,24 +178,24 @@ class Transaction:
     def _prepared(self, transit: Transit) -> Transit:
         check_move(self.state, transit.state)
         if self.pending is not None:
-            raise IllegalMove(f"{self} is on its way to {self.pending.label}, not to {transit.state.label}")
+            raise IllegalMove(f"{self} has a pending change to {self.pending.label}, not to {transit.state.label}")
         if transit.producer_id < 0 or (transit.producer_epoch < 0 and transit.state != DEAD):
-            raise IllegalMove(f"{self} cannot get the producer id {transit.producer_id}, {transit.producer_epoch}")
+            raise IllegalMove(f"{self} cannot have producer {transit.producer_id}, epoch {transit.producer_epoch}")
         self.pending = transit.state
         return transit
 
-    # --- what is ------------------------------------------------------------------------------------------------
+    # --- applying changes ---------------------------------------------------------------------------------------
 
     def complete(self, transit: Transit) -> None:
-        """The transit is in the log."""
+        """Applies a transit that is in the log."""
         if self.pending != transit.state:
-            raise IllegalMove(f"{self} was not on its way to {transit.state.label}")
+            raise IllegalMove(f"{self} has no pending change to {transit.state.label}")
         self.pending = None
         self.failed_fence = False
         self.take(transit)
 
     def take(self, transit: Transit) -> None:
-        """Is as the transit says, from now on."""
+        """Sets the state to that of the transit."""
         self.state = transit.state
         self.producer_id = transit.producer_id
         self.last_producer_id = transit.last_producer_id
@@ -207,11 +207,11 @@ class Transaction:
         self.update_ms = transit.update_ms
 
     def give_up(self) -> None:
-        """What was pending could not be written."""
+        """Drops the pending change, which could not be written."""
         self.pending = None
 
     def marker_written(self, topic_partition: TopicPartition) -> None:
-        """The partition has its marker, or is gone."""
+        """Removes a partition that has its marker or no longer exists."""
         if not isinstance(self.partitions, set):
             self.partitions = set(self.partitions)
         self.partitions.discard(topic_partition)

@@ -348,7 +348,7 @@ def test_every_change_of_state_is_one_line_in_the_log(room: TransactionRoom) -> 
         ("Ongoing", "PrepareCommit", 0, "EndTxn"),
         ("PrepareCommit", "CompleteCommit", 0, "all markers are written"),
         ("CompleteCommit", "Ongoing", 0, "AddPartitionsToTxn"),
-        ("Ongoing", "PrepareAbort", 1, "another producer begins"),
+        ("Ongoing", "PrepareAbort", 1, "InitProducerId of another producer"),
         ("PrepareAbort", "CompleteAbort", 1, "all markers are written"),
     ]
     assert {(line["transactional_id"], line["producer_id"], line["log_level"]) for line in changes} == {
