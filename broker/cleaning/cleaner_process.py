@@ -1,5 +1,5 @@
-"""The broker's end of the process that cleans logs (storage/cleaner/worker): started when there is something to
-clean, ended when there is nothing more.
+"""The broker's side of the process that cleans logs (storage/cleaner/worker). It is started when a log is to be
+cleaned, and stopped when no log is left.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from odradek.storage.cleaner.messages import GO, STOP, Message, decode
 
 ROOT = Path(odradek.__file__).parent.parent
 PROGRAM = "import sys; sys.path.append(sys.argv.pop()); from odradek.storage.cleaner.worker import main; main()"
-"""Finds the broker's own package, wherever the broker was started and whatever folders lie there (-P)."""
-LAST_WORDS_BYTES = 2000
+"""Imports the broker's own package, regardless of the working directory and its contents (-P)."""
+STDERR_BYTES = 2000
 
 
 class CleanerProcess:
-    """One process, which does one job at a time."""
+    """A cleaner process, which runs one job at a time."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
-        self._complaint: asyncio.Task[str] | None = None
+        self._stderr_line: asyncio.Task[str] | None = None
 
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
     async def clean(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
-        """What the process tells of its work. Whoever stops listening (`aclose`) stops the work.
+        """Runs the job and yields the messages of the process. Closing the generator (`aclose`) stops the job.
 
-        Raises UncleanableLog, OSError, and ProcessLookupError when the process has ended before its work did.
+        Raises UncleanableLog, OSError, and ProcessLookupError if the process exits before the job ends.
         """
         process = self._process or await self._start()
         finished = False
         try:
             await self._send(process, job.to_json().encode() + b"\n" + GO)
             while not finished:
-                kind, values = await self._hear(process)
-                finished = kind in _LAST_WORDS
+                kind, values = await self._receive(process)
+                finished = kind in _FINAL_MESSAGES
                 if kind is Message.FAILED:
                     raise UncleanableLog(values[1]) if values[0] == "uncleanable" else OSError(values[1])
                 yield _decoded(kind, values)
@@ -80,38 +80,38 @@ class CleanerProcess:
             await self.kill()
             raise
         assert self._process.stderr is not None
-        self._complaint = asyncio.ensure_future(_complaint(self._process.stderr))
+        self._stderr_line = asyncio.ensure_future(_stderr_line(self._process.stderr))
         return self._process
 
     async def _send(self, process: Process, line: bytes) -> None:
         assert process.stdin is not None
         try:
-            if process.stdin.is_closing():  # uvloop raises RuntimeError where asyncio's writes go nowhere
+            if process.stdin.is_closing():  # a write would raise RuntimeError with uvloop, and be ignored by asyncio
                 raise BrokenPipeError
             process.stdin.write(line)
             await process.stdin.drain()
         except ConnectionError as error:
-            raise ProcessLookupError("the process that cleans has ended") from error
+            raise ProcessLookupError("the cleaner process has exited") from error
 
-    async def _hear(self, process: Process) -> tuple[Message, list[Any]]:
+    async def _receive(self, process: Process) -> tuple[Message, list[Any]]:
         assert process.stdout is not None
         line = await process.stdout.readline()
         if not line:
-            complaint = "" if self._complaint is None else await self._complaint
-            raise ProcessLookupError(f"the process that cleans has ended: {complaint}".removesuffix(": "))
+            stderr_line = "" if self._stderr_line is None else await self._stderr_line
+            raise ProcessLookupError(f"the cleaner process has exited: {stderr_line}".removesuffix(": "))
         return decode(line)
 
     async def _stop_work(self, process: Process) -> None:
-        """When it says that it has stopped, the files that it was writing are gone."""
+        """Stops the job. When the process reports that it has stopped, it has removed the files that it was writing."""
         try:
             await self._send(process, STOP)
-            while (await self._hear(process))[0] not in _LAST_WORDS:
+            while (await self._receive(process))[0] not in _FINAL_MESSAGES:
                 pass
         except (asyncio.CancelledError, ProcessLookupError):
             await self.kill()
 
     async def stop(self) -> None:
-        """Ends the process, which has nothing to do."""
+        """Stops the idle process."""
         process = self._process
         if process is None:
             return
@@ -125,7 +125,7 @@ class CleanerProcess:
             raise
 
     async def kill(self) -> None:
-        """Ends it whatever it does. The files that it was writing are removed at the log's next start."""
+        """Kills the process. The files that it was writing are removed when the log is next loaded."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -135,24 +135,24 @@ class CleanerProcess:
             await self._end_of(process)
 
     async def _end_of(self, process: Process) -> None:
-        """Waits until it has ended and its pipes are closed."""
+        """Waits until the process has exited and its pipes are closed."""
         assert process.stdout is not None
         await process.stdout.read()
-        if self._complaint is not None:
-            await self._complaint
+        if self._stderr_line is not None:
+            await self._stderr_line
         await process.wait()
         await asyncio.sleep(0)
 
 
-async def _complaint(stderr: asyncio.StreamReader) -> str:
-    """The last line that a process writes to its standard error; reads until the end, so that it never blocks."""
+async def _stderr_line(stderr: asyncio.StreamReader) -> str:
+    """Returns the last line of a process's standard error. Reads to the end, so that the process never blocks."""
     last = b""
-    while more := await stderr.read(LAST_WORDS_BYTES):
-        last = (last + more)[-LAST_WORDS_BYTES:]
+    while more := await stderr.read(STDERR_BYTES):
+        last = (last + more)[-STDERR_BYTES:]
     return last.decode(errors="replace").strip().rpartition("\n")[2]
 
 
-_LAST_WORDS = (Message.DONE, Message.FAILED, Message.STOPPED)
+_FINAL_MESSAGES = (Message.DONE, Message.FAILED, Message.STOPPED)
 
 
 def _decoded(kind: Message, values: list[Any]) -> Progress | CleanDone:

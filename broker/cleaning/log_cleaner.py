@@ -1,13 +1,13 @@
-"""The cleaners of compacted logs at work (Kafka's LogCleaner): `log.cleaner.threads` of them, one log each at a time.
+"""Runs `log.cleaner.threads` cleaners of compacted logs (Kafka's LogCleaner), each of which cleans one log at a time.
 
-Each cleans the dirtiest log there is, and again, until none is due; then it rests for log.cleaner.backoff.ms. New
-settings hold at once, as in Kafka, whose cleaners begin anew with them: whoever rests or waits for the throttle is
+A cleaner cleans the dirtiest log repeatedly until no log is due, then sleeps for log.cleaner.backoff.ms. New settings
+take effect at once, as in Kafka, where they restart the cleaners: a cleaner that sleeps or waits for the throttle is
 woken.
 
-Where the work is done: a small log in slices on the loop, any other in a process of its own, which is started for it
-and ends with the round (see docs/decisions/a-process-that-cleans.md). Both are driven alike: after each step its bytes
-are paced by the throttle, and the clean is given up when the log is not what it was. The process reads and writes
-files only; segments change places here, on the loop.
+A small log is cleaned in slices on the event loop, any other log in a separate process, which is started on demand and
+stopped at the end of the round (see docs/decisions/a-process-that-cleans.md). Both are driven the same way: after each
+step the throttle paces the bytes processed, and the clean is abandoned if the log has changed. The process only reads
+and writes files; segments are swapped here, on the event loop.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from odradek.timer import Clock
 
 SMALL_BYTES = 1 << 20
-"""A log whose segments to clean have no more is cleaned on the loop."""
+"""A log with at most this many bytes to clean is cleaned on the event loop."""
 SLICE_BYTES = 32 << 10
-"""Read at once on the loop: below a millisecond's work, unless the batches are larger."""
+"""Bytes read per step on the event loop: less than a millisecond of work, unless a batch is larger."""
 
 log = structlog.get_logger("storage.cleaner")
 
 
 class LastClean(NamedTuple):
-    """What a cleaner did last, for the metrics."""
+    """A cleaner's last clean, for the metrics."""
 
     stats: CleanStats
     seconds: float
 
 
 class LogCleaner:
-    """`last` by the cleaner's number. `files`: only those of the operating system are cleaned by another process."""
+    """`last` is keyed by cleaner number. `files`: only OsFiles are cleaned in a separate process."""
 
     def __init__(
         self, logs: LogManager, config: BrokerConfig, background: Background, clock: Clock, files: Files
@@ -74,7 +74,7 @@ class LogCleaner:
         return self._background.spawn(self._run(number), f"log cleaner {number}")
 
     def settings_changed(self) -> None:
-        """As many cleaners as the settings say now; the others come to an end after the log that they clean."""
+        """Starts missing cleaners and wakes all. Surplus cleaners end after their current round."""
         if self._throttle.bytes_per_second != self._config["log.cleaner.io.max.bytes.per.second"]:
             self._throttle = Throttle(self._config["log.cleaner.io.max.bytes.per.second"])
         for number, task in enumerate(self._tasks):
@@ -86,14 +86,14 @@ class LogCleaner:
         self._new_settings = asyncio.Event()
 
     async def _rest(self, milliseconds: float) -> None:
-        """Until they have passed, or there are new settings."""
+        """Sleeps for `milliseconds`, or until the settings change."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(milliseconds / 1000):
                 await self._new_settings.wait()
 
     @property
     def dead(self) -> int:
-        """Cleaners that should be there and are not."""
+        """The number of cleaners that should be running but have ended."""
         return sum(task.done() for task in self._tasks[: self._config["log.cleaner.threads"]])
 
     @property
@@ -116,7 +116,7 @@ class LogCleaner:
             await self._rest(self._config["log.cleaner.backoff.ms"])
 
     async def clean_all(self, number: int = 0) -> None:
-        """Cleans the logs that are due, the dirtiest first, until none is left."""
+        """Cleans all logs that are due, the dirtiest first."""
         process = CleanerProcess()
         self.manager.begin_round()
         try:
@@ -133,7 +133,7 @@ class LogCleaner:
         end_offset = None
         replaced: list[str] = []
         try:
-            # After a crash segments are read from the checkpointed recovery point on: those that are cleaned lie below.
+            # After a crash, recovery reads segments above the checkpointed recovery point. Cleaned ones must be below.
             await self._background.run_in_thread(self._logs.take_checkpoint(RECOVERY_POINT))
             started_ms = self._clock.now_ms()
             done = await self._drive(clean, process, replaced)
@@ -166,14 +166,14 @@ class LogCleaner:
         return to_clean.total_bytes <= SMALL_BYTES or not isinstance(self._files, OsFiles)
 
     async def _drive(self, clean: Clean, process: CleanerProcess, replaced: list[str]) -> CleanDone | None:
-        """None: the clean was given up. `replaced` takes the files that are not needed any more."""
+        """Runs a clean. Returns None if it was abandoned. Adds the files that are no longer needed to `replaced`."""
         work = self._on_the_loop(clean.job) if self._is_small(clean.to_clean) else process.clean(clean.job)
         async with aclosing(work) as steps:
             async for step in steps:
                 if isinstance(step, CleanDone):
                     return step
                 if not self.manager.is_valid(clean):
-                    log.info("clean_given_up", partition=str(clean.log.topic_partition))
+                    log.info("clean abandoned", partition=str(clean.log.topic_partition))
                     if isinstance(step, CleanedGroup):
                         self.manager.discard(clean, step)
                     return None
@@ -206,13 +206,13 @@ class LogCleaner:
             delay_ms = due_ms - self._clock.now_ms()
 
     async def _remove_later(self, clean: Clean, replaced: list[str]) -> None:
-        """The names of what has replaced them are on the disk first."""
+        """Schedules the removal of replaced files, after the names of their replacements are synced to disk."""
         if not replaced:
             return
         try:
             await self._background.run_in_thread(self._files.sync_directory, clean.log.directory)
         except OSError as error:  # old files stay until the next start
-            log.warning("directory_not_synced", directory=clean.log.directory, reason=str(error))
+            log.warning("directory not synced", directory=clean.log.directory, reason=str(error))
             return
         due_ms = self._clock.now_ms() + clean.log.config.file_delete_delay_ms
         clean.log.removals += [(due_ms, path) for path in replaced]
@@ -221,16 +221,16 @@ class LogCleaner:
         try:
             await self._background.run_in_thread(self._logs.take_checkpoint(CLEANER_OFFSET))
         except OSError as error:
-            log.error("a checkpoint could not be written", checkpoint=CLEANER_OFFSET, reason=str(error))
+            log.error("checkpoint not written", checkpoint=CLEANER_OFFSET, reason=str(error))
 
     def _log_clean(self, clean: Clean, done: CleanDone, number: int, seconds: float) -> None:
         stats = done.stats
         self.last[number] = LastClean(stats, seconds)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "partition": str(clean.log.topic_partition),
             "dirty_from": clean.job.first_dirty_offset,
             "dirty_to": done.end_offset,
             "seconds": round(seconds, 3),
             **stats.as_dict(),
         }
-        log.info("log_cleaned", cleaner=number, **told)
+        log.info("log cleaned", cleaner=number, **fields)

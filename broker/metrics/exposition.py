@@ -1,7 +1,7 @@
-"""The text of `/metrics`: the table of families and this process, in Prometheus's own words.
+"""Generates the text of `/metrics`, in Prometheus's format, from the table of families and the process metrics.
 
-A broker with thousands of partitions has tens of thousands of samples; writing them in one go would keep everybody
-waiting. So the text is made in chunks of a bounded number of samples, and whoever asked lets the loop turn between
+A broker with thousands of partitions has tens of thousands of samples. Writing them all at once would block the event
+loop, so the text is generated in chunks with a bounded number of samples, and the caller yields to the loop between
 them.
 """
 
@@ -25,7 +25,7 @@ WINDOW_MS = 60_000
 
 
 class Exposition:
-    """Makes the text for one broker. Holds the times of requests that former texts told, to tell recent quantiles."""
+    """Generates the text for one broker. Keeps the request times of earlier texts to compute recent quantiles."""
 
     def __init__(self, clock: Clock, requests: BrokerMetrics) -> None:
         self._times = RequestTimes(clock, requests)
@@ -35,7 +35,9 @@ class Exposition:
         GCCollector(registry=self._process)
 
     def chunks(self, status: BrokerStatus) -> Iterator[bytes]:
-        """Pieces of the text; stop anywhere between them. A broker that is not serving shows its process alone."""
+        """Yields the text in chunks; the caller may stop after any of them. A broker that does not serve clients has
+        only its process metrics and its state.
+        """
         yield generate_latest(self._process)
         state = Metric("kafka_server_kafkaserver_brokerstate", "3: running, 1: starting, 7: stopping.", "gauge")
         state.add_sample(state.name, {}, status.state)
@@ -60,7 +62,7 @@ class Exposition:
 
 
 class OneMetric(CollectorRegistry):
-    """A registry with one metric, which was read already."""
+    """A registry with one metric that has already been read."""
 
     def __init__(self, metric: Metric) -> None:
         super().__init__()
@@ -71,7 +73,7 @@ class OneMetric(CollectorRegistry):
 
 
 class RequestTimes:
-    """The summary of request times: count and sum since the start, quantiles of the last WINDOW_MS to twice that."""
+    """The summary of request times: count and sum since the start, and quantiles over the last one to two WINDOW_MS."""
 
     def __init__(self, clock: Clock, requests: BrokerMetrics) -> None:
         self._clock = clock
@@ -106,7 +108,7 @@ class RequestTimes:
 
 
 def quantile_ms(counts: list[int], quantile: float) -> float:
-    """The time below which this part of the requests stayed; NaN without requests."""
+    """Returns the time that the fraction `quantile` of the requests did not exceed, or NaN without requests."""
     total = sum(counts)
     if not total:
         return float("nan")
@@ -119,7 +121,9 @@ def quantile_ms(counts: list[int], quantile: float) -> float:
 
 
 def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows in lists of a bounded length; one empty list where there are none, so that the metric is told of."""
+    """Yields the rows in lists of bounded length. Without rows it yields one empty list, so that HELP and TYPE are
+    still written.
+    """
     iterator = iter(rows)
     yield list(itertools.islice(iterator, SAMPLES_PER_CHUNK))
     while batch := list(itertools.islice(iterator, SAMPLES_PER_CHUNK)):
@@ -127,10 +131,10 @@ def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def labels_of(family: Family, values: Iterable[str]) -> dict[str, str]:
-    """Labels with a value: the row that sums up all topics has none, as Kafka's bean has no topic."""
+    """Returns the labels that have a value. The total over all topics has no topic label, as in Kafka."""
     return {label: value for label, value in zip(family.labels, values, strict=True) if value}
 
 
 def without_head(text: bytes) -> bytes:
-    """The samples of a family whose HELP and TYPE were told already."""
+    """Returns the samples without HELP and TYPE, for a family whose head has already been written."""
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))

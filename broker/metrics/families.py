@@ -1,11 +1,10 @@
-"""The table of what `/metrics` tells: name, kind, what it means, its labels, and how it is read.
+"""The table of metrics in `/metrics`: name, kind, documentation, labels, and reader of each.
 
-Names and labels are those that the Prometheus JMX exporter's sample configuration for Kafka makes of Kafka's beans,
-so that dashboards made for Kafka show this broker. Values are read when somebody asks; nothing is kept up to date for
-that.
+Names and labels are those that the Prometheus JMX exporter's sample configuration for Kafka derives from Kafka's beans,
+so that dashboards for Kafka work with this broker. Values are read on request; nothing is maintained in between.
 
-A reader gives rows of (label values, value). It takes a snapshot of what it walks through, since the loop turns in
-between.
+A reader yields rows of (label values, value). It iterates over snapshots, because the event loop runs other tasks
+between the rows.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ Row = tuple[Sequence[str], float]
 Reader = Callable[["MetricSources"], Iterable[Row]]
 
 TOTAL = "kafka_network_requestmetrics_totaltimems"
-"""The one family that is no plain number per row: see `exposition.RequestTimes`."""
+"""The only family with more than one number per row; see `exposition.RequestTimes`."""
 LATE_TRANSACTION_BUFFER_MS = 300_000
 
 
 class Family(NamedTuple):
-    """One metric. A counter's name stands here without its `_total`."""
+    """One metric. A counter's name omits the suffix `_total`."""
 
     name: str
     kind: str
@@ -46,12 +45,12 @@ class Family(NamedTuple):
 
 
 def single(value: Callable[[MetricSources], float]) -> Reader:
-    """One row without labels."""
+    """Returns a reader of one row without labels."""
     return lambda sources: [((), value(sources))]
 
 
 def by_topic(count: Callable[[TopicStats], int]) -> Reader:
-    """A row for each topic, and one without a name for all that ever were."""
+    """Returns a reader of one row per topic, and one with an empty name for the total, including deleted topics."""
 
     def read(sources: MetricSources) -> list[Row]:
         stats = sources.replica_manager.topic_stats
@@ -113,7 +112,9 @@ def leaders(sources: MetricSources) -> float:
 
 
 def late_transactions(sources: MetricSources) -> float:
-    """A transaction may take `transaction.max.timeout.ms`, and its marker five minutes more."""
+    """Counts led partitions with a transaction open for longer than `transaction.max.timeout.ms` plus five minutes for
+    its marker.
+    """
     before_ms = sources.late_transactions_before_ms() - LATE_TRANSACTION_BUFFER_MS
     return sum(
         partition.is_leader and partition.log.producer_state.has_late_transaction(before_ms)
@@ -130,12 +131,12 @@ def under_replicated(sources: MetricSources) -> float:
 
 
 def cleaning(value: Callable[[LogCleaner], float]) -> Reader:
-    """One row; 0 where no logs are cleaned."""
+    """Returns a reader of one row, which is 0 if the log cleaner is disabled."""
     return lambda sources: [((), value(sources.log_cleaner) if sources.log_cleaner is not None else 0)]
 
 
 def uncleanable(value: Callable[[LogCleaner, Sequence[Log]], float]) -> Reader:
-    """A row for each log directory."""
+    """Returns a reader of one row per log directory."""
 
     def read(sources: MetricSources) -> list[Row]:
         cleaner = sources.log_cleaner
@@ -179,25 +180,25 @@ FAMILIES = (
            "Partitions whose read failed.",
            _TOPIC, by_topic(lambda t: t.failed_fetch_requests)),
     Family("kafka_network_requestmetrics_requests", COUNTER,
-           "Requests that came to their end.",
+           "Requests completed.",
            ("request", "version"), requests),
     Family("kafka_network_requestmetrics_errors", COUNTER,
-           "Errors in answers, item by item; NONE counts answers without any.",
+           "Error codes in responses, item by item; NONE counts responses without errors.",
            ("request", "error"), request_errors),
     Family(TOTAL, SUMMARY,
-           "Milliseconds from a request's arrival to its answer; quantiles of the last one to two minutes.",
+           "Milliseconds from a request's arrival to its response; quantiles over the last one to two minutes.",
            ("request",), requests),
     Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE,
-           "Entries in watcher lists, one per key; some completed and not yet purged.",
+           "Entries in watcher lists, one per key, including completed ones that are not purged yet.",
            ("delayedOperation",), by_purgatory(lambda p: p.watched)),
     Family("kafka_server_delayedoperationpurgatory_numdelayedoperations", GAUGE,
-           "Requests that wait.",
+           "Parked requests.",
            ("delayedOperation",), by_purgatory(lambda p: p.delayed)),
     Family("odradek_purgatory_completed", COUNTER,
-           "Requests that waited and were released by an event.",
+           "Parked requests completed by an event.",
            ("delayedOperation",), by_purgatory(lambda p: p.completed)),
     Family("odradek_purgatory_expired", COUNTER,
-           "Requests that waited until their time-out.",
+           "Parked requests that timed out.",
            ("delayedOperation",), by_purgatory(lambda p: p.expired)),
     Family("kafka_server_delayedproducemetrics_expires", COUNTER,
            "Partitions of produce requests that timed out.",
@@ -212,40 +213,40 @@ FAMILIES = (
            "Bytes in the partition's segments.",
            _TOPIC_PARTITION, by_partition(lambda p: p.log.size)),
     Family("kafka_log_log_numlogsegments", GAUGE,
-           "The partition's segments.",
+           "Number of segments of the partition.",
            _TOPIC_PARTITION, by_partition(lambda p: len(p.log.segments))),
     Family("kafka_log_log_logstartoffset", GAUGE,
-           "The first offset that can be read.",
+           "Log start offset.",
            _TOPIC_PARTITION, by_partition(lambda p: p.log.log_start_offset)),
     Family("kafka_log_log_logendoffset", GAUGE,
-           "The offset that the next record gets.",
+           "Log end offset: the offset of the next record.",
            _TOPIC_PARTITION, by_partition(lambda p: p.log.log_end_offset)),
     Family("kafka_log_logcleaner_cleaner_recopy_percent", GAUGE,
-           "Bytes that the last cleans wrote, of those that they read.",
+           "Bytes written by the last cleans, in percent of the bytes read.",
            _NONE, cleaning(lambda c: c.recopy_percent)),
     Family("kafka_log_logcleaner_max_buffer_utilization_percent", GAUGE,
-           "How full the fullest table of keys was in a last clean.",
+           "Highest utilization of a key table in the cleaners' last cleans, in percent.",
            _NONE, cleaning(lambda c: c.max_buffer_utilization_percent)),
     Family("kafka_log_logcleaner_max_clean_time_secs", GAUGE,
-           "The longest of the last cleans.",
+           "Duration of the longest of the cleaners' last cleans, in seconds.",
            _NONE, cleaning(lambda c: c.max_clean_time_secs)),
     Family("kafka_log_logcleaner_max_compaction_delay_secs", GAUGE,
-           "The longest that a log has been due by max.compaction.lag.ms.",
+           "Longest time for which a log has been overdue by max.compaction.lag.ms, in seconds.",
            _NONE, cleaning(lambda c: c.manager.max_delay_ms // 1000)),
     Family("kafka_log_logcleaner_deadthreadcount", GAUGE,
-           "Cleaners that have ended and should not have.",
+           "Cleaners that have ended unexpectedly.",
            _NONE, cleaning(lambda c: c.dead)),
     Family("kafka_log_logcleanermanager_max_dirty_percent", GAUGE,
-           "The dirty share of the dirtiest log.",
+           "Dirty ratio of the dirtiest log, in percent.",
            _NONE, cleaning(lambda c: int(100 * c.manager.dirtiest_ratio))),
     Family("kafka_log_logcleanermanager_time_since_last_run_ms", GAUGE,
-           "Since a log to clean was looked for.",
+           "Milliseconds since a cleaner last looked for a log to clean.",
            _NONE, cleaning(lambda c: c.manager.ms_since_last_run)),
     Family("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE,
            "Partitions whose log could not be cleaned.",
            ("logDirectory",), uncleanable(lambda c, logs: len(logs))),
     Family("kafka_log_logcleanermanager_uncleanable_bytes", GAUGE,
-           "What there would be to clean in them.",
+           "Bytes to clean in uncleanable partitions.",
            ("logDirectory",), uncleanable(lambda c, logs: sum(map(c.manager.uncleanable_bytes, logs)))),
     Family("kafka_server_replicamanager_partitioncount", GAUGE,
            "Partitions on this broker.",
@@ -254,16 +255,16 @@ FAMILIES = (
            "Partitions that this broker leads.",
            _NONE, single(leaders)),
     Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE,
-           "Partitions led here with replicas out of sync.",
+           "Partitions led by this broker with replicas out of sync.",
            _NONE, single(under_replicated)),
     Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
-           "Partitions here whose disk fails.",
+           "Partitions on this broker whose disk has failed.",
            _NONE, single(lambda s: len(s.replica_manager.partitions.offline))),
     Family("kafka_server_replicamanager_partitionswithlatetransactionscount", GAUGE,
-           "Partitions led here with a transaction open for longer than any may be: one that hangs (KIP-664).",
+           "Partitions led by this broker with a transaction open for longer than allowed: a hanging one (KIP-664).",
            _NONE, single(late_transactions)),
     Family("kafka_server_addpartitionstotxnmanager_verificationfailurerate", COUNTER,
-           "Batches refused since they belonged to no open transaction (KIP-890).",
+           "Batches refused because they belonged to no open transaction (KIP-890).",
            _NONE, single(lambda s: s.replica_manager.verification.failures)),
     Family("kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE,
            "Fetch sessions (KIP-227).",
@@ -272,13 +273,13 @@ FAMILIES = (
            "Partitions in fetch sessions.",
            _NONE, single(lambda s: s.fetch_sessions.partitions)),
     Family("kafka_server_fetchsessioncache_incrementalfetchsessionevictions", COUNTER,
-           "Fetch sessions that had to make room.",
+           "Fetch sessions evicted.",
            _NONE, single(lambda s: s.fetch_sessions.evictions)),
     Family("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE,
            "Groups that this broker coordinates.",
            _NONE, single(lambda s: s.group_coordinator.groups_by_state().total())),
     Family("kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance", GAUGE,
-           "Groups that wait for their members to join again.",
+           "Groups that wait for their members to rejoin.",
            _NONE, groups_in(GroupState.PREPARING_REBALANCE)),
     Family("kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance", GAUGE,
            "Groups that wait for their leader's assignment.",
@@ -287,13 +288,13 @@ FAMILIES = (
            "Groups whose members have their assignments.",
            _NONE, groups_in(GroupState.STABLE)),
     Family("kafka_coordinator_group_groupmetadatamanager_numgroupsdead", GAUGE,
-           "Groups that are gone.",
+           "Groups in state Dead.",
            _NONE, groups_in(GroupState.DEAD)),
     Family("kafka_coordinator_group_groupmetadatamanager_numgroupsempty", GAUGE,
            "Groups without members.",
            _NONE, groups_in(GroupState.EMPTY)),
     Family("kafka_server_group_coordinator_metrics_group_completed_rebalance", COUNTER,
-           "Rebalances that came to an assignment.",
+           "Rebalances in which the leader sent an assignment.",
            _NONE, single(lambda s: s.group_coordinator.completed_rebalances)),
     Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
            "Offsets that groups have committed.",
@@ -308,10 +309,10 @@ FAMILIES = (
            "Committed offsets deleted on request.",
            _NONE, single(lambda s: s.group_coordinator.offset_metrics.deletions)),
     Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", GAUGE,
-           "Transaction markers for partitions that nobody leads.",
+           "Transaction markers for partitions without a reachable leader.",
            _NONE, single(lambda s: s.transaction_coordinator.markers.of_unknown_destination)),
     Family("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize", GAUGE,
-           "Transactions whose completion is to be appended once more.",
+           "Transactions whose completion is to be appended again.",
            _NONE, single(lambda s: s.transaction_coordinator.completions_to_retry)),
     Family("odradek_transactions_being_completed", GAUGE,
            "Transactions whose markers are being written.",
@@ -332,10 +333,10 @@ FAMILIES = (
            "Connections accepted.",
            _NONE, single(lambda s: s.socket_server.counters.accepted)),
     Family("kafka_server_socket_server_metrics_connection_close", COUNTER,
-           "Connections ended.",
+           "Connections closed.",
            _NONE, single(lambda s: s.socket_server.counters.closed)),
     Family("kafka_server_socket_server_metrics_expired_connections_killed_count", GAUGE,
-           "Connections ended after connections.max.idle.ms.",
+           "Connections closed after connections.max.idle.ms.",
            _NONE, single(lambda s: s.socket_server.counters.expired)),
     Family("kafka_server_socket_server_metrics_incoming_byte", COUNTER,
            "Bytes received from clients.",
@@ -344,13 +345,13 @@ FAMILIES = (
            "Bytes sent to clients.",
            _NONE, single(lambda s: s.socket_server.counters.bytes_out)),
     Family("odradek_connections_refused", COUNTER,
-           "Connections ended as they came: above max.connections or max.connections.per.ip.",
+           "Connections closed on arrival: above max.connections or max.connections.per.ip.",
            _NONE, single(lambda s: s.socket_server.counters.refused)),
     Family("odradek_timer_tasks", GAUGE,
            "Tasks in the timing wheel.",
            _NONE, single(lambda s: s.timer.size)),
     Family("odradek_timer_wakeups", COUNTER,
-           "Times that the wheel's reaper woke up.",
+           "Wake-ups of the timing wheel's reaper.",
            _NONE, single(lambda s: s.reaper.wakeups)),
 )
 # fmt: on

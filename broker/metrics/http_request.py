@@ -1,12 +1,12 @@
-"""What `/metrics` and `/health` need of an HTTP request: method, path, and whether its Host may be answered.
+"""Parses the parts of an HTTP request that `/metrics` and `/health` need: method, path, and Host.
 
-A browser on the broker's machine reaches what listens there, whatever page sent it: a page of evil.example whose name
-comes to mean 127.0.0.1 (DNS rebinding) would read the answers as its own. The request names evil.example as its Host
-then, so that only these Hosts are answered:
+A browser on the broker's machine can connect to local ports on behalf of any web page. If evil.example resolves to
+127.0.0.1 (DNS rebinding), its page could read the responses as its own. Such a request has evil.example as its Host, so
+only these Hosts are answered:
 
-    A   an address, which no DNS server decides about, or none at all, as no browser sends it
-    B   a name without a dot: localhost, a container's or a service's name; the public DNS has no hosts of such names
-    C   the name that the server listens on, and those of odradek.metrics.allowed.hosts; `*` there allows every name
+    A   an IP address, which DNS cannot redirect, or no Host at all, which no browser sends
+    B   a name without a dot: localhost, a container or a service; the public DNS has no such host names
+    C   the name that the server listens on, and those in odradek.metrics.allowed.hosts; `*` there allows every name
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 
 def request_line(head: bytes) -> tuple[str | None, str]:
-    """Method and path, without the query; (None, "") when the bytes are no HTTP request."""
+    """Returns the method and the path without the query, or (None, "") if the bytes are not an HTTP request."""
     words = head.partition(b"\r\n")[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
         return None, ""
@@ -24,12 +24,12 @@ def request_line(head: bytes) -> tuple[str | None, str]:
 
 
 def is_host_allowed(head: bytes, names: Collection[str]) -> bool:
-    """Whether every Host of the request's head may be answered; `names` in lower case (C)."""
+    """Whether every Host header of the request is allowed. `names` (C) must be in lower case."""
     return "*" in names or all(_is_allowed(host, names) for host in _hosts(head))
 
 
 def _hosts(head: bytes) -> list[str]:
-    """The values of the Host headers, without ports and in lower case."""
+    """Returns the values of the Host headers, without ports and in lower case."""
     fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
     values = [value.strip().decode("latin-1") for name, _, value in fields if name.strip().lower() == b"host"]
     return [_without_port(value).lower().removesuffix(".") for value in values]

@@ -1,12 +1,13 @@
-"""`/metrics` for Prometheus and `/health` for orchestrators, over HTTP on the broker's own loop.
+"""Serves `/metrics` for Prometheus and `/health` for orchestrators, over HTTP on the broker's event loop.
 
     GET /metrics   200, text
     GET /health    200 while clients are served, 503 before and after, or when a partition's disk fails; JSON
-    another path   404          another method   405          no HTTP request   400          a foreign Host   421
+    other path     404        other method   405        not an HTTP request   400        foreign Host   421
 
-One request per connection, GET and HEAD, no body. Everything has a limit: the head's size and time, the time to take
-the answer, the connections at once. One connection more ends the oldest that has sent no request, else the oldest: so
-silent clients cannot keep others out. The text is sent as it is made, the loop turning between the chunks.
+One request per connection, GET and HEAD, no body. There are limits for the size of the request head, the time until it
+arrives, the time to read the response, and the number of connections. A connection beyond the limit closes the oldest
+one without a request, or else the oldest one, so that idle clients cannot keep others out. The text is sent as it is
+generated; the event loop runs other tasks between the chunks.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ MAX_CONNECTIONS = 64
 HEAD_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 30
 
-WHAT_THERE_IS = "There are /metrics and /health."
-FOREIGN_HOST = "odradek.metrics.allowed.hosts names the hosts that requests may name, beside addresses and local names."
+WHAT_THERE_IS = "The paths are /metrics and /health."
+FOREIGN_HOST = "The Host must be an IP address, a name without a dot, or listed in odradek.metrics.allowed.hosts."
 
 log = structlog.get_logger("broker.metrics")
 
 
 class MetricsServer:
-    """Listens from `start` to `stop`. `port` is the bound one."""
+    """Listens from `start` to `stop`. `port` is the bound port."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class MetricsServer:
         port: int,
         allowed_hosts: Iterable[str] = (),
     ) -> None:
-        """`host` "" is every interface. `allowed_hosts`: see http_request.py, C."""
+        """`host` "" means all interfaces. `allowed_hosts`: see http_request.py, C."""
         self.port = port
         self._host = host
         self._allowed_hosts = frozenset(name.lower() for name in (host, *allowed_hosts))
@@ -55,21 +56,21 @@ class MetricsServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
         self._asked: dict[asyncio.Task[None], None] = {}
-        """The tasks of connections without and with a request, oldest first."""
+        """The connections' tasks, oldest first: `_silent` before the request has arrived, `_asked` afterwards."""
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """The addresses that are listened on, as (host, port)."""
+        """The listening addresses as (host, port)."""
         return [] if self._server is None else [socket.getsockname()[:2] for socket in self._server.sockets]
 
     async def start(self) -> None:
-        """Raises OSError when the address cannot be had."""
+        """Starts listening. Raises OSError if the address cannot be bound."""
         self._server = await asyncio.start_server(self._serve, self._host or None, self.port, limit=MAX_HEAD_BYTES)
         self.port = self.addresses[0][1]
-        log.info("metrics are served", host=self._host, port=self.port)
+        log.info("metrics server started", host=self._host, port=self.port)
 
     async def stop(self) -> None:
-        """Ends what is under way. No effect twice."""
+        """Stops listening and closes all connections. Further calls do nothing."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -101,7 +102,7 @@ class MetricsServer:
             self._tasks.discard(task)
 
     def _make_room(self) -> None:
-        """After the connection that has just come: its task is the last one of the silent."""
+        """Enforces MAX_CONNECTIONS. The new connection's task is the last one in `_silent`."""
         if len(self._silent) + len(self._asked) > MAX_CONNECTIONS:
             connections = self._silent if len(self._silent) > 1 else self._asked
             oldest = next(iter(connections))
@@ -119,7 +120,7 @@ class MetricsServer:
         if method is None:
             status, content_type, body = refused(HTTPStatus.BAD_REQUEST)
         elif not is_host_allowed(head, self._allowed_hosts):
-            log.warning("a metrics request for a foreign host was refused", method=method, path=path)
+            log.warning("metrics request for foreign host refused", method=method, path=path)
             status, content_type, body = refused(HTTPStatus.MISDIRECTED_REQUEST, FOREIGN_HOST)
         elif method not in ("GET", "HEAD"):
             status, content_type, body = refused(HTTPStatus.METHOD_NOT_ALLOWED)

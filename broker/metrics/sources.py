@@ -1,4 +1,4 @@
-"""What the metrics are read from: the parts of a broker that serves clients."""
+"""The broker components that the metrics are read from."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from odradek.timer import ExpirationReaper, SystemTimer
 
 
 class MetricSources(NamedTuple):
-    """`late_transactions_before_ms()`: wall time before which no open transaction may have begun.
+    """`late_transactions_before_ms()` returns the wall time before which no open transaction may have begun.
 
-    `log_cleaner` is None where log.cleaner.enable is false."""
+    `log_cleaner` is None if log.cleaner.enable is false."""
 
     requests: BrokerMetrics
     endpoints: Sequence[Endpoint]
@@ -39,7 +39,7 @@ class MetricSources(NamedTuple):
 
 
 class BrokerStatus(NamedTuple):
-    """`state`: Kafka's number. `sources` is None while no clients are served."""
+    """`state` is Kafka's broker state number. `sources` is None while the broker does not serve clients."""
 
     state: int
     broker_id: int
