@@ -1,10 +1,10 @@
-"""What an administrator does to a cluster, as methods: over `NetworkClient`, one request each.
+"""AdminClient: administers a cluster over `NetworkClient`. Each method sends one request.
 
     async with AdminClient("127.0.0.1:9092") as admin:
         await admin.create_topic(NewTopic("orders", 3))
 
-Changes of topics and settings go to the controller, reading to any broker. A failure of the request or of its one
-item raises ProtocolError with the broker's code and text; a broker that cannot be reached NetworkError.
+Changes to topics and settings are sent to the controller, queries to any broker. If the request or its one item fails,
+the method raises ProtocolError with the broker's code and text. If a broker cannot be reached, it raises NetworkError.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ T = TypeVar("T")
 
 DEFAULT_PORT = 9092
 RETRY_MS = 100
-"""How long to wait before asking again: nobody tells when a coordinator is there, has loaded or has done its work."""
+"""The delay between retries. A client is not notified when a coordinator becomes available or finishes its work."""
 PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
 ConfigChange = tuple[str, ConfigOperation, str | None]
-"""(name, operation, value)."""
+"""A change to one setting: (name, operation, value)."""
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """HOST:PORT,HOST:PORT... as pairs; the port may be left out. Raises ValueError."""
+    """Parses HOST:PORT,HOST:PORT... into pairs. The port is optional. Raises ValueError."""
     addresses = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):
             host, port = part, str(DEFAULT_PORT)
         if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or not host:
-            raise ValueError(f"{part!r} is no HOST:PORT")
+            raise ValueError(f"{part!r} is not HOST:PORT")
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:
-        raise ValueError("no HOST:PORT is given")
+        raise ValueError("HOST:PORT is missing")
     return addresses
 
 
 class AdminClient:
-    """Connects to the first of `bootstrap` (HOST:PORT,...) that answers, and to the controller when it is needed."""
+    """Connects to the first address in `bootstrap` (HOST:PORT,...) that responds, and to other brokers on demand."""
 
     def __init__(
         self, bootstrap: str, *, client_id: str = "odradek-admin", timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -80,7 +80,7 @@ class AdminClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes all connections."""
         for client in {self._any, self._controller, *self._nodes.values()} - {None}:
             assert client is not None
             await client.close()
@@ -90,20 +90,20 @@ class AdminClient:
     # Reading
 
     async def describe_cluster(self) -> DescribeClusterResponse:
-        """Cluster id, controller, brokers."""
+        """Returns the cluster id, the controller and the brokers."""
         response: DescribeClusterResponse = await self._ask(DescribeClusterRequest())
         check(response.error_code, response.error_message)
         return response
 
     async def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponse.MetadataResponseTopic]:
-        """These topics, or all, sorted by name; each with an `error_code` of its own. Creates none."""
+        """Returns the named topics, or all, sorted by name. Each has its own `error_code`. No topic is created."""
         asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         response: MetadataResponse = await self._ask(request)
         return sorted(response.topics, key=lambda topic: topic.name or "")
 
     async def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
-        """One topic. Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION."""
+        """Returns one topic. Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION."""
         (topic,) = await self.topics([name])
         check(topic.error_code, _why_no_topic(name, topic.error_code))
         return topic
@@ -111,7 +111,7 @@ class AdminClient:
     async def describe_configs(
         self, kind: ConfigResourceType, name: str, *, documentation: bool = False
     ) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
-        """All settings of a topic or broker, sorted by name, with their synonyms."""
+        """Returns all settings of a topic or broker, sorted by name, with their synonyms."""
         asked = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=None
         )
@@ -121,7 +121,7 @@ class AdminClient:
         return sorted(result.configs, key=lambda config: config.name)
 
     async def describe_log_dirs(self) -> list[DescribeLogDirsResponse.DescribeLogDirsResult]:
-        """The log directories of the broker that is asked, with the sizes of all partitions."""
+        """Returns the log directories of the connected broker, with the sizes of all partitions."""
         response: DescribeLogDirsResponse = await self._ask(DescribeLogDirsRequest(topics=None))
         check(response.error_code, None)
         return response.results
@@ -129,12 +129,14 @@ class AdminClient:
     # Single brokers
 
     async def broker_ids(self) -> list[int]:
-        """The brokers of the cluster, ascending."""
+        """Returns the ids of the cluster's brokers, ascending."""
         return sorted(broker.node_id for broker in (await self._cluster()).brokers)
 
     async def coordinator(self, kind: CoordinatorType, key: str) -> int:
-        """The broker that coordinates a group or a transactional id. Raises COORDINATOR_NOT_AVAILABLE when there is
-        none after the time-out: the first question has its topic created.
+        """Returns the broker that coordinates a group or a transactional id.
+
+        Retries until the timeout, because the first request creates the internal topic. Then raises
+        COORDINATOR_NOT_AVAILABLE.
         """
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
 
@@ -147,7 +149,7 @@ class AdminClient:
         return int(found.node_id)
 
     async def ask_coordinator(self, kind: CoordinatorType, key: str, request: Message) -> tuple[int, Any]:
-        """The broker that coordinates, and its response; until the time-out none of those whose error is PASSING."""
+        """Returns the coordinator's broker id and its response. Retries errors in PASSING until the timeout."""
 
         async def ask() -> tuple[int, Any]:
             broker_id = await self.coordinator(kind, key)
@@ -156,11 +158,11 @@ class AdminClient:
         return await self.until(ask, lambda found: not _is_passing(found[1]))
 
     async def ask_when_loaded(self, broker_id: int, request: Message) -> Any:
-        """The response of one broker about all that it coordinates, as `ask_coordinator`."""
+        """Returns the response of one broker. Retries as `ask_coordinator` does."""
         return await self.until(lambda: self.ask_broker(broker_id, request), lambda response: not _is_passing(response))
 
     async def until(self, ask: Callable[[], Awaitable[T]], is_settled: Callable[[T], bool]) -> T:
-        """Asks again until the answer is settled; at the time-out the last answer, whatever it is."""
+        """Calls `ask` until `is_settled` accepts its result or the timeout expires. Returns the last result."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._timeout_ms / 1000
         while True:
@@ -170,7 +172,7 @@ class AdminClient:
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def ask_broker(self, broker_id: int, request: Message) -> Any:
-        """The response of one broker."""
+        """Sends a request to one broker and returns its response."""
         client = self._nodes.get(broker_id)
         if client is None or not client.is_connected:
             client = self._nodes[broker_id] = await self._find_broker(broker_id)
@@ -179,7 +181,7 @@ class AdminClient:
     # Changes
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Creates a topic, or with `validate_only` only says whether it could be."""
+        """Creates a topic, or with `validate_only` only checks whether it could be created."""
         creatable = CreateTopicsRequest.CreatableTopic(
             name=topic.name,
             num_partitions=topic.num_partitions,
@@ -206,7 +208,7 @@ class AdminClient:
         check(result.error_code, _why_no_topic(name, result.error_code) or result.error_message)
 
     async def create_partitions(self, new_partitions: NewPartitions, *, validate_only: bool = False) -> None:
-        """Raises a topic's number of partitions."""
+        """Increases a topic's number of partitions."""
         assigned = None
         if new_partitions.assignments is not None:
             assigned = [
@@ -223,7 +225,7 @@ class AdminClient:
     async def alter_configs(
         self, kind: ConfigResourceType, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
-        """Changes single settings of a topic or broker."""
+        """Changes individual settings of a topic or broker."""
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
@@ -246,7 +248,7 @@ class AdminClient:
         """Sends to the controller."""
         if self._controller is None or not self._controller.is_connected:
             self._controller = await self._find_controller()
-        # The broker's time-out is the same: give its answer a moment to arrive.
+        # The broker uses the same timeout; allow extra time for its response to arrive.
         return await self._controller.send(request, timeout_ms=self._timeout_ms + 1000)
 
     async def _broker(self) -> NetworkClient:
@@ -279,7 +281,7 @@ class AdminClient:
             return broker
         found = next((node for node in cluster.brokers if node.node_id == broker_id), None)
         if found is None:
-            raise NodeUnreachable(f"{broker.name} knows no {what} {broker_id} at the moment")
+            raise NodeUnreachable(f"{broker.name} does not know {what} {broker_id} at the moment")
         return await self._connect(found.host, found.port)
 
     async def _connect(self, host: str, port: int) -> NetworkClient:
@@ -287,13 +289,13 @@ class AdminClient:
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raises the ProtocolError of a response's error code; without a text the code's own."""
+    """Raises ProtocolError for a response's error code. Without `message` it has the code's default text."""
     if code != ErrorCode.NONE:
         raise ProtocolError(ErrorCode.of(code), message)
 
 
 def by_leader(topics: Iterable[MetadataResponse.MetadataResponseTopic]) -> dict[int, list[TopicPartition]]:
-    """The partitions of these topics that each broker leads."""
+    """Returns the partitions of these topics by leader."""
     found: dict[int, list[TopicPartition]] = {}
     for topic in topics:
         for partition in topic.partitions:
@@ -312,7 +314,7 @@ def _is_passing(response: Any) -> bool:
 
 
 def _codes(response: Any) -> Iterable[int]:
-    """The error codes of a coordinator's response and of its items, one level down."""
+    """Yields the error codes of a coordinator's response and of its items, one level deep."""
     yield getattr(response, "error_code", ErrorCode.NONE)
     for name in ("groups", "results", "transaction_states"):
         for item in getattr(response, name, ()):

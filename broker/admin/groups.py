@@ -1,8 +1,7 @@
-"""What an administrator sees of groups and their offsets, and how offsets are moved and groups deleted, over an
-`AdminClient`.
+"""GroupAdmin: lists, describes and deletes groups, and reads and commits their offsets, over an `AdminClient`.
 
-Groups are asked of their coordinators, logs of their partitions' leaders. A coordinator that still loads, or has just
-moved, is asked again until the time-out.
+Requests about groups are sent to their coordinators, requests about logs to the partitions' leaders. If a coordinator
+is loading or has just moved, the request is retried until the timeout.
 
 Source: Kafka's `ConsumerGroupCommand`, `KafkaAdminClient`.
 """
@@ -29,13 +28,13 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import CoordinatorType
 
 EARLIEST, LATEST = -2, -1
-"""Times that mean a log's ends."""
+"""The timestamps that ListOffsets uses for the start and the end of a log."""
 CONSUMER = "consumer"
 NOBODY_COMMITTED = -1
 
 
 class ListedGroup(NamedTuple):
-    """A group, and the broker that coordinates it."""
+    """A group and the broker that coordinates it."""
 
     group_id: str
     protocol_type: str
@@ -44,7 +43,7 @@ class ListedGroup(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """`partitions` is None where the assignment is none of a consumer's."""
+    """A member of a group. `partitions` is None if the assignment does not decode as a consumer's."""
 
     member_id: str
     group_instance_id: str | None
@@ -54,7 +53,7 @@ class GroupMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """`state` is Dead for a group that does not exist."""
+    """A group with its members. `state` is Dead if the group does not exist."""
 
     group_id: str
     coordinator: int
@@ -71,7 +70,7 @@ class GroupAdmin:
     # Reading
 
     async def list_groups(self, states: Sequence[str] = ()) -> list[ListedGroup]:
-        """Of all coordinators, by name; all states where none is named."""
+        """Returns the groups of all coordinators, sorted by name. Empty `states` means all states."""
         found = []
         for broker_id in await self._admin.broker_ids():
             response = await self._admin.ask_when_loaded(broker_id, ListGroupsRequest(states_filter=list(states)))
@@ -83,7 +82,7 @@ class GroupAdmin:
         return sorted(found)
 
     async def describe(self, group_id: str) -> DescribedGroup:
-        """Of a group that does not exist, too."""
+        """Returns a group's description. Works for a group that does not exist, too."""
         coordinator, response = await self._ask(group_id, DescribeGroupsRequest(groups=[group_id]))
         (group,) = response.groups
         check(group.error_code)
@@ -93,7 +92,7 @@ class GroupAdmin:
         )
 
     async def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """All offsets that the group has committed."""
+        """Returns all offsets that the group has committed."""
         request = OffsetFetchRequest(
             group_id=group_id,
             topics=None,
@@ -111,13 +110,13 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Ascending. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns the topic's partitions, ascending. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         described = await self._admin.topic(topic)
         return sorted(TopicPartition(topic, partition.partition_index) for partition in described.partitions)
 
     async def offsets_at(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """Of each partition the first offset whose time is this or later, the log's end where there is none; EARLIEST
-        and LATEST give the log's ends. Those that cannot be asked at present are left out.
+        """Returns, for each partition, the first offset with a timestamp >= `time_ms`, or the log end offset if there
+        is none. EARLIEST and LATEST return the log's start and end. Partitions that cannot be queried now are omitted.
         """
         asked = set(partitions)
         found: dict[TopicPartition, int] = {}
@@ -154,7 +153,7 @@ class GroupAdmin:
     # Changing
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """For a group without members. Raises UNKNOWN_MEMBER_ID where it has some."""
+        """Commits offsets for a group without members. Raises UNKNOWN_MEMBER_ID if it has members."""
         topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
         for key, offset in offsets.items():
             topic = topics.setdefault(key.topic, OffsetCommitRequest.OffsetCommitRequestTopic(name=key.topic))
@@ -170,7 +169,7 @@ class GroupAdmin:
                 check(partition.error_code, f"{answer.name}-{partition.partition_index}")
 
     async def delete(self, group_id: str) -> None:
-        """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         _, response = await self._ask(group_id, DeleteGroupsRequest(groups_names=[group_id]))
         (result,) = response.results
         check(result.error_code, _WHY_NOT_DELETED.get(result.error_code, "").format(group_id) or None)

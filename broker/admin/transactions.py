@@ -1,9 +1,9 @@
-"""What an administrator sees of transactions, and how one is ended that hangs (KIP-664), over an `AdminClient`.
+"""TransactionAdmin: lists and describes transactions, and aborts hanging ones (KIP-664), over an `AdminClient`.
 
-A transaction is aborted in one of two ways. `abort` asks its coordinator, as a new producer of the transactional id
-would: the old one is fenced, and all partitions get their markers. `abort_in_partition` writes a marker into a single
-partition, past the coordinator: for a transaction that no coordinator knows of any more, which holds the partition's
-last stable offset back for ever. `hanging` finds those.
+A transaction can be aborted in two ways. `abort` sends InitProducerId to the coordinator, as a new producer of the
+transactional id would: the old producer is fenced, and all partitions get their markers. `abort_in_partition` bypasses
+the coordinator and writes a marker to a single partition. It is for hanging transactions: no coordinator knows them any
+more, so they hold back the partition's last stable offset forever. `hanging` finds them.
 
 Source: Kafka's `TransactionsCommand`, `AbortTransactionHandler`; KIP-664.
 """
@@ -34,7 +34,7 @@ ProducerState = DescribeProducersResponse.ProducerState
 
 
 class ListedTransaction(NamedTuple):
-    """A transactional id, and the broker that coordinates it."""
+    """A transactional id and the broker that coordinates it."""
 
     transactional_id: str
     coordinator: int
@@ -43,7 +43,7 @@ class ListedTransaction(NamedTuple):
 
 
 class DescribedTransaction(NamedTuple):
-    """Times in ms; `start_ms` since 1970, -1 where nothing has begun."""
+    """Times in ms. `start_ms` is since 1970, or -1 if no transaction has begun."""
 
     transactional_id: str
     coordinator: int
@@ -56,7 +56,7 @@ class DescribedTransaction(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A producer that has a transaction open in a partition."""
+    """A producer with an open transaction in a partition."""
 
     topic_partition: TopicPartition
     producer: ProducerState
@@ -69,7 +69,7 @@ class TransactionAdmin:
     async def list_transactions(
         self, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
     ) -> list[ListedTransaction]:
-        """Of all coordinators, by transactional id; filters that are empty let all pass."""
+        """Returns the transactions of all coordinators, sorted by transactional id. An empty filter matches all."""
         request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
         found = []
         for broker_id in await self._admin.broker_ids():
@@ -77,7 +77,7 @@ class TransactionAdmin:
             check(response.error_code)
             if response.unknown_state_filters:
                 unknown = ", ".join(response.unknown_state_filters)
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no state {unknown}")
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown transaction state: {unknown}")
             found += [
                 ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
                 for one in response.transaction_states
@@ -85,7 +85,7 @@ class TransactionAdmin:
         return sorted(found)
 
     async def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Raises TRANSACTIONAL_ID_NOT_FOUND."""
+        """Returns a transactional id's description. Raises TRANSACTIONAL_ID_NOT_FOUND."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         coordinator, response = await self._admin.ask_coordinator(
             CoordinatorType.TRANSACTION, transactional_id, request
@@ -105,20 +105,20 @@ class TransactionAdmin:
         )
 
     async def producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
-        """Who has written to the partition of late, as its leader knows. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns the active producers of the partition, as known to its leader. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         leader = await self._leader(topic_partition)
         (found,) = await self._producers(leader, [topic_partition])
         check(found.error_code, found.error_message)
         return sorted(found.active_producers, key=lambda producer: producer.producer_id)
 
     async def abort(self, transactional_id: str) -> DescribedTransaction:
-        """Aborts the id's open transaction, fences its producer, and returns what it is like when that is done.
+        """Aborts the id's open transaction, fences its producer, and returns the description afterwards.
 
-        Raises TRANSACTIONAL_ID_NOT_FOUND, and INVALID_TXN_STATE where nothing is open.
+        Raises TRANSACTIONAL_ID_NOT_FOUND, and INVALID_TXN_STATE if no transaction is open.
         """
         described = await self.describe(transactional_id)
         if described.state != "Ongoing":
-            message = f"'{transactional_id}' has no open transaction; it is {described.state}"
+            message = f"'{transactional_id}' has no open transaction; its state is {described.state}"
             raise ProtocolError(ErrorCode.INVALID_TXN_STATE, message)
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=described.timeout_ms)
         response = await self._admin.ask_broker(described.coordinator, request)
@@ -131,7 +131,7 @@ class TransactionAdmin:
     async def abort_in_partition(
         self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """Writes an ABORT marker. Raises what the partition's leader says, as INVALID_PRODUCER_EPOCH."""
+        """Writes an ABORT marker. Raises the error of the partition's leader, such as INVALID_PRODUCER_EPOCH."""
         topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(
             name=topic_partition.topic, partition_indexes=[topic_partition.partition]
         )
@@ -147,15 +147,15 @@ class TransactionAdmin:
         check(response.markers[0].topics[0].partitions[0].error_code)
 
     async def open_at(self, topic_partition: TopicPartition, start_offset: int) -> ProducerState:
-        """The producer whose transaction begins there. Raises INVALID_TXN_STATE."""
+        """Returns the producer whose open transaction begins at `start_offset`. Raises INVALID_TXN_STATE."""
         for producer in await self.producers(topic_partition):
             if producer.current_txn_start_offset == start_offset:
                 return producer
-        message = f"No transaction is open in {topic_partition} that begins at offset {start_offset}"
+        message = f"No open transaction in {topic_partition} begins at offset {start_offset}"
         raise ProtocolError(ErrorCode.INVALID_TXN_STATE, message)
 
     async def hanging(self, now_ms: int, longest_timeout_ms: int, topic: str | None = None) -> list[OpenTransaction]:
-        """Transactions that have been open for longer than any may, and that no coordinator will end."""
+        """Returns transactions open for longer than `longest_timeout_ms` that no coordinator will end."""
         late = [
             one
             for one in await self._open_transactions(topic)
@@ -181,7 +181,7 @@ class TransactionAdmin:
         return sorted(found, key=lambda one: (one.topic_partition, one.producer.producer_id))
 
     async def _expected(self, producer_ids: Iterable[int]) -> dict[int, list[TopicPartition]]:
-        """By producer id: where the coordinators will write markers."""
+        """Returns, by producer id, the partitions to which coordinators will write markers."""
         found = {}
         for listed in await self.list_transactions(producer_ids=sorted(producer_ids)):
             try:
@@ -202,7 +202,7 @@ class TransactionAdmin:
     async def _producers(
         self, leader: int, keys: Sequence[TopicPartition]
     ) -> list[DescribeProducersResponse.PartitionResponse]:
-        """In the order of `keys`."""
+        """Returns the leader's answers in the order of `keys`."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in keys:
             by_topic.setdefault(topic, []).append(partition)

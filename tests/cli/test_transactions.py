@@ -134,7 +134,7 @@ def test_ids_are_listed_by_producer_and_by_state(bootstrap: str, odradek: Odrade
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["list", "--state", "ongoing"], "INVALID_REQUEST: There is no state ongoing"),
+        (["list", "--state", "ongoing"], "INVALID_REQUEST: Unknown transaction state: ongoing"),
         (["describe", "nobody"], "TRANSACTIONAL_ID_NOT_FOUND: There is no transactional id 'nobody'"),
         (["abort", "nobody"], "TRANSACTIONAL_ID_NOT_FOUND: There is no transactional id 'nobody'"),
         (["abort"], "abort needs a transactional id, or --topic and --partition"),
@@ -161,7 +161,7 @@ def test_a_transaction_that_is_not_open_is_not_aborted(bootstrap: str, odradek: 
     assert odradek("abort", "done") == (
         1,
         "",
-        "odradek: INVALID_TXN_STATE: 'done' has no open transaction; it is CompleteCommit\n",
+        "odradek: INVALID_TXN_STATE: 'done' has no open transaction; its state is CompleteCommit\n",
     )
     producer.begin_transaction()
     producer.abort_transaction(30)
@@ -181,7 +181,7 @@ def test_a_hanging_transaction_is_found_and_aborted_where_it_begins(bootstrap: s
     assert odradek(*where, "--start-offset", "7") == (
         1,
         "",
-        "odradek: INVALID_TXN_STATE: No transaction is open in hanging-too-0 that begins at offset 7\n",
+        "odradek: INVALID_TXN_STATE: No open transaction in hanging-too-0 begins at offset 7\n",
     )
     assert last_stable(bootstrap, other) == 0
     assert odradek(*where, "--start-offset", "0") == (
