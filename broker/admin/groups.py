@@ -82,7 +82,7 @@ class GroupAdmin:
         return sorted(found)
 
     async def describe(self, group_id: str) -> DescribedGroup:
-        """Returns a group's description. Works for a group that does not exist, too."""
+        """Returns a group's description. A group that does not exist is described as Dead."""
         coordinator, response = await self._ask(group_id, DescribeGroupsRequest(groups=[group_id]))
         (group,) = response.groups
         check(group.error_code)

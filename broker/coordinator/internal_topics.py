@@ -112,7 +112,7 @@ class InternalTopics:
         return known[1]
 
     def definition(self, name: str) -> NewTopic:
-        """Returns the definition that the topic is created from."""
+        """Returns the topic's definition under the current settings."""
         return RECIPES[name](self._config)
 
     def create(self, name: str) -> None:

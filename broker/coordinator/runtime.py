@@ -9,7 +9,7 @@ event loop's thread, so between two calls a shard matches its log.
 If the partition is lost while a decision waits for replication, `done` gets an error, possibly after the shard was
 unloaded.
 
-An append that raises anything but an error of the log is a bug. If nothing was written, the client gets
+Errors of the log are returned, so an append that raises an exception is a bug. If nothing was written, the client gets
 UNKNOWN_SERVER_ERROR. If the batch was written, the shard no longer matches its log and is reloaded. (Kafka's runtime
 reverts its state to a snapshot. That is not needed here because replay follows the append.)
 
@@ -102,7 +102,7 @@ class CoordinatorRuntime:
         self._lines = ThrottledLines(clock)
         self._loader = Loader(settings.load_buffer_bytes, clock, background, self._loaded)
 
-    # Beginning and end
+    # Start and stop
 
     def start(self) -> None:
         """Registers for leadership changes of the topic and adds the partitions that the broker already leads."""
@@ -164,7 +164,7 @@ class CoordinatorRuntime:
     def is_stopping(self) -> bool:
         return self._stopping
 
-    # The replica manager's calls
+    # Called by the replica manager
 
     def elected(self, partition: int, leader_epoch: int) -> None:
         """Starts loading the partition; an empty one is loaded at once. A new leader epoch reloads the partition."""

@@ -12,7 +12,7 @@
 |                 | ... with changes, or the leader and Stable | the group rebalances                         |
 | another id      |                                            | UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID      |
 
-Source: Kafka's GroupCoordinator (handleJoinGroup and what it calls).
+Source: Kafka's GroupCoordinator (handleJoinGroup and its callees).
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Joins:
     # --- group.max.size -----------------------------------------------------------------------------------------
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Whether group.max.size admits the member. In PreparingRebalance only members that have joined count, so that
-        the last ones to rejoin an oversized group are refused.
+        """Whether group.max.size allows the join. In PreparingRebalance only members that have rejoined count, so that
+        an oversized group refuses the last members to rejoin.
         """
         if group.state is GroupState.EMPTY:
             return True

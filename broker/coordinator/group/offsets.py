@@ -40,7 +40,7 @@ Commits = dict[str, dict[int, CommittedOffset]]
 Partitions = Mapping[str, Iterable[int]]
 """Partitions by topic."""
 COMMITS_SEQUENCE = 0
-"""The base sequence of Kafka's commit batches, with and without a producer."""
+"""The base sequence of commit batches, with and without a producer id, as in Kafka."""
 END_OF_TIME = 1 << 63
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
@@ -123,7 +123,7 @@ class GroupOffsets:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def of_group(self, group_id: str) -> OffsetsOfGroup | None:
-        """Returns the group's offsets, read-only. None if it has no offsets, in effect or not."""
+        """Returns the group's offsets, read-only. None if it has neither offsets nor pending commits."""
         return self._groups.get(group_id)
 
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:

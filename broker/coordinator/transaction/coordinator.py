@@ -51,7 +51,7 @@ PRODUCE_CODES = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
-"""Maps errors to those that the served versions of Produce and TxnOffsetCommit return instead."""
+"""Maps a coordinator's error to the error that the served versions of Produce and TxnOffsetCommit return."""
 
 
 class Listing(NamedTuple):

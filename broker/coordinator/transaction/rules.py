@@ -36,7 +36,7 @@ class ProducerIdNeeded(Exception):
 
 
 ENDED_SO = frozenset({(COMPLETE_COMMIT, True), (COMPLETE_ABORT, False)})
-"""(state, whether EndTxn commits) pairs for which EndTxn is a retry of what has been done."""
+"""The pairs (state, whether EndTxn commits) for which EndTxn is a retry and has no effect."""
 
 
 def initialize(

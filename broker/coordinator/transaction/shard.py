@@ -78,7 +78,7 @@ class TransactionShard:
         self._on_loaded(self)
 
     def unload(self) -> None:
-        """Removes all transactions. The runtime reports the failure to pending appends."""
+        """Removes all transactions. The runtime calls the `done` of pending decisions with an error."""
         self.is_current = False
         self._on_unload(self)
         self.transactions.clear()
