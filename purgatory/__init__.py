@@ -1,4 +1,4 @@
-"""Requests that cannot be answered yet, and what wakes them."""
+"""Requests that cannot be answered yet, and the machinery that completes them."""
 
 from odradek.purgatory.completion_queue import DEFAULT_BUDGET, CompletionQueue
 from odradek.purgatory.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus

@@ -1,20 +1,20 @@
-"""CompletionQueue: what may have become possible is looked at after the running handler, a bounded piece at a time.
+"""CompletionQueue: tries waiting operations after the running handler has finished, a bounded number at a time.
 
-An append must not answer other people's requests halfway through: their answers would read a log that is not finished
-changing. So whoever changes a state only notes the key, and the queue looks at it later, with nobody on the stack.
-(Kafka forbids completing operations under a partition's lock and keeps an ActionQueue for that; this is its
+An append must not complete other requests while it runs: their responses would be read from a log that is still
+changing. So code that changes state only notes the key, and the queue tries the key's operations later, from an empty
+call stack. (Kafka forbids completing operations under a partition's lock and keeps an ActionQueue for that; this is the
 single-threaded form.)
 
-Three kinds of work, each with a budget of its own per drain, so that none starves the others:
+There are three kinds of work. Each has its own budget per drain, so that none starves the others:
 
-A. *Expired operations*, oldest first: the timer found their time-outs.
-B. *Keys*, each at most once, in the order in which they were noted: the operations that watch them are tried. A key's
-   list that is longer than the budget is tried in pieces; noting it again meanwhile makes it the last in the queue.
-C. *Purges*: completed operations leave the lists of the keys that nothing happened to.
+A. *Expired operations*, oldest first: the timer found that their time-outs have passed.
+B. *Keys*, each at most once, in the order in which they were noted: the operations that watch a key are tried. If a
+   key's list is longer than the budget, it is tried in pieces; noting the key again meanwhile moves it to the end of
+   the queue.
+C. *Purges*: completed operations are removed from the lists of keys that had no events.
 
-The budget is in watched keys (an operation of 50 partitions costs 50 to try). What is left goes on by `call_soon`,
-after the loop has served its sockets. Whoever finishes a handler may call `drain` at once; otherwise the loop does it
-next.
+The budget counts watched keys (an operation with 50 partitions costs 50 to try). `call_soon` schedules the remaining
+work after the loop has served its sockets. A handler may call `drain` as it finishes; otherwise the loop calls it next.
 """
 
 from collections import OrderedDict, deque
@@ -26,39 +26,39 @@ from mypy_extensions import i64
 from odradek.purgatory.delayed_operation import DelayedOperation, OperationOwner, expire
 
 DEFAULT_BUDGET = 100
-"""So that the first of many answers are written while the next ones are made."""
+"""Small enough that the first of many responses are written while the next ones are made."""
 
 
 class KeyedOperations(OperationOwner):
-    """What the queue asks of a purgatory."""
+    """The part of a purgatory that the queue uses."""
 
     __slots__ = ()
 
     def note_event(self, key: Hashable) -> bool:
-        """Something happened to the key: what watches it wants trying, from the first. False if nothing does."""
+        """Records an event for the key: its operations must be tried from the first. False if none watches the key."""
         raise NotImplementedError
 
     def complete_some(self, key: Hashable, budget: i64) -> i64:
-        """Go on trying the key's operations; returns what is left of the budget."""
+        """Continues to try the key's operations; returns the remaining budget."""
         raise NotImplementedError
 
     def has_more(self, key: Hashable) -> bool:
-        """Whether the budget ended before the key's operations."""
+        """Whether the budget ran out before all of the key's operations were tried."""
         raise NotImplementedError
 
     def purge_some(self, budget: i64) -> bool:
-        """Go on purging, through `budget` entries; True if the pass is not at its end."""
+        """Continues the purge through `budget` entries; True if the pass has not finished."""
         raise NotImplementedError
 
 
 class CompletionQueue:
-    """Work for one event loop. `call_soon` runs a function after what is running now (`loop.call_soon`)."""
+    """Deferred work of one event loop. `call_soon` schedules a function after the running one (`loop.call_soon`)."""
 
     __slots__ = ("_budget", "_call_soon", "_draining", "_expired", "_keys", "_purges", "_scheduled")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], budget: int = DEFAULT_BUDGET) -> None:
         if budget < 1:
-            raise ValueError(f"a drain needs a budget of 1 or more, not {budget}")
+            raise ValueError(f"the budget of a drain must be 1 or more, not {budget}")
         self._call_soon = call_soon
         self._budget: i64 = budget
         self._expired: deque[DelayedOperation] = deque()
@@ -68,28 +68,28 @@ class CompletionQueue:
         self._draining = False
 
     def add(self, purgatory: KeyedOperations, key: Hashable) -> None:
-        """Note that something happened to `key`. Costs a look-up when nothing watches it."""
+        """Note an event for `key`. Costs one look-up when no operation watches the key."""
         if purgatory.note_event(key):
             self._keys[(purgatory, key)] = None
             self._schedule()
 
     def add_expired(self, operation: DelayedOperation) -> None:
-        """Note that the operation's time is over."""
+        """Note that the operation's time-out has passed."""
         self._expired.append(operation)
         self._schedule()
 
     def add_purge(self, purgatory: KeyedOperations) -> None:
-        """Note that the purgatory's lists want purging."""
+        """Note that the purgatory's lists need purging."""
         self._purges[purgatory] = None
         self._schedule()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether no work is queued."""
         return not (self._expired or self._keys or self._purges)
 
     def drain(self) -> None:
-        """Do the work, up to the budget of each kind. No effect from inside: what is noted there has its turn."""
+        """Do the work, up to the budget of each kind. A nested call has no effect: its work stays queued."""
         if self._draining:
             return
         self._draining = True
@@ -120,7 +120,7 @@ class CompletionQueue:
             try:
                 expire(operation)
             except Exception:
-                log_failure("expiration_failed", operation)
+                log_failure("expiration failed", operation)
 
     def _drain_keys(self) -> None:
         budget = self._budget
@@ -139,5 +139,5 @@ class CompletionQueue:
 
 
 def log_failure(event: str, operation: DelayedOperation) -> None:
-    """Log, with its traceback, what an operation raised: the operations after it must not suffer for it."""
+    """Log an operation's exception with its traceback. It is not raised, so that the next operations still run."""
     structlog.get_logger("purgatory").exception(event, operation=repr(operation))

@@ -1,7 +1,7 @@
 """DelayedAcknowledgement: a request that changed partitions and is answered when all of them are settled.
 
-What settling a partition takes the two kinds say: DelayedProduce and DelayedDeleteRecords. What still is pending at the
-time-out is answered with REQUEST_TIMED_OUT, although the change was made and may yet take effect everywhere.
+The subclasses DelayedProduce and DelayedDeleteRecords define when a partition is settled. A partition that is still
+pending at the time-out is answered with REQUEST_TIMED_OUT, although the change was made and may yet reach all replicas.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from odradek.purgatory.expirations import PartitionExpirations
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PendingPartition:
-    """One partition of the request: the offset that it waits for, and its error so far. One that failed at once was
-    never pending, and keeps its error.
+    """One partition of the request: the offset that it waits for and its current error. A partition that failed at
+    once is never pending and keeps its error.
     """
 
     __slots__ = ("acks_pending", "error", "required_offset")
@@ -38,7 +38,7 @@ Status = TypeVar("Status", bound=PendingPartition)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedAcknowledgement(DelayedOperation, Generic[Status]):
-    """Calls `on_response(statuses)` once, with every status settled. `timeout_ms` is the request's."""
+    """Calls `on_response(statuses)` once, when every status is settled. `timeout_ms` is the request's time-out."""
 
     __slots__ = ("expirations", "on_response", "statuses")
 
@@ -55,7 +55,7 @@ class DelayedAcknowledgement(DelayedOperation, Generic[Status]):
         self.expirations = expirations
 
     def settle(self, topic_partition: TopicPartition, status: Status) -> None:
-        """Asks whether a pending partition has what it waits for, or an error; if so it is pending no more."""
+        """Checks a pending partition; if it has reached its offset or failed, it is no longer pending."""
         raise NotImplementedError
 
     def try_complete(self) -> bool:

@@ -1,12 +1,13 @@
-"""DelayedDeleteRecords: a DeleteRecords request that waits until every replica has let go of what was deleted.
+"""DelayedDeleteRecords: a DeleteRecords request that waits until every replica has deleted the records.
 
-Every partition is settled by one of these; when all are, the request is answered:
+A partition is settled in one of two cases; the request is answered when all partitions are settled:
 
-1. Something is wrong with it (no longer here, no longer led, offline): its error, and low watermark -1.
+1. The partition failed (no longer hosted here, no longer led here, offline): its error and low watermark -1.
 2. Its low watermark, the smallest log start offset of its live replicas, has reached the offset: that low watermark.
 
-Which it is the `check` says: a low watermark and NONE, or -1 and an error. What is still pending at the time-out is
-answered with REQUEST_TIMED_OUT; it is deleted here all the same. Kafka: DelayedDeleteRecords.
+`check` distinguishes the cases: it returns a low watermark and NONE, or -1 and an error. A partition that is still
+pending at the time-out is answered with REQUEST_TIMED_OUT; its records are deleted here all the same. Kafka:
+DelayedDeleteRecords.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ INVALID_LOW_WATERMARK = -1
 
 
 class DeleteRecordsPartitionStatus(PendingPartition):
-    """`required_offset`: before it all is to go."""
+    """`required_offset` is exclusive: all records before it are to be deleted."""
 
     __slots__ = ("low_watermark",)
 
@@ -33,7 +34,7 @@ class DeleteRecordsPartitionStatus(PendingPartition):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedDeleteRecords(DelayedAcknowledgement[DeleteRecordsPartitionStatus]):
-    """`check(partition)` says which case a partition is."""
+    """`check(partition)` returns the partition's low watermark and error."""
 
     __slots__ = ("check",)
 

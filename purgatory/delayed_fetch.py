@@ -1,15 +1,15 @@
 """DelayedFetch: a Fetch request that waits for `min_bytes`, or for its time-out.
 
-It is answered as soon as one of these is so; then whatever there is of every partition is read and sent:
+The request is answered as soon as one of the following holds. Then every partition's available data is read and sent:
 
-A. This broker no longer leads a partition that it asks for. B. A replica is no longer here. C. A partition is no
-longer known. D. A partition's log directory is offline. E. The leader epoch that the request names is fenced by now.
-F. The fetch offset is not in the last segment: there is a whole segment's rest to read, or the log was truncated
-below it. G. The bytes that all partitions together have to give reach `min_bytes`. H. The follower's log has parted
-from the leader's: it must hear of that to truncate.
+A. This broker no longer leads a requested partition. B. A replica is no longer here. C. A partition is no longer
+known. D. A partition's log directory is offline. E. The leader epoch in the request is now fenced. F. The fetch offset
+is not in the last segment: there is the rest of an older segment to read, or the log was truncated below the offset.
+G. The bytes available in all partitions together reach `min_bytes`. H. The follower's log has diverged from the
+leader's: the follower must learn this to truncate.
 
-`progress` looks at one partition for A-F and H: ANSWER_NOW for those, else how many bytes it would give, at most the
-partition's own maximum. G is summed here, and looks no further than it must. Kafka: DelayedFetch.
+`progress` checks one partition for A-F and H: it returns ANSWER_NOW for those, else the number of available bytes, at
+most the partition's own maximum. G is summed here and stops as soon as it is reached. Kafka: DelayedFetch.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from odradek.purgatory.expirations import FetchExpirations
 ANSWER_NOW: Final = -1
 
 Target = TypeVar("Target")
-"""What the broker remembers of a partition that a fetch asks for; nothing here looks into it."""
+"""The caller's state of a partition in the fetch; opaque here."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedFetch(DelayedOperation, Generic[Target]):
-    """Calls `on_response()` once, which reads what there is. `max_wait_ms` and `min_bytes` are the request's."""
+    """Calls `on_response()` once, which reads the data. `max_wait_ms` and `min_bytes` are the request's."""
 
     __slots__ = ("expirations", "is_from_follower", "min_bytes", "on_response", "progress", "targets")
 

@@ -1,11 +1,11 @@
-"""DelayedHeartbeat: the end of a member's session, unless something is heard of it.
+"""DelayedHeartbeat: the end of a member's session, unless the member sends a request before.
 
-One operation serves a member as long as it is in its group. `extend` only notes the new deadline; when the timer finds
-the old one passed, the operation goes back into the wheel for what is left. So a heartbeat costs an assignment, and a
-member is moved in the wheel once per session time-out, not once per heartbeat. (Kafka: a new DelayedHeartbeat each
-time.) Only a deadline that comes nearer moves the task at once.
+One operation serves a member for as long as the member is in its group. `extend` only notes the new deadline; when the
+timer finds the old deadline passed, the operation goes back into the wheel for the remaining time. So a heartbeat costs
+one assignment, and a member is moved in the wheel once per session time-out, not once per heartbeat. (Kafka: a new
+DelayedHeartbeat each time.) Only an earlier deadline moves the task at once.
 
-It completes when nothing more is expected of the member (`satisfy`); its time-out tells `on_missed`.
+The operation completes when the session needs no more heartbeats (`satisfy`); at its time-out it calls `on_missed`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from odradek.timer.system_timer import SystemTimer
 
 
 class DelayedHeartbeat(DelayedOperation):
-    """`timeout_ms` from now the session ends. `on_missed()` is called once it has, with nobody on the stack."""
+    """The session ends `timeout_ms` from now. Then `on_missed()` is called once, from an empty call stack."""
 
     __slots__ = ("deadline_ms", "is_satisfied", "on_missed", "timer")
 
@@ -27,14 +27,14 @@ class DelayedHeartbeat(DelayedOperation):
         self.is_satisfied = False
 
     def extend(self, timeout_ms: int) -> None:
-        """The session ends `timeout_ms` from now instead."""
+        """Move the end of the session to `timeout_ms` from now."""
         self.deadline_ms = self.timer.clock.now_ms() + timeout_ms
         if self.deadline_ms < self.expiration_ms:
             self.delay_ms = timeout_ms
             self.timer.add(self)
 
     def satisfy(self) -> None:
-        """Nothing is expected any more; trying the operation completes it."""
+        """Expect no more heartbeats; the next try completes the operation."""
         self.is_satisfied = True
 
     def run(self) -> None:
@@ -46,19 +46,19 @@ class DelayedHeartbeat(DelayedOperation):
 
     @property
     def left_ms(self) -> int:
-        """How long the session still lasts."""
+        """Remaining time of the session."""
         return self.deadline_ms - self.timer.clock.now_ms()
 
     @property
     def is_over(self) -> bool:
-        """Whether the session has ended, as exactly as the wheel can tell: a task may run up to a tick early."""
+        """Whether the session has ended, to the wheel's precision: a task may run up to a tick early."""
         return self.left_ms < self.timer.wheel.tick_ms
 
     def try_complete(self) -> bool:
         return self.is_satisfied and self.force_complete()
 
     def on_complete(self) -> None:
-        """Nobody is answered by this."""
+        """Sends no response."""
 
     def on_expiration(self) -> None:
         self.on_missed()

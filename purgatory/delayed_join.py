@@ -1,10 +1,10 @@
-"""DelayedJoin: a group whose members are asked to join again waits until all have, or until its time-out.
+"""DelayedJoin: a rebalancing group that waits until all members have rejoined, or until the rebalance time-out.
 
-`InitialDelayedJoin` is the first rebalance of an empty group: it waits `group.initial.rebalance.delay.ms` for more
-members whatever comes, and as long again whenever somebody joined meanwhile, up to the rebalance time-out.
+`InitialDelayedJoin` is the first rebalance of an empty group. It always waits `group.initial.rebalance.delay.ms` for
+more members, and waits as long again whenever a member joined meanwhile, up to the rebalance time-out.
 
     delay 3000, rebalance time-out 10000, members join at 0, 2000 and 4000
-    waits 0-3000 (somebody joined: again), 3000-6000 (again), 6000-9000 (nobody: complete)
+    waits 0-3000 (a member joined: again), 3000-6000 (again), 6000-9000 (no new member: complete)
 
 Source: Kafka's DelayedJoin, InitialDelayedJoin (KIP-134).
 """
@@ -15,7 +15,7 @@ from odradek.purgatory.delayed_operation import DelayedOperation
 
 
 class DelayedJoin(DelayedOperation):
-    """Calls `complete_join()` once: when `has_all_joined()`, or `timeout_ms` from now."""
+    """Calls `complete_join()` once: when `has_all_joined()` is true, or `timeout_ms` from now."""
 
     __slots__ = ("complete_join", "has_all_joined")
 
@@ -37,9 +37,9 @@ class DelayedJoin(DelayedOperation):
 
 
 class InitialDelayedJoin(DelayedJoin):
-    """`take_new_member()` says, once, whether somebody joined meanwhile; `wait_again(operation)` parks the next one.
+    """`take_new_member()` returns once whether a member joined meanwhile; `wait_again(operation)` parks the next wait.
 
-    `configured_ms` is the setting, `delay_ms` this wait, `remaining_ms` what the rebalance time-out leaves after it.
+    `configured_ms` is the setting, `delay_ms` this wait, `remaining_ms` the rest of the rebalance time-out after it.
     """
 
     __slots__ = ("configured_ms", "remaining_ms", "take_new_member", "wait_again")

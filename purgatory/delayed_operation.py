@@ -1,16 +1,16 @@
 """DelayedOperation: a request that cannot be answered yet. It completes exactly once, by an event or by its time-out.
 
-    parked ----- an event: try_complete() says so ------> force_complete() -> on_complete()
+    parked ----- an event: try_complete() is True ------> force_complete() -> on_complete()
        \\-------- delay_ms have passed: run() -----------> force_complete() -> on_complete(), on_expiration()
 
-Whoever comes second finds `is_completed` and does nothing. In Kafka that takes a compare-and-set and a lock per
-operation, since the reaper's thread and any request's thread may come at the same time; here there is one thread, and
-a flag is enough (docs/decisions/one-thread-purgatory.md).
+The second caller finds `is_completed` and does nothing. Kafka needs a compare-and-set and a lock per operation, since
+the reaper's thread and request threads may complete it at the same time; here there is one thread, and a flag is enough
+(docs/decisions/one-thread-purgatory.md).
 
-An operation is its own timer task: parking allocates nothing but what the subclass brings along. Completing it takes
-it out of the timer at once, however far ahead its time-out lies; a broker that kept completed requests until their
-`request.timeout.ms` would leak. What stays for a while are its entries in watcher lists, which the purgatory purges.
-Kafka: DelayedOperation.
+An operation is its own timer task: parking allocates only what the subclass adds. Completing an operation removes it
+from the timer at once, however distant its time-out; a broker that kept completed requests until their
+`request.timeout.ms` would leak. Its entries in watcher lists stay until the purgatory purges them. Kafka:
+DelayedOperation.
 """
 
 from collections.abc import Hashable, Sequence
@@ -21,26 +21,26 @@ from odradek.timer.task import TimerTask, unlink
 
 
 class OperationOwner:
-    """What an operation tells the purgatory in which it is parked."""
+    """The calls that an operation makes to the purgatory in which it is parked."""
 
     __slots__ = ()
 
     def operation_completed(self, operation: "DelayedOperation") -> None:
-        """The operation has just become completed, whoever did it."""
+        """The operation has just completed, by an event, its time-out or `abandon`."""
         raise NotImplementedError
 
     def operation_timed_out(self, operation: "DelayedOperation") -> None:
-        """The operation's time-out has passed: complete it, though not under the feet of what is running."""
+        """The operation's time-out has passed. Completes it, but not while a handler is running."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerTask):
-    """Subclasses say when they can complete and what happens then.
+    """Subclasses define when they can complete and what happens then.
 
-    `delay_ms` is the time-out; 0 or less means that the operation expires as soon as it is parked. `watch_keys` are
-    the keys under which it is parked, `watched_by` in how many lists it still stands. `is_expired` says that it is
-    completed because of its time-out, `is_cancelled` that `cancel_for_key` gave it up.
+    `delay_ms` is the time-out; with 0 or less the operation expires as soon as it is parked. `watch_keys` are the keys
+    under which it is parked; `watched_by` is the number of lists that still hold it. `is_expired`: it completed because
+    of its time-out. `is_cancelled`: `cancel_for_key` removed it.
     """
 
     __slots__ = ("is_abandoned", "is_cancelled", "is_completed", "is_expired", "owner", "watch_keys", "watched_by")
@@ -56,18 +56,18 @@ class DelayedOperation(TimerTask):
         self.watched_by: i64 = 0
 
     def try_complete(self) -> bool:
-        """Look whether the operation can complete now; if so `return self.force_complete()`, else return False."""
+        """If the operation can complete now, `return self.force_complete()`; else return False."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Answer the request. Called once, however the operation came to its end."""
+        """Answer the request. Called once, after an event or the time-out."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Count that it was the time-out, if that is worth counting. Called after `on_complete`."""
+        """Count the time-out, if there is a metric for it. Called after `on_complete`."""
 
     def force_complete(self) -> bool:
-        """Complete the operation unless it is completed. True for the one caller that did it."""
+        """Complete the operation unless it is completed. Returns True to the one caller that completed it."""
         if self.is_completed:
             return False
         self._end()
@@ -75,7 +75,7 @@ class DelayedOperation(TimerTask):
         return True
 
     def abandon(self) -> bool:
-        """Give the operation up: nobody is left to answer. It is completed without `on_complete`. False if it was."""
+        """Complete the operation without `on_complete`, as no client is left to answer. False if it was completed."""
         if self.is_completed:
             return False
         self.is_abandoned = True
@@ -91,7 +91,7 @@ class DelayedOperation(TimerTask):
             owner.operation_completed(self)
 
     def run(self) -> None:
-        """The timer's call. The owner completes the operation when the running handler has finished."""
+        """Called by the timer. The owner completes the operation when the running handler has finished."""
         owner = self.owner
         if owner is not None:
             owner.operation_timed_out(self)
@@ -100,7 +100,7 @@ class DelayedOperation(TimerTask):
 
 
 def expire(operation: DelayedOperation) -> bool:
-    """Complete an operation because its time is over. False if something else completed it before."""
+    """Complete an operation because its time-out has passed. False if it was already completed."""
     if operation.is_completed:
         return False
     operation.is_expired = True

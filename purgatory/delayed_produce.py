@@ -1,17 +1,17 @@
-"""DelayedProduce: a Produce request that waits until what it wrote is safe enough for its acks.
+"""DelayedProduce: a Produce request that waits until its records are replicated as its acks require.
 
-Every partition that it wrote to is settled by one of these; when all are, the request is answered:
+A partition that was written to is settled in one of these cases; the request is answered when all are settled:
 
 A. The partition is no longer here: its error.
 B. This broker no longer leads it: its error.
 C. This broker leads it, and
-   1. something is wrong, too few replicas in sync for one: that error;
-   2. enough of them have reached the required offset (the high watermark has): no error.
+   1. there is an error, for example too few in-sync replicas: that error;
+   2. enough replicas (the high watermark) have reached the required offset: no error.
 
-Which case it is the `check` says: (True, NONE) for C.2, an error for the others, (False, NONE) to wait on. It is
-asked again only for what is pending. A partition that failed when it was appended to was never pending and keeps its
-error. What still is at the time-out is answered with REQUEST_TIMED_OUT, although the records are in the log and may
-yet be replicated.
+`check` returns (True, NONE) for C.2, an error for the other cases, and (False, NONE) while the partition must wait. It
+is called again only for pending partitions. A partition whose append failed was never pending and keeps its error. A
+partition that is still pending at the time-out is answered with REQUEST_TIMED_OUT, although its records are in the log
+and may yet be replicated.
 
 The required offset is exclusive: one past the last record written. Kafka: DelayedProduce.
 """
@@ -27,7 +27,7 @@ from odradek.purgatory.expirations import PartitionExpirations
 
 
 class ProducePartitionStatus(PendingPartition):
-    """`required_offset` is exclusive; `result` is the caller's own."""
+    """`required_offset` is exclusive; `result` belongs to the caller."""
 
     __slots__ = ("result",)
 
@@ -38,7 +38,7 @@ class ProducePartitionStatus(PendingPartition):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedProduce(DelayedAcknowledgement[ProducePartitionStatus]):
-    """`check(partition, required offset)` says which case a partition is."""
+    """`check(partition, required offset)` returns whether enough replicas have the offset, and the error."""
 
     __slots__ = ("check",)
 

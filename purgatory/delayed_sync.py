@@ -1,7 +1,7 @@
-"""DelayedSync: a generation that began waits until every member has sent its SyncGroup, or until its time-out.
+"""DelayedSync: a new generation waits until every member has sent its SyncGroup, or until its time-out.
 
-Completing it answers nobody: the leader's assignment does. At its time-out `on_overdue` removes who has not sent one.
-Source: Kafka's DelayedSync (KAFKA-10134).
+Completing it sends no response: the leader's assignment does that. At its time-out `on_overdue` removes the members
+that have not sent a SyncGroup. Source: Kafka's DelayedSync (KAFKA-10134).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from odradek.purgatory.delayed_operation import DelayedOperation
 
 
 class DelayedSync(DelayedOperation):
-    """Ends when `is_over()`: all have sent theirs, or the generation is no more."""
+    """Completes when `is_over()`: all members have sent their SyncGroup, or the generation has ended."""
 
     __slots__ = ("is_over", "on_overdue")
 
@@ -23,7 +23,7 @@ class DelayedSync(DelayedOperation):
         return self.is_over() and self.force_complete()
 
     def on_complete(self) -> None:
-        """Nobody is answered by this."""
+        """Sends no response."""
 
     def on_expiration(self) -> None:
         self.on_overdue()

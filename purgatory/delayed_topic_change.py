@@ -1,7 +1,7 @@
-"""DelayedTopicChange: a CreateTopics, DeleteTopics or CreatePartitions request that waits for its change to end.
+"""DelayedTopicChange: a CreateTopics, DeleteTopics or CreatePartitions request that waits for its change to finish.
 
-What changes is the controller's. The request is answered when the change has ended, or at its time-out; the change goes
-on then. Kafka: DelayedCreatePartitions, DelayedDeleteTopics.
+The controller makes the change. The request is answered when the change has finished, or at the time-out; the change
+continues after a time-out. Kafka: DelayedCreatePartitions, DelayedDeleteTopics.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from odradek.purgatory.delayed_operation import DelayedOperation
 
 
 class DelayedTopicChange(DelayedOperation):
-    """Calls `on_response()` once. `has_ended` says whether the change has."""
+    """Calls `on_response()` once. `has_ended` returns whether the change has finished."""
 
     __slots__ = ("has_ended", "on_response")
 

@@ -1,14 +1,14 @@
-"""How many requests ended by their time-out: plain counts, bumped here and read by the metrics exporter.
+"""Counts of requests that ended by their time-out; the metrics exporter reads them.
 
-Kafka: DelayedProduceMetrics (in all and by partition), DelayedFetchMetrics (followers' and consumers'),
-DelayedDeleteRecordsMetrics (in all).
+Kafka: DelayedProduceMetrics (in total and by partition), DelayedFetchMetrics (followers' and consumers'),
+DelayedDeleteRecordsMetrics (in total).
 """
 
 from odradek.protocol.topic_partition import TopicPartition
 
 
 class PartitionExpirations:
-    """Time-outs counted by the partitions that were still pending. `total` goes on when a partition is forgotten."""
+    """Time-outs by partition that was still pending. `total` keeps the counts of forgotten partitions."""
 
     __slots__ = ("by_partition", "total")
 
@@ -21,7 +21,7 @@ class PartitionExpirations:
         self.by_partition[topic_partition] = self.by_partition.get(topic_partition, 0) + 1
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The partition was deleted."""
+        """Drop the count of a deleted partition."""
         self.by_partition.pop(topic_partition, None)
 
 

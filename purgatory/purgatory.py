@@ -1,20 +1,20 @@
 """DelayedOperationPurgatory: where requests wait that cannot be answered yet.
 
-    try_complete_else_watch(operation, keys)   tries it; parks it under every key and in the timer if it must wait
-    completions.add(purgatory, key)            something happened to the key; it is looked at after the handler
-    check_and_complete(key)                    the same at once, for callers with nothing on the stack
-    cancel_for_key(key)                        forgets a key's operations without completing them
+    try_complete_else_watch(operation, keys)   tries it; if it must wait, parks it under every key and in the timer
+    completions.add(purgatory, key)            notes an event; the key's operations are tried after the handler
+    check_and_complete(key)                    tries them at once, for callers with an otherwise empty call stack
+    cancel_for_key(key)                        removes a key's operations without completing them
 
-**What is counted.** `watched` entries over all lists (Kafka's PurgatorySize: an operation counts once per key,
-completed ones as long as they are not purged), `delayed` operations that wait (NumDelayedOperations), `completed` by
-an event after they waited, `expired` by their time-out.
+**Counts.** `watched`: entries over all lists (Kafka's PurgatorySize: an operation counts once per key, completed ones
+until they are purged). `delayed`: operations that wait (NumDelayedOperations). `completed`: operations that waited and
+were completed by an event. `expired`: those completed by their time-out.
 
-**Purging.** Completed operations stay in the lists of keys to which nothing happens. `dead` is the exact number of
-operations that are completed and still watched; when it exceeds `purge_interval`, a pass through all lists starts, a
-bounded number of entries per step (CompletionQueue, C); where more is parked between two steps than that, twice as many
-entries as were parked, or a busy loop would never see the end. A pass looks at every entry, so a purgatory of a million
-waiting operations must not make one for every thousand that complete: the next pass waits until a sixteenth of what the
-last one looked at is dead.
+**Purging.** Completed operations stay in the lists of keys that have no events. `dead` is the exact number of
+operations that are completed and still watched. When it exceeds `purge_interval`, a pass through all lists starts, with
+a bounded number of entries per step (CompletionQueue, C). A step covers at least twice as many entries as were parked
+since the last step, or a pass would never end under load. A pass looks at every entry, so a purgatory of a million
+waiting operations must not start one for every thousand that complete: the next pass waits until the dead operations
+are a sixteenth of the entries that the last pass looked at.
 
 **Order.** One key's operations are tried oldest first. Nothing here is thread-safe; everything runs on the loop's
 thread. Kafka: DelayedOperationPurgatory, without its shards, locks and last second try
@@ -39,7 +39,7 @@ WITHOUT_LIMIT: Final = 1 << 62
 
 
 class WaitingOperation(NamedTuple):
-    """A row of `waiting()`. Times are of the purgatory's clock (monotonic milliseconds)."""
+    """A row of `waiting()`. Times are on the purgatory's clock (monotonic milliseconds)."""
 
     operation: DelayedOperation
     keys: tuple[Hashable, ...]
@@ -50,8 +50,8 @@ class WaitingOperation(NamedTuple):
 class DelayedOperationPurgatory(KeyedOperations):
     """Parked operations by key.
 
-    `name` is what metrics call it (Kafka: Produce, Fetch, DeleteRecords). The timer may serve other purgatories as
-    well. `purge_interval`, in operations, is Kafka's setting `*.purgatory.purge.interval.requests`.
+    `name` is its name in metrics (Kafka: Produce, Fetch, DeleteRecords). Several purgatories may share the timer.
+    `purge_interval`, in operations, is Kafka's setting `*.purgatory.purge.interval.requests`.
     """
 
     __slots__ = (
@@ -103,14 +103,14 @@ class DelayedOperationPurgatory(KeyedOperations):
         self._closed: bool = False
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
-        """True if the operation completed at once; otherwise it is parked under all of `keys` until its time-out.
+        """Try the operation; True if it completed at once. Otherwise park it under all `keys` until its time-out.
 
-        One try is enough: nothing can happen between it and the parking. Raises ValueError without keys, since
-        nothing but the time-out could ever complete such an operation. After `shutdown` nothing waits: it is
-        completed as it is.
+        One try is enough: no event can occur between it and the parking. Raises ValueError without keys, since only
+        the time-out could ever complete such an operation. After `shutdown` nothing waits: the operation is completed
+        at once.
         """
         if not keys:
-            raise ValueError("an operation that waits needs a key that can wake it")
+            raise ValueError("an operation that waits needs at least one key")
         if operation.try_complete():
             return True
         if operation.is_completed:
@@ -136,7 +136,7 @@ class DelayedOperationPurgatory(KeyedOperations):
     def check_and_complete(self, key: Hashable) -> int:
         """Try all operations of the key now; returns how many completed.
 
-        From inside one of this key's operations it returns 0 and leaves the work to the completion queue.
+        A call from within one of this key's operations returns 0 and leaves the work to the completion queue.
         """
         watchers = self._by_key.get(key)
         if watchers is None:
@@ -150,9 +150,9 @@ class DelayedOperationPurgatory(KeyedOperations):
         return watchers.completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Forget the key's list and take its operations out of the timer, without completing them. Returns those.
+        """Remove the key's list, take its operations out of the timer without completing them, and return them.
 
-        Another key may still complete such an operation, if it has one.
+        If such an operation has another key, an event of that key may still complete it.
         """
         watchers = self._by_key.get(key)
         if watchers is None:
@@ -168,7 +168,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         return cancelled
 
     def waiting(self) -> list[WaitingOperation]:
-        """Every operation that waits, the longest-waiting first, with its keys, age and deadline."""
+        """Every waiting operation, the longest-waiting first, with its keys, age and deadline."""
         now_ms = self.clock.now_ms()
         found: dict[int, WaitingOperation] = {}
         for watchers in self._lists:
@@ -182,21 +182,21 @@ class DelayedOperationPurgatory(KeyedOperations):
 
     @property
     def watched_keys(self) -> int:
-        """How many keys have a list. One that became empty is gone."""
+        """How many keys have a list. A list that becomes empty is removed."""
         return len(self._by_key)
 
     def shutdown(self) -> None:
-        """Complete everything that waits, as it stands, and let nothing wait any more."""
+        """Complete everything that waits; from now on nothing is parked."""
         self._closed = True
         for row in self.waiting():
             try:
                 row.operation.force_complete()
             except Exception:
-                log_failure("completion_failed", row.operation)
+                log_failure("completion failed", row.operation)
         for watchers in list(self._lists):
             self._forget_list(watchers)
 
-    # What the operations tell
+    # OperationOwner: called by operations
 
     def operation_completed(self, operation: DelayedOperation) -> None:
         if operation.is_expired:
@@ -213,7 +213,7 @@ class DelayedOperationPurgatory(KeyedOperations):
     def operation_timed_out(self, operation: DelayedOperation) -> None:
         self.completions.add_expired(operation)
 
-    # What the completion queue asks
+    # KeyedOperations: called by the completion queue
 
     def note_event(self, key: Hashable) -> bool:
         watchers = self._by_key.get(key)
@@ -254,7 +254,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         return watchers
 
     def _remove_list(self, watchers: Watchers) -> None:
-        """Take out a list; the last one takes its place, so that this costs the same however many there are."""
+        """Remove a list in O(1): the last list takes its index."""
         watchers.is_removed = True
         del self._by_key[watchers.key]
         last = self._lists.pop()
@@ -265,7 +265,7 @@ class DelayedOperationPurgatory(KeyedOperations):
             self._pass_position = 0
 
     def _forget_list(self, watchers: Watchers) -> list[DelayedOperation]:
-        """Take out a list with all its entries, even while one of its operations is tried. Returns what stood in it."""
+        """Remove a list with all its entries, even while one of its operations is tried. Returns the operations."""
         operations = watchers.operations
         if watchers.is_tried:
             del operations[watchers.hole_start : watchers.hole_end]
@@ -281,7 +281,7 @@ class DelayedOperationPurgatory(KeyedOperations):
             self.dead -= 1
 
     def _try_pass(self, watchers: Watchers, budget: i64) -> i64:
-        """Go on with the pass until its end or that of the budget, and begin another if the key's state has changed."""
+        """Continue the pass to its end or the budget's end; start another pass if the key had an event meanwhile."""
         watchers.is_tried = True
         try:
             budget = self._try_entries(watchers, budget)
@@ -332,14 +332,14 @@ class DelayedOperationPurgatory(KeyedOperations):
         self.completions.add_purge(self)
 
     def _next_to_purge(self, cursor: i64) -> None:
-        """Go on with the list before this one. The pass runs from the last to the first: no list moves ahead of it."""
+        """Move to the preceding list. A pass runs from the last list to the first: no list can move ahead of it."""
         self._pass_position = 0
         self._purge_cursor = cursor - 1
         if self._purge_cursor < 0:
             self._purge_threshold = max(self.purge_interval, self._pass_seen // ENTRIES_PER_DEAD)
 
     def _purge_list(self, watchers: Watchers, budget: i64) -> i64:
-        """Drop what is completed, looking at no more than `budget` entries; returns how many were looked at, or 1."""
+        """Drop completed entries, looking at no more than `budget`; returns how many were looked at, at least 1."""
         if watchers.is_tried or watchers.position > 0:
             self._next_to_purge(self._purge_cursor)
             return 1
@@ -372,9 +372,9 @@ def age_of(row: WaitingOperation) -> int:
 
 
 def try_operation(operation: DelayedOperation) -> bool:
-    """Try one; True if it is completed then. If trying raises, it waits on: its time-out will end it."""
+    """Try an operation; True if it is now completed. If the try raises, the operation waits on until its time-out."""
     try:
         operation.try_complete()
     except Exception:
-        log_failure("completion_failed", operation)
+        log_failure("completion failed", operation)
     return operation.is_completed

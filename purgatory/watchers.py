@@ -1,15 +1,15 @@
 """Watchers: the operations parked under one key, oldest first.
 
 The list is lazy. An operation that completed for another reason (another key, its time-out) stays until the list is
-tried or purged; removing it at once would cost a search per key, several times what everything else costs. So an
+tried or purged; removing it at once would need a search per key, which costs several times as much as the rest. So an
 entry is one of
 
     pending      not completed: an event of this key tries it
-    completed    to be skipped, and dropped by whoever comes by
+    completed    skipped, and dropped by the next pass
 
-A pass that tries the list can stop anywhere. It goes on at `position` and ends at `stop`: what is parked meanwhile was
-tried when it was parked. If the key's state changes again before the end, `again` makes it start from the first once
-more. A pass that purges leaves lists alone that are being tried, since those drop what is completed themselves.
+A pass that tries the list can stop anywhere. It continues at `position` and ends at `stop`: operations parked meanwhile
+were tried when they were parked. If the key has another event before the end, `again` makes the pass start over. A
+purge skips lists that are being tried, since the try drops completed entries itself.
 """
 
 from collections.abc import Hashable
@@ -22,7 +22,7 @@ from odradek.purgatory.delayed_operation import DelayedOperation
 class Watchers:
     """One key's list. `index` is its place among the purgatory's lists, `completed` what the pass has completed.
 
-    While an operation is tried, it stands at `hole_end`, and what stands from `hole_start` up to it is left over.
+    While an operation is tried, it stands at `hole_end`; the entries from `hole_start` up to it are stale.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Watchers:
         self.hole_end: i64 = 0
 
     def start_pass(self) -> None:
-        """Try from the first to what is the last now."""
+        """Start a pass from the first entry to the one that is the last now."""
         self.position = 0
         self.stop = len(self.operations)
         self.again = False

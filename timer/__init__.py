@@ -1,4 +1,4 @@
-"""The hierarchical timing wheel, and the clock that everything is told the time by."""
+"""The hierarchical timing wheel, and the clock that the broker reads."""
 
 from odradek.timer.bucket_queue import BucketQueue
 from odradek.timer.clock import Clock, ManualClock, SystemClock

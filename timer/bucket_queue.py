@@ -1,8 +1,8 @@
-"""BucketQueue: the buckets that hold or held something, by the time they expire.
+"""BucketQueue: buckets in the order of their expiration, including those whose tasks were all cancelled.
 
-This is what spares the timer from ticking: instead of looking at every millisecond's bucket, it asks for the earliest
+The queue spares the timer from ticking: instead of looking at every millisecond's bucket, the timer polls the earliest
 one. There are at most `wheel_size` buckets per wheel and a handful of wheels, so the heap stays small however many
-tasks wait; buckets that expire together leave in the order in which they came. Kafka: the DelayQueue of SystemTimer.
+tasks wait. Buckets that expire together leave in the order in which they came. Kafka: the DelayQueue of SystemTimer.
 """
 
 import heapq
@@ -34,19 +34,19 @@ class BucketQueue:
             self.on_earlier()
 
     def poll(self, now_ms: i64) -> TimerTaskList | None:
-        """Take out the earliest bucket if it has expired; None otherwise."""
+        """Removes and returns the earliest bucket if it has expired, otherwise None."""
         heap = self._heap
         if not heap or heap[0][0] > now_ms:
             return None
         return heapq.heappop(heap)[2]
 
     def clear(self) -> None:
-        """Forget all buckets."""
+        """Remove all buckets."""
         self._heap.clear()
 
     @property
     def next_expiration_ms(self) -> int | None:
-        """When the earliest bucket expires; None when nothing is queued."""
+        """When the earliest bucket expires; None if the queue is empty."""
         return self._heap[0][0] if self._heap else None
 
     def __len__(self) -> int:

@@ -1,8 +1,7 @@
 """Time as an argument: a clock that is passed in, so that a test can jump an hour.
 
-`now_ms` is for measuring: it starts anywhere, never goes back and drives timers, ages and time-outs. `wall_ms` is for
-telling: milliseconds since 1970 (UTC), as records and checkpoints carry them; it may jump when somebody sets the
-clock.
+`now_ms` measures durations: it starts at an arbitrary value, never goes back, and drives timers, ages and time-outs.
+`wall_ms` is the date: milliseconds since 1970 (UTC), as in records and checkpoints; it may jump when the clock is set.
 """
 
 import time
@@ -12,7 +11,7 @@ from mypy_extensions import mypyc_attr
 
 
 class Clock(Protocol):
-    """What the broker knows of time. Both values are whole milliseconds."""
+    """The broker's source of time. Both values are whole milliseconds."""
 
     def now_ms(self) -> int:
         """Monotonic milliseconds from an arbitrary start."""
@@ -38,7 +37,7 @@ class SystemClock:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ManualClock:
-    """A clock that stands still until `advance` moves both of its hands."""
+    """A clock that stands still until `advance` moves both values."""
 
     __slots__ = ("_now_ms", "_wall_ms")
 
@@ -55,7 +54,7 @@ class ManualClock:
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass. Raises ValueError for a negative step: monotonic time does not go back."""
         if ms < 0:
-            raise ValueError(f"time does not go back: advance({ms})")
+            raise ValueError(f"the clock cannot go back: advance({ms})")
         self._now_ms += ms
         self._wall_ms += ms
 

@@ -1,14 +1,14 @@
-"""ExpirationReaper: the one thing that sleeps until the next bucket expires.
+"""ExpirationReaper: sleeps until the timer's next bucket expires.
 
-It holds at most one call of the event loop, for the moment at which the timer's earliest bucket expires. An earlier
-bucket moves that call forward; nothing moves it back. When nothing waits there is no call, so an idle broker's timers
-cost nothing at all. (Kafka: SystemTimerReaper and ExpiredOperationReaper, which wake every 200 ms.)
+It holds at most one scheduled call of the event loop, for the moment at which the earliest bucket expires. An earlier
+bucket reschedules that call; a later one never does. When nothing waits there is no call, so an idle broker's timers
+cost nothing. (Kafka: SystemTimerReaper and ExpiredOperationReaper, which wake every 200 ms.)
 
     tasks at 200 and 840 ms, ticks of 1 ms and 20 buckets
-    wakes at 200 (runs the first), 800 (840 comes down a wheel), 840 (runs the second): three times, not 840
+    wakes at 200 (runs the first), 800 (840 moves down a wheel), 840 (runs the second): three times, not 840
 
-The clock floors to milliseconds and the loop does not call early, so a wake-up finds its bucket expired. Should a
-loop call early all the same, it is armed anew for at least one millisecond: it cannot spin.
+The clock floors to milliseconds and the loop does not call early, so a wake-up finds its bucket expired. If a loop does
+call early, the next call is scheduled at least one millisecond later, so the reaper cannot spin.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from odradek.timer.system_timer import SystemTimer
 
 
 class ExpirationReaper:
-    """Advances a timer on an event loop. `start` and `stop` belong to whoever made it; `wakeups` counts."""
+    """Advances a timer on an event loop. The creator calls `start` and `stop`; `wakeups` counts the wake-ups."""
 
     __slots__ = ("_armed_for_ms", "_handle", "_loop", "_timer", "_waking", "wakeups")
 
@@ -30,15 +30,15 @@ class ExpirationReaper:
         self.wakeups: int = 0
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Begin on `loop`, or on the running one. Raises RuntimeError when it runs already."""
+        """Start on `loop`, or on the running loop. Raises RuntimeError if the reaper is already running."""
         if self._loop is not None:
-            raise RuntimeError("the reaper runs already")
+            raise RuntimeError("the reaper is already running")
         self._loop = loop if loop is not None else asyncio.get_running_loop()
         self._timer.on_earlier(self._arm)
         self._arm()
 
     def stop(self) -> None:
-        """Sleep no more. Tasks stay in the timer. No effect twice."""
+        """Cancel the scheduled call. Tasks stay in the timer. Idempotent."""
         self._timer.on_earlier(None)
         if self._handle is not None:
             self._handle.cancel()
@@ -46,7 +46,7 @@ class ExpirationReaper:
         self._loop = None
 
     def _arm(self) -> None:
-        """See to it that a call is under way for the earliest bucket. Within a wake-up its end does that."""
+        """Schedule the call for the earliest bucket. During a wake-up this is left to the end of the wake-up."""
         expiration_ms = self._timer.next_expiration_ms
         if self._waking or self._loop is None or expiration_ms is None:
             return

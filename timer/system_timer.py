@@ -1,10 +1,10 @@
 """SystemTimer: the wheels, their queue of buckets and a clock, behind four verbs: add, advance_clock, size, shutdown.
 
-It never waits and starts nothing: somebody (the reaper, or a test with a manual clock) calls `advance_clock` when the
-clock has passed `next_expiration_ms`. Tasks run in the caller, one after another. One that raises is logged and does
-not keep the others from running.
+The timer never waits and starts nothing: its caller (the reaper, or a test with a manual clock) calls `advance_clock`
+when the clock has passed `next_expiration_ms`. Tasks run in the caller, one after another. A task's exception is logged
+and does not keep the other tasks from running.
 
-Several purgatories may share one timer; each counts what is its own. Kafka: SystemTimer.
+Several purgatories may share one timer; each keeps its own counts. Kafka: SystemTimer.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DEFAULT_WHEEL_SIZE = 20
 
 
 class SystemTimer:
-    """A timer over hierarchical timing wheels of `wheel_size` buckets, the finest of `tick_ms`."""
+    """A timer over hierarchical timing wheels with `wheel_size` buckets each; the finest has ticks of `tick_ms`."""
 
     __slots__ = ("_closed", "_counter", "_queue", "_wheel", "clock")
 
@@ -34,7 +34,7 @@ class SystemTimer:
         self._closed = False
 
     def add(self, task: TimerTask) -> None:
-        """Run the task `task.delay_ms` from now, or here and now if that is not later. A task that waits is moved.
+        """Run the task `task.delay_ms` from now, or immediately if that has passed. A waiting task is moved.
 
         Raises RuntimeError after `shutdown`.
         """
@@ -46,13 +46,13 @@ class SystemTimer:
             run_task(task)
 
     def call_later(self, delay_ms: int, function: Callable[[], object]) -> TimerTask:
-        """Call the function `delay_ms` from now, unless the returned task is cancelled before."""
+        """Call the function `delay_ms` from now, unless the returned task is canceled before."""
         call = DelayedCall(delay_ms, function)
         self.add(call)
         return call
 
     def advance_clock(self) -> bool:
-        """Expire all buckets whose time has come by the clock. True if there was one."""
+        """Expire all buckets that are due on the clock. True if there was one."""
         now_ms = self.clock.now_ms()
         advanced = False
         while self.expire_bucket(now_ms):
@@ -60,9 +60,9 @@ class SystemTimer:
         return advanced
 
     def expire_bucket(self, now_ms: i64) -> bool:
-        """Empty the earliest bucket if it has expired at `now_ms`: run what is due, put the rest into finer wheels.
+        """If the earliest bucket has expired at `now_ms`, run its due tasks and put the rest into finer wheels.
 
-        False if it has not.
+        Returns False if no bucket has expired.
         """
         bucket = self._queue.poll(now_ms)
         if bucket is None:
@@ -89,20 +89,20 @@ class SystemTimer:
 
     @property
     def next_expiration_ms(self) -> int | None:
-        """When the earliest bucket expires, on the timer's clock; None when there is none."""
+        """When the earliest bucket expires, on the timer's clock; None if none is queued."""
         return self._queue.next_expiration_ms
 
     @property
     def wheel(self) -> TimingWheel:
-        """The finest wheel, for looking at."""
+        """The finest wheel, for inspection."""
         return self._wheel
 
     def on_earlier(self, callback: Callable[[], None] | None) -> None:
-        """Have `callback` called whenever `next_expiration_ms` becomes earlier (or there is one at last)."""
+        """Set the function to call whenever `next_expiration_ms` becomes earlier, or the first bucket is queued."""
         self._queue.on_earlier = callback
 
     def shutdown(self) -> None:
-        """Drop all tasks without running them, and take no more."""
+        """Drop all tasks without running them; `add` raises from now on."""
         self._closed = True
         self._queue.clear()
         self._queue.on_earlier = None
@@ -116,8 +116,8 @@ class SystemTimer:
 
 
 def run_task(task: TimerTask) -> None:
-    """Run one task; what it raises is logged, since those that are due after it cannot wait for it."""
+    """Run one task. Its exception is logged, so that the next due tasks still run."""
     try:
         task.run()
     except Exception:
-        structlog.get_logger("timer").exception("timer_task_failed", task=repr(task))
+        structlog.get_logger("timer").exception("timer task failed", task=repr(task))

@@ -1,9 +1,8 @@
 """A task of the timer, which is its own entry in a bucket's list.
 
-Kafka keeps two objects, TimerTask and TimerTaskEntry, so that a thread may move a task while another cancels it. With
-one thread an entry is *in* a list (it has neighbours) or it is not, and cancelling is unlinking: the entry's fields
-are simply the base of the task, and a parked operation costs one object less. The sentinel of a list is an entry that
-is no task.
+Kafka keeps two objects, TimerTask and TimerTaskEntry, so that one thread may move a task while another cancels it. With
+one thread an entry is either *in* a list (it has neighbors) or not, and canceling is unlinking: the entry's fields are
+the base of the task, and a parked operation costs one object less. The sentinel of a list is an entry but not a task.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from mypy_extensions import i64, mypyc_attr
 
 
 class TaskCounter:
-    """How many tasks one timer holds, over all its wheels and buckets."""
+    """The number of tasks in one timer, over all its wheels and buckets."""
 
     __slots__ = ("tasks",)
 
@@ -22,7 +21,7 @@ class TaskCounter:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TimerTaskEntry:
-    """A link of a circular list. `next`, `previous` and `counter` are None while it is in no list."""
+    """A link of a circular list. `next`, `previous` and `counter` are None while the entry is in no list."""
 
     __slots__ = ("counter", "expiration_ms", "next", "previous")
 
@@ -34,9 +33,9 @@ class TimerTaskEntry:
 
 
 def unlink(entry: TimerTaskEntry) -> bool:
-    """Take the entry out of its list, in O(1), and leave it without neighbours, so that nothing keeps it alive.
+    """Remove the entry from its list, in O(1), and clear its links, so that they keep no other entry alive.
 
-    False when it was in none.
+    Returns False if the entry was in no list.
     """
     following, preceding, counter = entry.next, entry.previous, entry.counter
     if following is None or preceding is None or counter is None:
@@ -52,10 +51,9 @@ def unlink(entry: TimerTaskEntry) -> bool:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TimerTask(TimerTaskEntry):
-    """Something to `run` once, `delay_ms` after it was added to a timer; a delay of 0 or less runs it while it is
-    added.
+    """Runs once, `delay_ms` after it was added to a timer; with a delay of 0 or less it runs within `add`.
 
-    `expiration_ms`, on the timer's clock, is set by adding it. Kafka: TimerTask.
+    `add` sets `expiration_ms`, on the timer's clock. Kafka: TimerTask.
     """
 
     __slots__ = ("delay_ms",)
@@ -65,21 +63,21 @@ class TimerTask(TimerTaskEntry):
         self.delay_ms: i64 = delay_ms
 
     def run(self) -> None:
-        """What is due. Runs on the thread of the timer and must not block; subclasses define it."""
+        """Do the work. Runs on the timer's thread and must not block; subclasses define it."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Take the task out of the timer. No effect after it ran, or twice; it may be added again."""
+        """Remove the task from the timer. No effect on a task that has run or was canceled; it may be added again."""
         unlink(self)
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the task waits in a timer."""
+        """Whether the task is in a timer."""
         return self.next is not None
 
 
 class DelayedCall(TimerTask):
-    """A function, called once when its time has come."""
+    """Calls a function once, when it expires."""
 
     __slots__ = ("_function",)
 

@@ -3,12 +3,12 @@
     root <-> first <-> second <-> ... <-> last <-> root
 
 The list is circular and doubly linked. The sentinel `root` is always there, so neither the first nor the last task is
-a special case: adding sets four links, taking out sets two, and neither looks at any other task. An empty list is a
-root that is its own neighbour.
+a special case: adding sets four links, removing sets two, and neither looks at any other task. An empty list is a
+root that is its own neighbor.
 
-A bucket expires as a whole, at the *start* of its range: `expiration_ms`, or -1 while it is in no round. It is in the
-timer's queue exactly as long as that is not -1, with or without tasks: cancelled tasks leave an empty bucket behind,
-which costs nothing but its turn. Kafka: TimerTaskList.
+A bucket expires as a whole, at the *start* of its range: `expiration_ms`, or -1 while the bucket is unused. The bucket
+is in the timer's queue exactly while `expiration_ms` is not -1, with or without tasks: canceled tasks leave an empty
+bucket behind, which costs only its poll. Kafka: TimerTaskList.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class TimerTaskList:
         self.root.previous = self.root
 
     def set_expiration(self, expiration_ms: i64) -> bool:
-        """Say when the bucket's range starts. True if that is news, that is, if a new round of this bucket begins."""
+        """Set the start of the bucket's range. True if it changed, that is, if a new round of this bucket begins."""
         if self.expiration_ms == expiration_ms:
             return False
         self.expiration_ms = expiration_ms
@@ -51,7 +51,7 @@ class TimerTaskList:
         counter.tasks += 1
 
     def pop_first(self) -> TimerTask | None:
-        """Take out the oldest task; None from an empty list."""
+        """Removes and returns the oldest task; None if the list is empty."""
         first = self.root.next
         if first is None or first is self.root:
             return None
@@ -60,7 +60,7 @@ class TimerTaskList:
         return first
 
     def tasks(self) -> Iterator[TimerTask]:
-        """The tasks, oldest first; for looking, not while the list changes."""
+        """The tasks, oldest first; a snapshot for inspection."""
         found: list[TimerTask] = []
         entry = self.root.next
         while isinstance(entry, TimerTask):

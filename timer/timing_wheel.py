@@ -1,18 +1,18 @@
 """TimingWheel: add and cancel in O(1), however many tasks wait and however far ahead.
 
-**One wheel** is a ring of `n` buckets of `u` milliseconds each. It is like the dial of a clock: at time `t` the hand
-stands at `t` rounded down to `u`, and a task that expires at `e` hangs in bucket `(e // u) mod n`, whatever it is
-round the dial from there. That is right for everything that expires within the next `n * u` milliseconds, the
-*interval* of the wheel; what the hand has passed is empty and serves the next round, so nothing is ever moved as time
-goes on. What would fall under the hand itself has expired already and is not taken: the caller runs it.
+**One wheel** is a ring of `n` buckets of `u` milliseconds each. It works like the dial of a clock: at time `t` the hand
+stands at `t` rounded down to `u`, and a task that expires at `e` is in bucket `(e // u) mod n`, wherever on the dial
+that is. This is correct for everything that expires within the next `n * u` milliseconds, the *interval* of the wheel.
+Buckets behind the hand are empty and serve the next round, so nothing is moved as time passes. A task that would fall
+under the hand itself has already expired and is refused: the caller runs it.
 
-**Several wheels** take what lies further ahead, as hours and minutes take what the seconds cannot. The next wheel has
-as many buckets, each as wide as the whole wheel below; it is made when the first task needs it. With u = 1 and n = 20
-the wheels reach 20 ms, 400 ms, 8 s, 160 s, 53 min ...; a task looks at no more than these few.
+**Several wheels** hold tasks further ahead, as a clock's minutes and hours extend its seconds. The next wheel has as
+many buckets, each as wide as the whole wheel below; it is created when the first task needs it. With u = 1 and n = 20
+the wheels reach 20 ms, 400 ms, 8 s, 160 s, 53 min ...; adding a task looks at only these few.
 
 **A bucket expires when its range starts.** In the first wheel its tasks are due at that moment. In the others they lie
-somewhere in the range that starts there, so they are put in again and, the hands having moved, find a place in a finer
-wheel, until they are due to the millisecond. Nothing is early or late (with u > 1: early by less than u).
+somewhere in the range that starts there, so they are added again. The hands have moved, so each task finds a place in a
+finer wheel, until it is due to the millisecond. No task is early or late (with u > 1: early by less than u).
 
 A worked example, u = 1, n = 20, started at 0; "20: 17" is bucket 17 of the wheel with ticks of 20:
 
@@ -21,24 +21,24 @@ A worked example, u = 1, n = 20, started at 0; "20: 17" is bucket 17 of the whee
     add 450      the same bucket                              400: 1
     add 473      the same bucket                              400: 1
     at 340       20: 17 expires, the hands show 340 340 0;
-                 350 is ten ahead and comes down              1: 10    expires at 350
+                 350 is ten ahead and moves down              1: 10    expires at 350
     at 350       350 runs; the hands show 350 340 0
     at 400       400: 1 expires, the hands show 400 400 400;
-                 446 and 450, at 440-460, come down           20: 2    expires at 440
-                 473, at 460-480, comes down                  20: 3    expires at 460
+                 446 and 450, at 440-460, move down           20: 2    expires at 440
+                 473, at 460-480, moves down                  20: 3    expires at 460
     at 440       20: 2 expires, the hands show 440 440 400    1: 6     expires at 446
                                                               1: 10    expires at 450
     at 446, 450  446 and 450 run
     at 460       20: 3 expires, the hands show 460 460 400    1: 13    expires at 473
     at 473       473 runs
 
-Eight moments at which something happens, in 473 ms: the hands jump from one expiring bucket to the next and stand
-still between them. That is also why a wheel knows no clock. Time is an argument of `advance_clock`, which only the
-expiration of a bucket calls, and after a silence the hands are behind the time: a short delay then may land in a
-coarser wheel, whose bucket has expired already, and travel down within one advance.
+Eight wake-ups in 473 ms: the hands jump from one expiring bucket to the next and stand still between them. That is also
+why a wheel has no clock. Time is an argument of `advance_clock`, which is called only when a bucket expires. After an
+idle period the hands are behind the time: a short delay may then land in a coarser wheel, in a bucket that has already
+expired, and move down within one advance.
 
-The first bucket of a coarser wheel, the one under its hand, never gets a task, since the wheel below covers its
-range; one of n is wasted, and no case is special. Kafka: TimingWheel.
+The first bucket of a coarser wheel, the one under its hand, never gets a task, since the wheel below covers its range.
+This wastes one bucket of n but needs no special case. Kafka: TimingWheel.
 """
 
 from mypy_extensions import i64
@@ -49,7 +49,7 @@ from odradek.timer.task_list import TimerTaskList
 
 
 class TimingWheel:
-    """One level of the hierarchy: `wheel_size` buckets of `tick_ms`, and the next level above it once there is need.
+    """One level of the hierarchy: `wheel_size` buckets of `tick_ms`. The next level is created on demand.
 
     `start_ms` is rounded down to the tick. The counter and the queue are shared by all levels of a timer.
     """
@@ -68,7 +68,7 @@ class TimingWheel:
     def __init__(self, tick_ms: int, wheel_size: int, start_ms: int, counter: TaskCounter, queue: BucketQueue) -> None:
         if tick_ms < 1 or wheel_size < 2:
             raise ValueError(
-                f"a wheel needs a tick of 1 ms or more and 2 buckets or more, not {tick_ms} and {wheel_size}"
+                f"a wheel needs a tick of at least 1 ms and at least 2 buckets, not {tick_ms} and {wheel_size}"
             )
         self.tick_ms: i64 = tick_ms
         self.wheel_size: i64 = wheel_size
@@ -80,7 +80,7 @@ class TimingWheel:
         self.overflow_wheel: TimingWheel | None = None
 
     def add(self, entry: TimerTaskEntry) -> bool:
-        """Hang an entry that is in no list into the bucket of its `expiration_ms`. False if it has expired already."""
+        """Add an entry that is in no list to the bucket of its `expiration_ms`. False if it has already expired."""
         expiration_ms: i64 = entry.expiration_ms
         if expiration_ms < self.current_time_ms + self.tick_ms:
             return False
@@ -95,7 +95,7 @@ class TimingWheel:
         return True
 
     def next_wheel(self) -> "TimingWheel":
-        """The wheel above, made on demand; its hand starts where this one's stands."""
+        """The wheel above, created on demand; its hand starts at this wheel's time."""
         wheel = self.overflow_wheel
         if wheel is None:
             wheel = TimingWheel(self.interval_ms, self.wheel_size, self.current_time_ms, self.counter, self.queue)
@@ -103,7 +103,7 @@ class TimingWheel:
         return wheel
 
     def advance_clock(self, time_ms: i64) -> None:
-        """Move the hands of this wheel and those above to the bucket that expires at `time_ms`; never backwards."""
+        """Move the hands of this wheel and the wheels above to the bucket that expires at `time_ms`, never back."""
         wheel: TimingWheel | None = self
         while wheel is not None and time_ms >= wheel.current_time_ms + wheel.tick_ms:
             time_ms -= time_ms % wheel.tick_ms

@@ -188,7 +188,7 @@ def test_checking_a_key_at_once_finishes_a_pass_that_was_in_pieces(make_room: Ca
 
 
 def test_a_queue_without_a_budget_is_refused() -> None:
-    with pytest.raises(ValueError, match="budget of 1 or more"):
+    with pytest.raises(ValueError, match="must be 1 or more"):
         CompletionQueue(lambda callback: None, 0)
 
 

@@ -41,7 +41,7 @@ def test_operations_of_a_key_are_tried_oldest_first(room: PurgatoryRoom) -> None
 
 
 def test_an_operation_without_keys_is_refused(room: PurgatoryRoom) -> None:
-    with pytest.raises(ValueError, match="needs a key"):
+    with pytest.raises(ValueError, match="needs at least one key"):
         room.purgatory.try_complete_else_watch(Operation(), [])
 
 
@@ -168,7 +168,7 @@ def test_an_operation_that_raises_harms_no_other(room: PurgatoryRoom, capsys: py
     room.happened("key")
     assert other.is_completed
     assert not failing.is_completed
-    assert "completion_failed" in "".join(capsys.readouterr())
+    assert "completion failed" in "".join(capsys.readouterr())
     room.pass_time(100)
     assert failing.events == ["complete", "expired"]
 
@@ -181,7 +181,7 @@ def test_an_answer_that_raises_harms_no_other_time_out(room: PurgatoryRoom, caps
     failing.when_complete = refuse
     room.pass_time(100)
     assert other.events == ["complete", "expired"]
-    assert "expiration_failed" in "".join(capsys.readouterr())
+    assert "expiration failed" in "".join(capsys.readouterr())
     assert room.purgatory.delayed == 0
 
 

@@ -129,7 +129,7 @@ def test_a_stopped_reaper_leaves_the_tasks_waiting(loop: VirtualTimeLoop) -> Non
 
 def test_starting_twice_is_an_error(loop: VirtualTimeLoop) -> None:
     _, reaper = started(loop)
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="already running"):
         reaper.start(loop)
 
 
@@ -146,7 +146,7 @@ def test_a_failing_task_does_not_stop_the_reaper(loop: VirtualTimeLoop, capsys: 
     timer.add(Waking(loop, 30, ran))
     loop.run_for(1)
     assert ran == [10, 30]
-    assert "timer_task_failed" in "".join(capsys.readouterr())
+    assert "timer task failed" in "".join(capsys.readouterr())
 
 
 def test_a_loop_that_calls_too_early_is_asked_again_for_a_whole_millisecond() -> None:
