@@ -1,8 +1,8 @@
-"""The `odradek` command: finds the subcommand and runs it. Everything a subcommand needs is imported when it is called.
+"""The `odradek` command: loads a subcommand's module and runs it. Its dependencies are imported only when it is called.
 
 A subcommand is a module with `add_parser(subparsers)`, which sets `run` to a function from the parsed arguments to
-the exit status. Whatever goes wrong becomes one line on stderr and exit status 1; a mistake in the arguments is
-argparse's, with status 2.
+the exit status. Any failure becomes one line on stderr and exit status 1; argparse reports wrong arguments with exit
+status 2.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ COMMANDS = {
     "consume": "print a topic's records",
     "transactions": "list, describe and abort transactions",
     "dump-log": "print segments and indexes of a log",
-    "pipeline": "bring topics into lake tables with PySpark",
+    "pipeline": "load topics into lake tables with PySpark",
 }
-"""The subcommands and what `--help` says of them; the module has underscores for dashes."""
+"""The subcommands and their texts in `--help`; the module's name has underscores for dashes."""
 
 EXAMPLES = """examples:
   odradek serve --data-dir ./data
@@ -34,19 +34,19 @@ EXAMPLES = """examples:
   echo hello | odradek produce orders
   odradek consume orders --from-beginning --max-messages 1
 
-`odradek COMMAND --help` tells more.
+`odradek COMMAND --help` describes a command.
 """
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser; of the subcommands only `command` is loaded, the others are names."""
+    """Returns the parser. It loads only the subcommand `command`; the others are names."""
     parser = argparse.ArgumentParser(
         prog="odradek",
         description="A Kafka-compatible message broker, and the tools around it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and end")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if name == command:
@@ -57,7 +57,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit status."""
+    """Runs one command; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((argument for argument in arguments if not argument.startswith("-")), None)
     parser = build_parser(command)
@@ -90,7 +90,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def describe(error: Exception) -> str:
-    """One line about an error; of one that nobody foresaw also its kind."""
+    """Returns one line about an error; if the error is not one of FORESEEN, the line names its type."""
     from odradek.broker.logging.printable import printable
 
     text = printable(" ".join(str(error).split()))
@@ -111,7 +111,7 @@ FORESEEN = frozenset(
         "UnsupportedVersion",
     }
 )
-"""Exceptions whose message is for people; by name, so that none of their modules is imported for it."""
+"""Exceptions whose message is written for users; by name, so that their modules need not be imported."""
 
 
 if __name__ == "__main__":

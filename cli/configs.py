@@ -39,7 +39,7 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     resource = parser.add_mutually_exclusive_group(required=True)
     resource.add_argument("--topic", metavar="TOPIC", help="settings of a topic")
     resource.add_argument("--broker", type=not_negative, metavar="ID", help="settings of one broker")
-    resource.add_argument("--cluster", action="store_true", help="settings of all brokers without one of their own")
+    resource.add_argument("--cluster", action="store_true", help="cluster-wide default settings of brokers")
     resource.add_argument("--broker-logger", type=not_negative, metavar="ID", help="log levels of one broker")
 
 
@@ -57,8 +57,8 @@ def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
     examples = "  odradek configs describe --topic orders\n  odradek configs describe --broker 0 --all --json\n"
     parser = command(actions, "describe", "show settings", describe, examples=examples)
     _add_resource(parser)
-    parser.add_argument("--all", action="store_true", help="also those that nobody changed while the broker ran")
-    parser.add_argument("--json", action="store_true", help="print a JSON object by name")
+    parser.add_argument("--all", action="store_true", help="include static settings and defaults")
+    parser.add_argument("--json", action="store_true", help="print a JSON object keyed by name")
     add_bootstrap_server(parser)
 
 
@@ -93,17 +93,17 @@ def _add_alter(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _add_resource(parser)
     pair = "NAME=VALUE"
     parser.add_argument(
-        "--set", action="append", default=[], metavar=pair, dest="settings", help="set; may be repeated"
+        "--set", action="append", default=[], metavar=pair, dest="settings", help="set a value; may be repeated"
     )
-    parser.add_argument("--delete", action="append", default=[], metavar="NAME", help="back to the default")
+    parser.add_argument("--delete", action="append", default=[], metavar="NAME", help="reset to the default")
     parser.add_argument("--append", action="append", default=[], metavar=pair, help="add to a list")
-    parser.add_argument("--subtract", action="append", default=[], metavar=pair, help="take from a list")
-    parser.add_argument("--validate-only", action="store_true", help="only say whether it could be done")
+    parser.add_argument("--subtract", action="append", default=[], metavar=pair, help="remove from a list")
+    parser.add_argument("--validate-only", action="store_true", help="only check whether the change is possible")
     add_bootstrap_server(parser)
 
 
 def alter(arguments: argparse.Namespace) -> None:
-    """Changes settings, all or none."""
+    """Changes all the given settings, or none."""
     kind, name = _resource(arguments)
     changes = _changes(arguments)
     if not changes:

@@ -1,4 +1,4 @@
-"""`odradek consume TOPIC`: prints records as they come, without a group."""
+"""`odradek consume TOPIC`: prints records as they arrive, without a consumer group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.cli.options import add_bootstrap_server, command, not_negative, pos
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
-DESCRIPTION = """Print a topic's records: values, one a line, as they come; from now on, unless told otherwise.
+DESCRIPTION = """Print the values of a topic's records, one per line, as they arrive; by default only new records.
 
 It ends with Ctrl-C, after --max-messages, after --idle-ms without a record, or with --exit at the end of all
 partitions."""
@@ -29,7 +29,7 @@ EXAMPLES = r"""  odradek consume orders --from-beginning --max-messages 10
   odradek consume orders --offset -5 --exit --json
 """
 FORMAT_HELP = (
-    "%%t topic, %%p partition, %%o offset, %%T time in ms, %%k key, %%v value, %%h headers, %%%% itself; \\n and \\t"
+    "%%t topic, %%p partition, %%o offset, %%T time in ms, %%k key, %%v value, %%h headers, %%%% percent; \\n and \\t"
 )
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 POLL_MS = 200
@@ -43,29 +43,29 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--partition", type=not_negative, action="append", metavar="N", help="default: all; may be repeated"
     )
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--from-beginning", action="store_true", help="from the first record that is there")
+    begin.add_argument("--from-beginning", action="store_true", help="from the first available record")
     begin.add_argument(
-        "--offset", metavar="N", help="from this offset of each partition; -N: from N before the end; earliest; latest"
+        "--offset", metavar="N", help="from this offset of each partition; -N: N before the end; earliest; latest"
     )
     begin.add_argument("--from-timestamp", type=not_negative, metavar="MS", help="from the first record of this time")
     end = parser.add_argument_group("when to end")
     end.add_argument("--max-messages", type=positive, metavar="N", help="after N records")
-    end.add_argument("--exit", action="store_true", help="at the end that the partitions have at the start")
-    end.add_argument("--idle-ms", type=positive, metavar="MS", help="after so long without a record")
+    end.add_argument("--exit", action="store_true", help="at the end offsets that partitions have at the start")
+    end.add_argument("--idle-ms", type=positive, metavar="MS", help="after this time without a record")
     show = parser.add_argument_group("what to print")
     for name in ("key", "offset", "partition", "timestamp", "headers"):
-        show.add_argument(f"--print-{name}", action="store_true", help=f"{name} in front of the value")
-    show.add_argument("--separator", type=unescaped, default="\t", metavar="TEXT", help=r"between them (default \t)")
-    show.add_argument("--null", default="null", metavar="TEXT", help="what stands for null (default null)")
+        show.add_argument(f"--print-{name}", action="store_true", help=f"print the {name} before the value")
+    show.add_argument("--separator", type=unescaped, default="\t", metavar="TEXT", help=r"between fields (default \t)")
+    show.add_argument("--null", default="null", metavar="TEXT", help="text to print for null (default null)")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--format", type=unescaped, metavar="FORMAT", help=FORMAT_HELP)
-    form.add_argument("--json", action="store_true", help="a JSON object a line; bytes that are no UTF-8 in base64")
+    form.add_argument("--json", action="store_true", help="a JSON object per line; bytes that are not UTF-8 in base64")
     parser.add_argument("--isolation-level", choices=("read_uncommitted", "read_committed"), default="read_uncommitted")
     add_bootstrap_server(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Prints records until told to end; then says how many on stderr."""
+    """Prints records until an end condition holds, then their number on stderr."""
     require_extra("cli")
     topic = with_admin(arguments, lambda admin: admin.topic(arguments.topic))
     known = sorted(partition.partition_index for partition in topic.partitions)
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def formatter(arguments: argparse.Namespace) -> Callable[[Any], bytes]:
-    """What turns a record into what is printed of it."""
+    """Returns the function that formats a record."""
     null: bytes = arguments.null.encode()
     if arguments.json:
         return _as_json
@@ -153,7 +153,7 @@ def _as_json(record: Any) -> bytes:
 
 
 def _printable_json(text: str) -> str:
-    """The same JSON, readable, but with an escape for each character that a terminal might act upon."""
+    """Returns the same JSON, readable, with an escape for each character that could control a terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
@@ -206,7 +206,7 @@ def _consumer(arguments: argparse.Namespace) -> KafkaConsumer:
 
 
 def _seek(consumer: KafkaConsumer, chosen: list[Any], arguments: argparse.Namespace) -> None:
-    """Puts every partition where reading shall begin."""
+    """Seeks every partition to its first offset to read."""
     if arguments.from_timestamp is not None:
         found = consumer.offsets_for_times(dict.fromkeys(chosen, arguments.from_timestamp))
         ends = consumer.end_offsets(chosen)
@@ -219,7 +219,7 @@ def _seek(consumer: KafkaConsumer, chosen: list[Any], arguments: argparse.Namesp
     elif offset == "latest":
         consumer.seek_to_end(*chosen)
     elif re.fullmatch(r"-?[0-9]+", offset) is None:
-        raise CommandError(f"--offset {offset}: a number, earliest or latest is needed")
+        raise CommandError(f"--offset {offset}: expected a number, earliest or latest")
     elif int(offset) >= 0:
         for partition in chosen:
             consumer.seek(partition, int(offset))
@@ -230,7 +230,7 @@ def _seek(consumer: KafkaConsumer, chosen: list[Any], arguments: argparse.Namesp
 
 
 def _poll(consumer: KafkaConsumer, ends: dict[Any, int] | None, idle_ms: int | None) -> Iterator[Any]:
-    """Records until every partition stands at its end (if `ends` are given) or none came for `idle_ms`."""
+    """Yields records until every partition reaches its end (if `ends` are given), or for `idle_ms` none arrived."""
     waited_ms = 0
     while True:
         if ends is not None and all(consumer.position(partition) >= end for partition, end in ends.items()):

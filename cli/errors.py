@@ -1,5 +1,5 @@
-"""The error that a command ends with."""
+"""The exception that ends a command."""
 
 
 class CommandError(Exception):
-    """What the user is told in one line."""
+    """A failure that is reported to the user in one line."""

@@ -1,4 +1,4 @@
-"""What a command needs beyond a plain installation: the extras of the distribution, in pyproject.toml."""
+"""Optional dependencies of commands: the extras of the distribution, in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MODULES = {
     "cli": ("kafka.net", "snappy"),
     "spark": ("pyspark", "deltalake", "pyarrow", "matplotlib", "kafka.net", "snappy"),
 }
-"""A module of each package of an extra. `kafka.net` is there since kafka-python 3."""
+"""One module of each package of an extra. `kafka.net` exists since kafka-python 3."""
 
 
 def require_extra(extra: str) -> None:
-    """Raises CommandError, which says what to install, unless the packages of an extra are installed."""
+    """Raises CommandError with the pip command to run, unless the packages of an extra are installed."""
     missing = [module for module in MODULES[extra] if not _is_installed(module)]
     if missing:
         raise CommandError(f"{', '.join(missing)}: not installed; run: pip install 'odradek[{extra}]'")
@@ -23,5 +23,5 @@ def require_extra(extra: str) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ImportError:  # its package is missing, or does not load with this Python
+    except ImportError:  # the package is missing, or does not load with this Python
         return False

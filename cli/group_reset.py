@@ -1,4 +1,4 @@
-"""To where `odradek groups reset-offsets` moves offsets, and of which partitions."""
+"""The targets and partitions of `odradek groups reset-offsets`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 class ResetTo(NamedTuple):
-    """One of these. `time_ms` since 1970, or EARLIEST or LATEST; `to_current` leaves offsets where they are."""
+    """Exactly one is set. `time_ms`: ms since 1970, or EARLIEST or LATEST. `to_current` keeps the committed offsets."""
 
     time_ms: int | None = None
     offset: int | None = None
@@ -30,8 +30,8 @@ class ResetTo(NamedTuple):
 
 
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
-    """Scope, goal, and whether to do it."""
-    scope = parser.add_argument_group("of which partitions").add_mutually_exclusive_group(required=True)
+    """Adds the options for the partitions, the target, and whether to commit."""
+    scope = parser.add_argument_group("partitions").add_mutually_exclusive_group(required=True)
     scope.add_argument(
         "--topic",
         action="append",
@@ -40,13 +40,13 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC[:P,P...]",
         help="a topic, or some of its partitions; may be repeated",
     )
-    scope.add_argument("--all-topics", action="store_true", help="all partitions that the group has an offset of")
-    goal = parser.add_argument_group("to where").add_mutually_exclusive_group(required=True)
-    goal.add_argument("--to-earliest", action="store_true", help="to the log's beginning")
-    goal.add_argument("--to-latest", action="store_true", help="to the log's end")
-    goal.add_argument("--to-current", action="store_true", help="to where it is; to the log's end where it is nowhere")
+    scope.add_argument("--all-topics", action="store_true", help="all partitions with a committed offset of the group")
+    goal = parser.add_argument_group("new offset").add_mutually_exclusive_group(required=True)
+    goal.add_argument("--to-earliest", action="store_true", help="to the log start offset")
+    goal.add_argument("--to-latest", action="store_true", help="to the log end offset")
+    goal.add_argument("--to-current", action="store_true", help="to the committed offset, or else the log end offset")
     goal.add_argument("--to-offset", type=not_negative, metavar="OFFSET", help="to this offset")
-    goal.add_argument("--shift-by", type=whole_number, metavar="N", help="so many records on, or back if below 0")
+    goal.add_argument("--shift-by", type=whole_number, metavar="N", help="by N records, back if N is negative")
     goal.add_argument(
         "--to-datetime",
         type=time_ms,
@@ -54,15 +54,15 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         help="to the first record of this time or later: YYYY-MM-DDTHH:MM:SS.sss, in UTC unless a zone follows",
     )
     goal.add_argument(
-        "--by-duration", type=duration_ms, metavar="PnDTnHnMnS", help="to the first record that is no older than this"
+        "--by-duration", type=duration_ms, metavar="PnDTnHnMnS", help="to the first record that is not older than this"
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="only show what would be (the default)")
-    how.add_argument("--execute", action="store_true", help="do it")
+    how.add_argument("--dry-run", action="store_true", help="only show the new offsets (the default)")
+    how.add_argument("--execute", action="store_true", help="commit the new offsets")
 
 
 def reset_of(arguments: argparse.Namespace) -> ResetTo:
-    """The goal that the options name."""
+    """Returns the target that the options select."""
     from odradek.broker.admin.groups import EARLIEST, LATEST
 
     if arguments.to_earliest:
@@ -79,11 +79,11 @@ def reset_of(arguments: argparse.Namespace) -> ResetTo:
 
 
 async def scope_of(admin: GroupAdmin, arguments: argparse.Namespace) -> list[TopicPartition]:
-    """The partitions that the options name."""
+    """Returns the partitions that the options select."""
     if arguments.all_topics:
         found = list(await admin.committed(arguments.group))
         if not found:
-            raise CommandError(f"the group '{arguments.group}' has no offsets; --topic names topics")
+            raise CommandError(f"the group '{arguments.group}' has no offsets; name topics with --topic")
         return found
     partitions = [key for text in arguments.topics for key in await _named(admin, text)]
     return sorted(set(partitions))
@@ -97,7 +97,7 @@ async def _named(admin: GroupAdmin, text: str) -> list[TopicPartition]:
     if not colon:
         return existing
     if not re.fullmatch(r"\d+(,\d+)*", numbers, re.ASCII):
-        raise CommandError(f"--topic {text}: TOPIC:P,P... is needed")
+        raise CommandError(f"--topic {text}: expected TOPIC:P,P...")
     wanted = [TopicPartition(topic, int(number)) for number in numbers.split(",")]
     for key in wanted:
         if key not in existing:
@@ -108,7 +108,7 @@ async def _named(admin: GroupAdmin, text: str) -> list[TopicPartition]:
 async def new_offsets(
     admin: GroupAdmin, group_id: str, partitions: list[TopicPartition], reset: ResetTo
 ) -> dict[TopicPartition, int]:
-    """Where each partition's offset shall be."""
+    """Returns the new offset of each partition."""
     if reset.time_ms is not None:
         found = await admin.offsets_at(partitions, reset.time_ms)
     elif reset.offset is not None:
@@ -117,14 +117,14 @@ async def new_offsets(
         found = await _from_current(admin, group_id, partitions, reset.shift_by)
     for key in partitions:
         if key not in found:
-            raise CommandError(f"the log of {key} cannot be asked: it has no leader")
+            raise CommandError(f"cannot list the offsets of {key}: it has no leader")
     return found
 
 
 async def _from_current(
     admin: GroupAdmin, group_id: str, partitions: list[TopicPartition], shift_by: int | None
 ) -> dict[TopicPartition, int]:
-    """Shifted, or with None where they are."""
+    """Returns committed offsets plus `shift_by`; with None, the committed offsets, or the log end where none exists."""
     from odradek.broker.admin.groups import LATEST
 
     committed = await admin.committed(group_id)
@@ -133,12 +133,12 @@ async def _from_current(
     if shift_by is None:
         return dict(sorted((current | await admin.offsets_at(missing, LATEST)).items()))
     if missing:
-        raise CommandError(f"the group '{group_id}' has no offset of {missing[0]} that could be shifted")
+        raise CommandError(f"the group '{group_id}' has no offset of {missing[0]} to shift")
     return await _within(admin, {key: offset + shift_by for key, offset in current.items()})
 
 
 async def _within(admin: GroupAdmin, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """No offset before its log's beginning or behind its end."""
+    """Limits offsets to their logs, from the start offset to the end offset."""
     from odradek.broker.admin.groups import EARLIEST, LATEST
 
     starts, ends = await admin.offsets_at(wanted, EARLIEST), await admin.offsets_at(wanted, LATEST)
@@ -148,18 +148,18 @@ async def _within(admin: GroupAdmin, wanted: Mapping[TopicPartition, int]) -> di
 
 
 def whole_number(text: str) -> int:
-    """For argparse: a whole number, below 0 too."""
+    """argparse type: an integer, which may be negative."""
     if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def time_ms(text: str) -> int:
-    """For argparse: ms since 1970 of an ISO 8601 time; in UTC where no zone is named."""
+    """argparse type: converts an ISO 8601 time, in UTC unless it names a zone, to ms since 1970."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time like 2026-03-01T12:00:00.000") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time like 2026-03-01T12:00:00.000") from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     milliseconds = round(found.timestamp() * 1000)
@@ -169,8 +169,8 @@ def time_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """For argparse: ms of an ISO 8601 duration of days, hours, minutes and seconds."""
+    """argparse type: converts an ISO 8601 duration of days, hours, minutes and seconds to ms."""
     found = _DURATION.fullmatch(text.upper())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration like P7D, PT12H or P1DT2H30M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration like P7D, PT12H or P1DT2H30M")
     return round(sum(float(part or 0) * unit for part, unit in zip(found.groups(), _UNITS_MS, strict=True)))

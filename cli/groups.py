@@ -90,7 +90,7 @@ def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "  odradek groups describe billing shipping --members\n"
         "  odradek groups describe --all --json\n"
     )
-    description = "Show groups: by default each partition with its committed offset, its lag and who consumes it."
+    description = "Show groups: by default each partition with its committed offset, its lag and its consumer."
     parser = command(actions, "describe", "describe groups", describe, description=description, examples=examples)
     parser.add_argument("groups", nargs="*", metavar="GROUP")
     parser.add_argument("--all", action="store_true", help="all groups")
@@ -195,7 +195,7 @@ def _state_row(group: dict[str, Any]) -> list[Any]:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Columns as wide as they must be; nothing at all is said by a dash."""
+    """Prints columns as wide as their widest value; a dash stands for None."""
     table = [list(columns), *([NOTHING if value is None else printable(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
     for row in table:
@@ -212,8 +212,8 @@ def _add_reset_offsets(actions: argparse._SubParsersAction[argparse.ArgumentPars
         "  odradek groups reset-offsets billing --topic orders --to-datetime 2026-03-01T00:00:00 --execute\n"
     )
     description = (
-        "Move the committed offsets of a group that has no members. Without --execute it is only shown what would be.\n"
-        "Offsets outside of a log become the log's nearest end."
+        "Move the committed offsets of a group that has no members. Without --execute, only show the new offsets.\n"
+        "An offset outside the log becomes the log's nearest end."
     )
     parser = command(
         actions, "reset-offsets", "move a group's offsets", reset_offsets, description=description, examples=examples
@@ -235,7 +235,7 @@ def reset_offsets(arguments: argparse.Namespace) -> None:
         return
     _print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
     if not arguments.execute:
-        print("nothing was changed; --execute does it")
+        print("nothing changed; --execute commits the offsets")
 
 
 async def _reset_offsets(admin: GroupAdmin, arguments: argparse.Namespace, reset: ResetTo) -> dict[TopicPartition, int]:
@@ -256,7 +256,7 @@ def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     examples = "  odradek groups delete billing shipping\n"
     parser = command(actions, "delete", "delete groups and their offsets", delete, examples=examples)
     parser.add_argument("groups", nargs="+", metavar="GROUP")
-    parser.add_argument("--if-exists", action="store_true", help="no error for a group that does not exist")
+    parser.add_argument("--if-exists", action="store_true", help="ignore groups that do not exist")
     add_bootstrap_server(parser)
 
 

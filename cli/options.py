@@ -1,4 +1,4 @@
-"""Options that several commands share, and the way from a command to a broker."""
+"""Options that several commands share, and the admin client that they configure."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
-    """--bootstrap-server and --timeout-ms."""
+    """Adds --bootstrap-server and --timeout-ms."""
     parser.add_argument(
         "--bootstrap-server",
         default=DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT",
-        help=f"the broker to ask, or several, with commas between (default {DEFAULT_BOOTSTRAP})",
+        help=f"one broker or several, separated by commas (default {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--timeout-ms",
         type=positive,
         default=10_000,
         metavar="MS",
-        help="how long to wait for an answer (default 10000)",
+        help="how long to wait for a response (default 10000)",
     )
 
 
 def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Runs `work` with a client of the broker that the options name."""
+    """Runs `work` with an admin client of the selected broker."""
     from odradek.broker.admin.client import AdminClient
 
     try:
@@ -54,7 +54,7 @@ def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awai
 async def delete_each(
     names: Iterable[str], delete: Callable[[str], Awaitable[None]], unknown: ErrorCode, if_exists: bool
 ) -> None:
-    """Deletes one after the other and tells of each; with `if_exists` the error `unknown` ends nothing."""
+    """Deletes and reports one name after another; with `if_exists`, an `unknown` error is reported and skipped."""
     from odradek.protocol.errors import ProtocolError
 
     for name in names:
@@ -69,32 +69,32 @@ async def delete_each(
 
 
 def assignments(texts: Iterable[str], option: str) -> dict[str, str]:
-    """NAME=VALUE texts as a mapping."""
+    """Returns NAME=VALUE texts as a dict."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise CommandError(f"{option} {text}: NAME=VALUE is needed")
+            raise CommandError(f"{option} {text}: expected NAME=VALUE")
         found[name] = value
     return found
 
 
 def positive(text: str) -> int:
-    """For argparse: a whole number above 0."""
+    """argparse type: a whole number above 0."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def not_negative(text: str) -> int:
-    """For argparse: a whole number, 0 or above."""
+    """argparse type: a whole number, 0 or above."""
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def unescaped(text: str) -> str:
-    r"""For argparse: text with \t, \n, \r, \0 and \\ standing for what they stand for."""
+    r"""argparse type: replaces the escapes \t, \n, \r, \0 and \\."""
     escapes = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
     parts = text.split("\\\\")
     for index, part in enumerate(parts):
@@ -106,7 +106,7 @@ def unescaped(text: str) -> str:
 
 
 def separator(text: str) -> str:
-    """For argparse: text as `unescaped`, not empty."""
+    """argparse type: as `unescaped`, but not empty."""
     found = unescaped(text)
     if not found:
         raise argparse.ArgumentTypeError("a separator cannot be empty")
@@ -122,7 +122,7 @@ def command(
     description: str | None = None,
     examples: str = "",
 ) -> argparse.ArgumentParser:
-    """A parser for one command, whose help ends with `examples`."""
+    """Adds and returns the parser of one command, whose help ends with `examples`."""
     parser = subparsers.add_parser(
         name,
         help=summary,

@@ -1,4 +1,4 @@
-"""`odradek pipeline`: topics to lake tables with PySpark. A job is a module of pipeline.jobs, imported when called."""
+"""`odradek pipeline`: loads topics into lake tables with PySpark. A job is a module of pipeline.jobs, loaded lazily."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from odradek.cli.options import assignments, command
 
 JOBS = {
     "ingest": "stream topics into tables",
-    "backfill": "bring history into the same tables, up to where ingest begins",
-    "compact": "make few files of many, remove old versions",
-    "report": "lag, rates, rejects and files, as a page and as JSON",
-    "doctor": "check Java, jars, broker, topics and checkpoint, and say what to do",
+    "backfill": "load history into the same tables, up to where ingest begins",
+    "compact": "merge small files, remove old versions",
+    "report": "report lag, rates, rejects and files, as a page and as JSON",
+    "doctor": "check Java, jars, broker, topics and checkpoint, and suggest fixes",
 }
-"""The jobs and what `--help` says of them."""
+"""The jobs and their texts in `--help`."""
 
 EXAMPLES = """  odradek pipeline ingest --settings orders.toml
   odradek pipeline ingest --topics orders --schema 'id LONG, at TIMESTAMP' --event-time at --lake ./lake
@@ -29,7 +29,7 @@ EXAMPLES = """  odradek pipeline ingest --settings orders.toml
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `pipeline` and its jobs."""
-    parser = command(subparsers, "pipeline", "topics to lake tables with PySpark", _help, examples=EXAMPLES)
+    parser = command(subparsers, "pipeline", "load topics into lake tables with PySpark", _help, examples=EXAMPLES)
     jobs = parser.add_subparsers(dest="job", metavar="JOB", title="jobs", required=True)
     for name, summary in JOBS.items():
         add_settings(command(jobs, name, summary, run, examples=f"  odradek pipeline {name} --settings orders.toml\n"))
@@ -40,24 +40,24 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """--settings, and a flag for each line of the settings table."""
+    """Adds --settings, and a flag for each row of the settings table."""
     from odradek.pipeline.settings import OPTION_TABLES, Settings, flag
 
-    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file; flags go over it")
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file; flags override it")
     for one in dataclasses.fields(Settings):
         if one.name in OPTION_TABLES:
             text = f"an option of [{one.name}]; may be repeated"
             parser.add_argument(f"--{one.name}", action="append", default=[], metavar="NAME=VALUE", help=text)
             continue
         kind = int if isinstance(one.default, int) else str
-        text = one.metadata["help"] + ("; several with commas between" if isinstance(one.default, tuple) else "")
+        text = one.metadata["help"] + ("; several, separated by commas" if isinstance(one.default, tuple) else "")
         choices = one.metadata["choices"] or None
         metavar = None if choices else one.metadata["metavar"] or "TEXT"
         parser.add_argument(f"--{flag(one.name)}", type=kind, choices=choices, metavar=metavar, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs one job; its exit status."""
+    """Runs one job; returns its exit status."""
     from odradek.pipeline.settings import OPTION_TABLES, Settings, make_settings, read_settings
 
     given: dict[str, Any] = read_settings(arguments.settings) if arguments.settings else {}
@@ -68,6 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         elif value is not None:
             given[one.name] = value
     settings = make_settings(given)
-    if arguments.job != "doctor":  # it looks for the packages itself
+    if arguments.job != "doctor":  # doctor checks the packages itself
         require_extra("spark")
     return int(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}").run(settings) or 0)

@@ -1,4 +1,4 @@
-"""`odradek produce TOPIC`: each line of the input becomes a record."""
+"""`odradek produce TOPIC`: writes each line of the input as a record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from odradek.cli.options import add_bootstrap_server, assignments, command, not_
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-DESCRIPTION = """Write records to a topic: each line of stdin (or of --file) is one, without its line end.
+DESCRIPTION = """Write each line of stdin (or of --file) to a topic as one record, without its line end.
 
 With --key-separator a line is KEY, separator, VALUE. With --headers a line begins with NAME:VALUE,NAME:VALUE and a tab.
-The topic is created if it does not exist and the broker creates topics."""
+The topic is created if it does not exist and the broker allows automatic creation."""
 
 EXAMPLES = r"""  echo hello | odradek produce orders
   printf 'k1=v1\nk2=v2\n' | odradek produce orders --key-separator = --compression zstd
@@ -29,7 +29,7 @@ ACKS = {"0": 0, "1": 1, "all": "all", "-1": "all"}
 
 
 class Line(NamedTuple):
-    """One record to be written."""
+    """A parsed line: one record to write."""
 
     key: bytes | None
     value: bytes | None
@@ -41,24 +41,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     summary = "write lines from stdin to a topic"
     parser = command(subparsers, "produce", summary, run, description=DESCRIPTION, examples=EXAMPLES)
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--file", metavar="FILE", help="read lines from here instead of stdin")
+    parser.add_argument("--file", metavar="FILE", help="read lines from this file instead of stdin")
     parser.add_argument("--key-separator", type=separator, metavar="TEXT", help=r"splits key from value; \t is a tab")
     parser.add_argument("--headers", action="store_true", help="lines begin with headers and a tab")
     parser.add_argument(
         "--header", action="append", default=[], metavar="NAME=VALUE", help="a header of every record; may be repeated"
     )
-    parser.add_argument("--null", metavar="TEXT", help="a key or value of this text is null")
-    parser.add_argument("--partition", type=not_negative, metavar="N", help="default: by key, or spread")
-    parser.add_argument("--timestamp", type=not_negative, metavar="MS", help="every record's time; default: now")
-    parser.add_argument("--acks", choices=ACKS, default="all", help="who must have a record (default all)")
+    parser.add_argument("--null", metavar="TEXT", help="a key or value equal to this text is null")
+    parser.add_argument("--partition", type=not_negative, metavar="N", help="default: by key, or distributed")
+    parser.add_argument("--timestamp", type=not_negative, metavar="MS", help="timestamp of every record; default: now")
+    parser.add_argument("--acks", choices=ACKS, default="all", help="required acknowledgments (default all)")
     parser.add_argument("--compression", choices=COMPRESSIONS, default="none", help="default none")
     add_bootstrap_server(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Writes all lines and says how many on stderr."""
+    """Writes all lines, then prints their number on stderr."""
     require_extra("cli")
-    with_admin(arguments, lambda admin: admin.describe_cluster())  # a broker that is not there is best said at once
+    with_admin(arguments, lambda admin: admin.describe_cluster())  # fails at once if there is no broker
     common = [(name, value.encode()) for name, value in assignments(arguments.header, "--header").items()]
     with _open(arguments.file) as source:
         count = _write(arguments, parse_lines(source, arguments), common)
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def parse_lines(source: Iterable[bytes], arguments: argparse.Namespace) -> Iterator[Line]:
-    """The records that the lines stand for. Raises CommandError with the line's number."""
+    """Yields the record of each line. Raises CommandError with the line's number."""
     null = None if arguments.null is None else arguments.null.encode()
     split_at = None if arguments.key_separator is None else arguments.key_separator.encode()
     for number, raw in enumerate(source, 1):
@@ -75,7 +75,7 @@ def parse_lines(source: Iterable[bytes], arguments: argparse.Namespace) -> Itera
         if arguments.headers:
             text, tab, line = line.partition(b"\t")
             if not tab:
-                raise CommandError(f"line {number}: no tab behind the headers")
+                raise CommandError(f"line {number}: no tab after the headers")
             headers = _parse_headers(text, number)
         key: bytes | None = None
         if split_at is not None:
@@ -131,7 +131,7 @@ def _write(arguments: argparse.Namespace, lines: Iterator[Line], common: list[tu
             producer.flush(arguments.timeout_ms / 1000)
         finally:
             producer.close(timeout=1)
-    except (KafkaError, ValueError) as error:  # ValueError: an illegal name, or a partition that does not exist
+    except (KafkaError, ValueError) as error:  # ValueError: an illegal topic name, or a partition that does not exist
         raise CommandError(f"cannot write to {arguments.topic}: {error}") from error
     if first_failure:
         raise CommandError(f"cannot write to {arguments.topic}: {first_failure[0]}")

@@ -1,4 +1,4 @@
-"""`odradek serve` and `python -m odradek.broker` are one program; `odradek.broker.serve` is all of it."""
+"""`odradek serve`, the same program as `python -m odradek.broker`; all of it is in `odradek.broker.serve`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import argparse
 from odradek.broker.serve import add_arguments, run
 from odradek.cli.options import command
 
-DESCRIPTION = """Run a broker until it is told to stop (SIGTERM or Ctrl-C).
+DESCRIPTION = """Run a broker until it is stopped (SIGTERM or Ctrl-C).
 
-When clients are served, one line `ready HOST:PORT` goes to stdout. The log goes to stderr.
-Without --config the single-node settings that come with Odradek count; with it only that file.
+When the broker accepts clients, it prints one line `ready HOST:PORT` to stdout. The log goes to stderr.
+Without --config, the bundled single-node settings apply; with --config, only that file.
 Flags override either."""
 
 EXAMPLES = """  odradek serve

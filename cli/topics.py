@@ -50,8 +50,8 @@ def _add_create(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="a setting; may be repeated"
     )
-    parser.add_argument("--if-not-exists", action="store_true", help="no error if the topic exists already")
-    parser.add_argument("--validate-only", action="store_true", help="only say whether it could be created")
+    parser.add_argument("--if-not-exists", action="store_true", help="ignore a topic that already exists")
+    parser.add_argument("--validate-only", action="store_true", help="only check whether the topic can be created")
     add_bootstrap_server(parser)
 
 
@@ -71,20 +71,20 @@ def create(arguments: argparse.Namespace) -> None:
     except ProtocolError as error:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not arguments.if_not_exists:
             raise
-        print(f"{arguments.topic} exists already")
+        print(f"{arguments.topic} already exists")
         return
     print(f"{arguments.topic} {'can be created' if arguments.validate_only else 'created'}")
 
 
 def _add_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = command(actions, "list", "list the topics", list_topics, examples="  odradek topics list --json\n")
-    parser.add_argument("--exclude-internal", action="store_true", help="leave out Kafka's own topics")
+    parser.add_argument("--exclude-internal", action="store_true", help="omit Kafka's internal topics")
     parser.add_argument("--json", action="store_true", help="print a JSON array of names")
     add_bootstrap_server(parser)
 
 
 def list_topics(arguments: argparse.Namespace) -> None:
-    """Prints the names of all topics, one a line."""
+    """Prints the names of all topics, one per line."""
     topics = with_admin(arguments, lambda admin: admin.topics())
     names = [topic.name for topic in topics if not (arguments.exclude_internal and topic.is_internal)]
     if arguments.json:
@@ -157,11 +157,11 @@ async def _describe(admin: AdminClient, names: list[str]) -> list[dict[str, Any]
 
 def _add_alter(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     examples = "  odradek topics alter orders --partitions 6\n"
-    description = "Raise a topic's number of partitions. Its settings are changed by `odradek configs alter`."
+    description = "Raise a topic's number of partitions. Use `odradek configs alter` to change its settings."
     parser = command(actions, "alter", "add partitions to a topic", alter, description=description, examples=examples)
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "--partitions", type=positive, required=True, metavar="N", help="how many there shall be in all"
+        "--partitions", type=positive, required=True, metavar="N", help="the new total number of partitions"
     )
     add_bootstrap_server(parser)
 
@@ -179,7 +179,7 @@ def _add_delete(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     examples = "  odradek topics delete orders returns\n"
     parser = command(actions, "delete", "delete topics and their records", delete, examples=examples)
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    parser.add_argument("--if-exists", action="store_true", help="no error for a topic that does not exist")
+    parser.add_argument("--if-exists", action="store_true", help="ignore topics that do not exist")
     add_bootstrap_server(parser)
 
 

@@ -1,4 +1,4 @@
-"""`odradek transactions`: list, describe and abort transactions, and find those that hang."""
+"""`odradek transactions`: list, describe and abort transactions, and find hanging ones."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def _add_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         default=[],
         type=not_negative,
         metavar="ID",
-        help="only these; may be repeated",
+        help="only this producer id; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
     add_bootstrap_server(parser)
 
 
 def list_transactions(arguments: argparse.Namespace) -> None:
-    """Prints a line for each transactional id."""
+    """Prints one line for each transactional id."""
     found = _with_transactions(arguments, lambda admin: admin.list_transactions(arguments.state, arguments.producer_id))
     rows = [
         {
@@ -95,7 +95,7 @@ def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def describe(arguments: argparse.Namespace) -> None:
-    """Prints producer, state, time and partitions of transactional ids."""
+    """Prints the producer, state, times and partitions of transactional ids."""
 
     async def work(admin: TransactionAdmin) -> list[DescribedTransaction]:
         return [await admin.describe(name) for name in arguments.transactional_ids]
@@ -128,14 +128,14 @@ def _add_abort(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "  odradek transactions abort --topic orders --partition 0 --producer-id 7 --producer-epoch 3\n"
     )
     description = (
-        "With a transactional id: have its coordinator abort the open transaction; the producer is fenced. With a "
-        "partition: write a marker there, past the coordinator, for a transaction that hangs."
+        "With a transactional id: the coordinator aborts the open transaction and fences the producer. With a "
+        "partition: write a marker to it, bypassing the coordinator, for a hanging transaction."
     )
     parser = command(actions, "abort", "abort a transaction", abort, description=description, examples=examples)
     parser.add_argument("transactional_id", nargs="?", metavar="TRANSACTIONAL-ID")
     parser.add_argument("--topic", metavar="TOPIC")
     parser.add_argument("--partition", type=not_negative, metavar="N")
-    parser.add_argument("--start-offset", type=not_negative, metavar="N", help="where the transaction begins")
+    parser.add_argument("--start-offset", type=not_negative, metavar="N", help="first offset of the transaction")
     parser.add_argument("--producer-id", type=not_negative, metavar="ID", help="instead of --start-offset")
     parser.add_argument("--producer-epoch", type=not_negative, metavar="N", help="with --producer-id")
     parser.add_argument(
@@ -186,24 +186,24 @@ def _abort_in_partition(arguments: argparse.Namespace) -> None:
 
 def _add_find_hanging(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     examples = "  odradek transactions find-hanging\n  odradek transactions find-hanging --topic orders\n"
-    description = "Find transactions that are open for longer than any may be, and that no coordinator will end."
+    description = "Find transactions that exceed the longest allowed time and that no coordinator will end."
     parser = command(
         actions, "find-hanging", "find hanging transactions", find_hanging, description=description, examples=examples
     )
-    parser.add_argument("--topic", metavar="TOPIC", help="only there (default: everywhere)")
+    parser.add_argument("--topic", metavar="TOPIC", help="only this topic (default: all)")
     parser.add_argument(
         "--max-transaction-timeout",
         type=positive,
         default=DEFAULT_LONGEST_MINUTES,
         metavar="MINUTES",
-        help=f"how long a transaction may take (default {DEFAULT_LONGEST_MINUTES})",
+        help=f"the longest allowed time of a transaction (default {DEFAULT_LONGEST_MINUTES})",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
     add_bootstrap_server(parser)
 
 
 def find_hanging(arguments: argparse.Namespace) -> None:
-    """Prints a line for each transaction that hangs; what it says is what `abort` needs."""
+    """Prints one line for each hanging transaction, with the values that `abort` needs."""
     now_ms, longest_ms = _now_ms(), arguments.max_transaction_timeout * MINUTE_MS
     found = _with_transactions(arguments, lambda admin: admin.hanging(now_ms, longest_ms, arguments.topic))
     _print([_hanging(one, now_ms) for one in found], arguments.json)
@@ -227,7 +227,7 @@ def _hanging(one: OpenTransaction, now_ms: int) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """JSON, or for each row a line of `Name: value` with tabs between, in the order of its keys."""
+    """Prints JSON, or one line per row of `Name: value` separated by tabs, in the order of the keys."""
     if as_json:
         print(json.dumps(rows, indent=2))
         return

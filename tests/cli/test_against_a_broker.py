@@ -53,7 +53,7 @@ def test_creating_and_deleting_again_is_an_error_unless_told_otherwise(odradek: 
     status, out, err = odradek("topics", "create", "twice")
     assert (status, out) == (1, "")
     assert err.startswith("odradek: TOPIC_ALREADY_EXISTS: ")
-    assert odradek("topics", "create", "twice", "--if-not-exists")[:2] == (0, "twice exists already\n")
+    assert odradek("topics", "create", "twice", "--if-not-exists")[:2] == (0, "twice already exists\n")
     odradek("topics", "delete", "twice")
     status, _, err = odradek("topics", "delete", "twice")
     assert (status, err) == (1, "odradek: UNKNOWN_TOPIC_OR_PARTITION: There is no topic 'twice'\n")
@@ -162,7 +162,7 @@ def test_reading_begins_and_ends_where_it_is_told_to(odradek: Odradek, tmp_path:
     assert read("--exit") == []
     assert read("--offset", "19", "--idle-ms", "400") == ["19"]
     status, _, err = odradek("consume", "range", "--offset", "soon")
-    assert (status, err) == (1, "odradek: --offset soon: a number, earliest or latest is needed\n")
+    assert (status, err) == (1, "odradek: --offset soon: expected a number, earliest or latest\n")
 
 
 def test_what_cannot_be_written_or_read_is_one_line(odradek: Odradek, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_what_cannot_be_written_or_read_is_one_line(odradek: Odradek, tmp_path: 
     odradek("topics", "create", "picky")
     for arguments, words in [
         (("produce", "picky", "--file", str(lines), "--key-separator", "="), "line 1: no key separator '='"),
-        (("produce", "picky", "--file", str(lines), "--headers"), "line 1: no tab behind the headers"),
+        (("produce", "picky", "--file", str(lines), "--headers"), "line 1: no tab after the headers"),
         (("produce", "picky", "--file", str(tmp_path / "none")), f"cannot read {tmp_path}/none: No such file"),
         (("produce", "picky", "--file", str(lines), "--partition", "5"), "cannot write to picky: "),
         (("produce", "not/legal", "--file", str(lines)), "cannot write to not/legal: "),

@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there_does_not_hide_the_next(capsys: pytest.CaptureF
 
 def test_without_a_file_it_says_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert "name at least one file" in capsys.readouterr().err
+    assert "needs at least one file" in capsys.readouterr().err
 
 
 def test_it_is_a_command_of_odradek(capsys: pytest.CaptureFixture[str]) -> None:

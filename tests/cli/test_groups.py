@@ -148,7 +148,7 @@ def test_offsets_are_moved_only_when_told_so(
     status, out, err = odradek("reset-offsets", "mover", "--topic", topic, *goal)
     assert (status, err) == (0, "")
     *table, note = out.splitlines()
-    assert note == "nothing was changed; --execute does it"
+    assert note == "nothing changed; --execute commits the offsets"
     assert rows("\n".join(table)) == [["mover", topic, str(index), str(new)] for index, new in enumerate(expected)]
     assert offsets_of(odradek, "mover") == {(topic, 0): 3, (topic, 1): 4}
     status, out, _ = odradek("reset-offsets", "mover", "--all-topics", *goal, "--execute", "--json")
@@ -187,9 +187,9 @@ def test_a_deleted_group_is_gone_with_its_offsets(bootstrap: str, odradek: Odrad
     [
         (["--topic", "missing", "--to-latest"], "UNKNOWN_TOPIC_OR_PARTITION: There is no topic 'missing'"),
         (["--topic", "wrong:7", "--to-latest"], "there is no partition wrong-7"),
-        (["--topic", "wrong:x", "--to-latest"], "--topic wrong:x: TOPIC:P,P... is needed"),
-        (["--topic", "wrong", "--shift-by", "1"], "the group 'g' has no offset of wrong-0 that could be shifted"),
-        (["--all-topics", "--to-latest"], "the group 'g' has no offsets; --topic names topics"),
+        (["--topic", "wrong:x", "--to-latest"], "--topic wrong:x: expected TOPIC:P,P..."),
+        (["--topic", "wrong", "--shift-by", "1"], "the group 'g' has no offset of wrong-0 to shift"),
+        (["--all-topics", "--to-latest"], "the group 'g' has no offsets; name topics with --topic"),
     ],
 )
 def test_what_cannot_be_moved_is_told(bootstrap: str, odradek: Odradek, arguments: list[str], said: str) -> None:

@@ -78,8 +78,8 @@ def test_wrong_arguments_end_with_status_2_and_say_what_is_wrong(
         (["produce", "t", "--file", "/dev/null"], "cannot connect to 127.0.0.1:1: Connection refused"),
         (["consume", "t"], "cannot connect to 127.0.0.1:1: Connection refused"),
         (["configs", "alter", "--topic", "t"], "nothing to change: give --set, --delete, --append or --subtract"),
-        (["configs", "alter", "--topic", "t", "--set", "x"], "--set x: NAME=VALUE is needed"),
-        (["topics", "create", "t", "--config", "=1"], "--config =1: NAME=VALUE is needed"),
+        (["configs", "alter", "--topic", "t", "--set", "x"], "--set x: expected NAME=VALUE"),
+        (["topics", "create", "t", "--config", "=1"], "--config =1: expected NAME=VALUE"),
     ],
 )
 def test_failures_are_one_line_and_status_1(
