@@ -1,4 +1,4 @@
-"""`python -m odradek.protocol`: a wire inspector. `--help` and `inspected_lines` say what it reads and prints."""
+"""`python -m odradek.protocol`: a wire inspector. `--help` and `inspected_lines` describe its input and output."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from odradek.protocol.errors import ProtocolError
 from odradek.protocol.inspected_lines import BadLine, api_key_of, batches_line, decode_line, encode_line
 from odradek.protocol.readable import readable_batches, readable_request, readable_response
 
-DESCRIPTION = "Looks at Kafka's wire format: turns bytes into JSON and JSON into bytes, or prints a frame for people."
+DESCRIPTION = "Converts Kafka's wire format to JSON and back, or prints a frame in readable form."
 
 LINES = """\
-JSON lines come in, one for each goes out, in the same order, with everything that was in it.
+Each line of JSON input gives one line of output, in the same order and with all the fields of the input.
 A line names its message by apiKey and type, or by name (headers, coordinator records and all others):
 
   {"apiKey": 1, "type": "request", "version": 11, "hex": "..."}
@@ -30,12 +30,12 @@ A line names its message by apiKey and type, or by name (headers, coordinator re
 DECODE = (
     LINES
     + """\
-decode adds "fields" (of a frame also "header", and "rest" if bytes are left over), or "error".
-bytes and records are base64; unknown tagged fields stand under "_unknownTaggedFields".
+decode adds "fields" (for a frame also "header", and "rest" if bytes are left over), or "error".
+bytes and records are base64; unknown tagged fields are under "_unknownTaggedFields".
 With --records "hex" holds record batches, and "batches" is added; a line that names a message gets
-the batches in all its records fields.
+the batches of all its records fields.
 
-Instead of files, or as a line of its own, one frame in hexadecimal is printed for people:
+Instead of files, or as a line of input, one frame in hexadecimal is printed in readable form:
 
   python -m odradek.protocol decode 000000160012000000000001000c6b61666b612d707974686f6e
   python -m odradek.protocol decode --response --api-key ApiVersions --version 0 HEX
@@ -45,8 +45,8 @@ Instead of files, or as a line of its own, one frame in hexadecimal is printed f
 ENCODE = (
     LINES
     + """\
-encode reads "fields" (of a frame also "header") and adds "hex", or "error".
-Fields that are missing get Kafka's defaults; fields that the version does not have are errors.
+encode reads "fields" (for a frame also "header") and adds "hex", or "error".
+Missing fields get Kafka's defaults; fields that the version does not have are errors.
 """
 )
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command == "decode" and options.response and (options.api_key is None or options.version is None):
-        parser.error("--response needs --api-key and --version: an answer does not say what it answers")
+        parser.error("--response needs --api-key and --version: a response does not name its API")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     try:
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="decode|encode")
     formatter = argparse.RawDescriptionHelpFormatter
     decode = commands.add_parser(
-        "decode", help="bytes to JSON, or a frame for people", epilog=DECODE, formatter_class=formatter
+        "decode", help="bytes to JSON, or a frame in readable form", epilog=DECODE, formatter_class=formatter
     )
     decode.add_argument(
         "inputs", nargs="*", metavar="FILE|HEX", help="files of JSON lines, or one frame (default: stdin)"
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     decode.add_argument("--records", action="store_true", help="print record batches")
     decode.add_argument("--frame", action="store_true", help="with --records: HEX is a frame that holds batches")
     decode.add_argument("--whole-values", action="store_true", help="values above 512 bytes too, not their SHA-256")
-    decode.add_argument("--response", action="store_true", help="HEX is a response's frame")
+    decode.add_argument("--response", action="store_true", help="HEX is the frame of a response")
     decode.add_argument("--api-key", metavar="API", help="with --response: number or name of the API")
     decode.add_argument("--version", type=int, metavar="N", help="with --response: version of the API")
     encode = commands.add_parser("encode", help="JSON to bytes", epilog=ENCODE, formatter_class=formatter)
@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
             with open(name, "rb") as file:
                 status |= _inspect_stream(file, options)
         except OSError as error:
-            what = "neither a file nor hexadecimal" if options.command == "decode" else "no file"
+            what = "neither a file nor hexadecimal" if options.command == "decode" else "not a file"
             print(f"{name}: {what} ({error.strerror})", file=sys.stderr)
             status = 1
     return status
@@ -112,7 +112,7 @@ def is_hex(text: str) -> bool:
 
 
 def _inspect_stream(stream: BinaryIO, options: argparse.Namespace) -> int:
-    """The status is 1 if a frame for people could not be read; what is wrong with a JSON line stands in its answer."""
+    """Returns 1 if a frame in hexadecimal could not be read, else 0; errors of JSON lines are part of the output."""
     status = 0
     for text in _texts(stream):
         if options.command == "decode" and is_hex(text):
@@ -128,12 +128,12 @@ def _texts(stream: Iterable[bytes]) -> Iterator[str]:
 
 
 def inspect_line(text: str, options: argparse.Namespace) -> str:
-    """One line of JSON for one line of whatever kind: this is where everything that can be wrong with it ends."""
+    """Returns one line of JSON for any line of input; every error in the line is reported in it."""
     line: dict[str, Any] = {}
     try:
         parsed = json.loads(text)
         if not isinstance(parsed, dict):
-            raise BadLine(f"a JSON object is expected, not {type(parsed).__name__}")
+            raise BadLine(f"expected a JSON object, not {type(parsed).__name__}")
         line = parsed
         if options.command == "encode":
             answer = encode_line(line)

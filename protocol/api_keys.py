@@ -1,7 +1,7 @@
 """Kafka's API keys under the names of its `ApiKeys` enumeration.
 
-Which of them the codec reads and writes, in which versions, is the registry's to say (`protocol.messages.registry`);
-which of them a broker serves, its API table's.
+The registry (`protocol.messages.registry`) lists the APIs and versions that the codec reads and writes; the broker's
+API table lists those that it serves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much work one Produce request may still make: in this turn of the event loop, and in all."""
+"""The remaining work that one Produce request may cause: in this turn of the event loop, and in total."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from odradek.protocol.compression import Scratch
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 TURN_BYTES: Final = 2 << 20
-"""Bytes of records, as they come and as they are inflated, that are checked in one turn: 2 to 10 ms of work."""
+"""Bytes of records, compressed and decompressed, that are checked in one turn: 2 to 10 ms of work."""
 APPEND_BYTES: Final = 4096
-"""Each batch that is appended counts for so many bytes more."""
+"""Fixed cost of appending a batch, added to its bytes."""
 TURN_RECORDS: Final = 30_000
 """Records and headers of one batch that are checked in one turn."""
 COMPRESSED_ANEW: Final = 8
-"""A batch that is compressed anew takes as long as so many others."""
+"""Weight of a batch that the leader recompresses, relative to other batches."""
 EVERYTHING: Final = 1 << 62
 
 
 class TooMuchForOneTurn(Exception):
-    """A batch that is to be checked piece by piece. Nothing was done with it."""
+    """The batch must be checked piece by piece. It is unchanged."""
 
 
 class AppendAllowance:
-    """`turn_bytes`: what is left of the turn, see TURN_BYTES. `inflated_bytes`: what all batches of the request may
-    still inflate to, those that are refused included; `odradek.max.decompressed.request.bytes` at first.
+    """`turn_bytes`: the rest of the turn's budget, see TURN_BYTES. `inflated_bytes`: the bytes to which the remaining
+    batches of the request may inflate, counting refused ones; initially `odradek.max.decompressed.request.bytes`.
     """
 
     def __init__(self, inflated_bytes: int) -> None:
@@ -35,28 +35,29 @@ class AppendAllowance:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of the turn was used."""
+        """Whether the turn's budget is unused."""
         return self.turn_bytes == TURN_BYTES
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the turn has nothing left, not even for a batch that will be refused."""
+        """Whether the turn's budget is exhausted, even for a batch that will be refused."""
         return self.turn_bytes <= 0
 
     def begin_turn(self) -> None:
         self.turn_bytes = TURN_BYTES
 
     def refused(self, size: int) -> None:
-        """A batch of so many bytes was refused, which takes time, too."""
+        """Charges a refused batch of `size` bytes, since refusing takes time, too."""
         self.turn_bytes -= size + APPEND_BYTES
 
     def inflate(
         self, body: memoryview, codec: int, max_batch_bytes: int, turn_bytes: int, scratch: Scratch | None = None
     ) -> bytes:
-        """What a batch's `body` inflates to, see `decompress` for `scratch`. Raises INVALID_RECORD; MESSAGE_TOO_LARGE
-        above `max_batch_bytes` and above what is left for the request; TooMuchForOneTurn above `turn_bytes`.
+        """Returns the inflated `body` of a batch, see `decompress` for `scratch`. Raises INVALID_RECORD; raises
+        MESSAGE_TOO_LARGE above `max_batch_bytes` or the rest of the request's limit, TooMuchForOneTurn above
+        `turn_bytes`.
 
-        A stream that fails counts as if it had inflated as far as it may.
+        A stream that fails is charged as if it had inflated to its limit.
         """
         limit = min(max_batch_bytes, self.inflated_bytes)
         if limit == 0:
@@ -78,5 +79,5 @@ class AppendAllowance:
     def _beyond(self) -> ProtocolError:
         return ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batches of the request inflate to more than {self._most_inflated_bytes} bytes together",
+            f"the batches of the request inflate to more than {self._most_inflated_bytes} bytes in total",
         )

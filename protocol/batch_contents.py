@@ -1,4 +1,4 @@
-"""What is in a record batch of message format 2: reading its records, and building a batch of them."""
+"""The contents of a record batch of message format 2: reads its records, and builds a batch from records."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,18 +25,18 @@ from odradek.protocol.control_records import ControlType, control_key, end_trans
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record import MalformedRecord, Record, read_each, record_bytes, wrap_int64
 
-# What one batch may inflate to.
+# The limit to which one batch may inflate.
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 
 def read_records(
     data: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> list[Record]:
-    """All records of the batch at `position`, whose header this is.
+    """Returns all records of the batch at `position`, which has this header.
 
-    Of a control batch too: `read_control_type(record.key)` tells what it says. Does not look at the checksum.
-    Raises ProtocolError: CORRUPT_MESSAGE for a batch that is not all there, INVALID_RECORD for records that disagree
-    with their lengths, counts or codec, MESSAGE_TOO_LARGE when the batch inflates beyond `max_decompressed_bytes`.
+    The batch may be a control batch: `read_control_type(record.key)` decodes its record. Does not check the checksum.
+    Raises ProtocolError: CORRUPT_MESSAGE for a truncated batch, INVALID_RECORD for records that disagree with their
+    lengths, counts or codec, MESSAGE_TOO_LARGE if the batch inflates beyond `max_decompressed_bytes`.
     """
     return list(each_record(plain_records(data, position, header, max_decompressed_bytes), header))
 
@@ -44,10 +44,10 @@ def read_records(
 def plain_records(
     data: Buffer, position: int, header: BatchHeader, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The bytes of a batch's records as they were before compression. Raises as `read_records`."""
+    """Returns the decompressed bytes of a batch's records. Raises as `read_records`."""
     end = position + header.size_in_bytes
     if end > len(data):
-        raise CorruptBatch(f"a batch of {header.size_in_bytes} bytes is cut after {len(data) - position}")
+        raise CorruptBatch(f"a batch of {header.size_in_bytes} bytes is truncated after {len(data) - position}")
     if header.record_count < 0:
         raise ProtocolError(ErrorCode.INVALID_RECORD, f"a batch of {header.record_count} records")
     body = memoryview(data)[position + BATCH_OVERHEAD : end]
@@ -55,7 +55,7 @@ def plain_records(
 
 
 def each_record(plain: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in `plain_records`, one by one: a batch may hold millions. Raises INVALID_RECORD on the way."""
+    """Yields the records in `plain_records`, as a batch may hold millions. Raises INVALID_RECORD while iterating."""
     log_append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     try:
         yield from read_each(
@@ -72,7 +72,7 @@ def each_record(plain: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def inflate(body: memoryview, codec: int, max_decompressed_bytes: int, scratch: Scratch | None = None) -> bytes:
-    """A batch's records as they were before compression, see `decompress` for `scratch`. Raises INVALID_RECORD;
+    """Returns the decompressed bytes of a batch's records, see `decompress` for `scratch`. Raises INVALID_RECORD;
     MESSAGE_TOO_LARGE beyond the limit.
     """
     if codec == Compression.NONE:
@@ -80,14 +80,14 @@ def inflate(body: memoryview, codec: int, max_decompressed_bytes: int, scratch: 
     try:
         return decompress(codec, body, max_decompressed_bytes, scratch)
     except TooLarge as error:
-        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch is refused: {error}") from error
+        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"batch refused: {error}") from error
     except CompressionFailed as error:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
 def inflated_pieces(body: memoryview, codec: int) -> Iterator[bytes]:
-    """A compressed batch's records as they were before, piece by piece and without a limit, see `decompressed_pieces`.
-    Raises INVALID_RECORD on the way.
+    """Yields the decompressed bytes of a batch's records in pieces and without a limit, see `decompressed_pieces`.
+    Raises INVALID_RECORD while iterating.
     """
     try:
         yield from decompressed_pieces(codec, body)
@@ -115,12 +115,12 @@ def build_batch(
     last_offset_delta: int | None = None,
     attributes: int = 0,
 ) -> bytes:
-    """One batch of these records, as Kafka's builder makes it.
+    """Builds one batch of the records, byte for byte like Kafka's builder.
 
-    The records' offsets are absolute, at or above `base_offset`. The header's maximum timestamp is the largest of the
-    records, or `log_append_time` with LOG_APPEND_TIME; its base timestamp the first record's, or `delete_horizon_ms`.
-    `base_timestamp`, `max_timestamp` and `last_offset_delta` override what follows from the records: batches that
-    compaction has emptied or thinned keep their old ones. `attributes` adds raw bits.
+    The records' offsets are absolute, at or above `base_offset`. The header's maximum timestamp is their largest, or
+    `log_append_time` with LOG_APPEND_TIME; its base timestamp is the first record's, or `delete_horizon_ms`.
+    `base_timestamp`, `max_timestamp` and `last_offset_delta` override the values derived from the records: batches that
+    compaction has emptied or thinned out keep their old ones. `attributes` adds raw bits.
     """
     first_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     if base_timestamp is None:
@@ -177,7 +177,7 @@ def build_end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """The control batch that ends a transaction: COMMIT or ABORT (Kafka's EndTransactionMarker, KIP-98)."""
+    """Builds the control batch that ends a transaction: COMMIT or ABORT (Kafka's EndTransactionMarker, KIP-98)."""
     record = Record(
         offset=base_offset,
         timestamp=timestamp,

@@ -1,10 +1,10 @@
 """Record batches as JSON documents, for the wire inspector and the test vectors.
 
-Header fields stand under Kafka's names: `batchLength` is the length field, `sizeInBytes` 12 more, `attributes` the raw
-int16, `baseTimestamp` the raw field (the delete horizon where that flag is set). A record has `offset`, `timestamp`,
-`sequence`, `key` and `value` in base64 (a value above 512 bytes as length and SHA-256, unless all is asked for) and
-`headers` as [key, value] pairs; one of a control batch also `controlType`, and a marker `coordinatorEpoch`.
-`crcOk` is there, and false, where the checksum does not fit.
+Header fields have Kafka's names: `batchLength` is the length field, `sizeInBytes` is 12 more, `attributes` the raw
+int16, `baseTimestamp` the raw field (the delete horizon if that flag is set). A record has `offset`, `timestamp`,
+`sequence`, `key` and `value` in base64 (a value above 512 bytes as length and SHA-256, unless whole values are
+requested) and `headers` as [key, value] pairs. A record of a control batch also has `controlType`, and a marker has
+`coordinatorEpoch`. `crcOk` is present, and false, only if the checksum does not match.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def batches_to_documents(data: bytes, *, whole_values: bool = False) -> tuple[list[dict[str, Any]], int]:
-    """The documents of all whole batches and how many bytes they take; what is cut at the end is left out.
+    """Returns the documents of all whole batches and their size in bytes; a batch truncated at the end is omitted.
 
-    Raises ProtocolError for bytes that are no batch, records that cannot be read, and message formats 0 and 1.
+    Raises ProtocolError for bytes that are not a batch, records that cannot be read, and message formats 0 and 1.
     """
     documents = []
     size = 0

@@ -1,27 +1,27 @@
-"""The 61 bytes in front of every record batch of message format 2, and the way batches follow each other.
+"""The 61-byte header of every record batch of message format 2, and iteration over consecutive batches.
 
 Layout (big-endian; KIP-98, Kafka's DefaultRecordBatch)::
 
     position  field                    type    in the checksum
            0  base_offset              int64   no: the leader assigns it without touching the checksum
-           8  batch_length             int32   no: bytes that follow this field, so the whole batch is 12 more
+           8  batch_length             int32   no: bytes after this field, so the whole batch is 12 more
           12  partition_leader_epoch   int32   no
           16  magic                    int8    no
           17  crc                      uint32  CRC-32C of everything from position 21 to the end
-          21  attributes               int16   yes, as is all below
+          21  attributes               int16   yes, as are all fields below
           23  last_offset_delta        int32
-          27  base_timestamp           int64   the first record's time, or the delete horizon where that flag is set
+          27  base_timestamp           int64   the first record's time, or the delete horizon if that flag is set
           35  max_timestamp            int64
           43  producer_id              int64
           51  producer_epoch           int16
           53  base_sequence            int32
           57  record_count             int32
-          61  records, compressed as one piece when the attributes name a codec
+          61  records, compressed as one piece if the attributes name a codec
 
 Attributes: bits 0-2 codec, bit 3 timestamp type, bit 4 transactional, bit 5 control, bit 6 delete horizon; the rest is
-unused and kept.
+unused and preserved.
 
-Message formats 0 and 1 have other layouts behind the same first 17 bytes. They are recognised and refused by name.
+Message formats 0 and 1 have other layouts after the same first 17 bytes. They are recognized and refused by name.
 """
 
 import struct
@@ -39,7 +39,7 @@ MAGIC_POSITION: Final = 16
 HEADER_UP_TO_MAGIC: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 CURRENT_MAGIC: Final = 2
-# The smallest message of format 0. A shorter length is corrupt whatever the magic says.
+# The smallest message of format 0. A shorter length is corrupt for every magic.
 SMALLEST_BATCH_LENGTH: Final = 14
 
 NO_TIMESTAMP: Final = -1
@@ -56,7 +56,7 @@ DELETE_HORIZON_MASK: Final = 0x40
 
 MAX_INT32: Final = 0x7FFFFFFF
 
-# Everything, the part before the checksum, the part that the checksum covers (without the records).
+# The whole header, the part before the checksum, the part that the checksum covers (without the records).
 WHOLE_HEADER = struct.Struct(">qiibIhiqqqhii")
 UNCHECKED_PART = struct.Struct(">qiib")
 CHECKED_PART = struct.Struct(">hiqqqhii")
@@ -76,14 +76,14 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who sets the records' times: the producer, or the leader when it appends (KIP-32)."""
+    """Whether the producer sets the records' timestamps, or the leader when it appends (KIP-32)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class CorruptBatch(ProtocolError):
-    """Bytes that are no record batch, or not the one that was written: CORRUPT_MESSAGE."""
+    """The bytes are not a record batch, or were changed after they were written: CORRUPT_MESSAGE."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
@@ -115,11 +115,11 @@ FIELDS = (
     "base_sequence",
     "record_count",
 )
-"""Of a header, in their order in the batch. (A compiled class does not tell its own.)"""
+"""The fields of a header, in their order in the batch. (A compiled class has no `__slots__` to read.)"""
 
 
 class BatchHeader:
-    """One batch's header fields, as in the table above; offsets, milliseconds since 1970, raw attributes."""
+    """The fields of one batch header, as in the table above: offsets, milliseconds since 1970, raw attributes."""
 
     __slots__ = FIELDS
 
@@ -198,7 +198,7 @@ class BatchHeader:
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     def seal(self, body: Buffer) -> None:
-        """Sets length and checksum to those of a batch with this behind its header."""
+        """Sets the length and the checksum for a batch whose records are `body`."""
         self.batch_length = BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
         checked = CHECKED_PART.pack(
             self.attributes,
@@ -213,7 +213,7 @@ class BatchHeader:
         self.crc = crc32c(body, crc32c(checked))
 
     def pack(self) -> bytes:
-        """The 61 bytes, with `crc` as it stands."""
+        """Returns the 61 bytes, with the current `crc`."""
         return WHOLE_HEADER.pack(
             self.base_offset,
             self.batch_length,
@@ -236,18 +236,18 @@ class BatchHeader:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequence numbers go on at 0 after 2147483647 (KIP-98)."""
+    """Returns `sequence` + `increment`; sequence numbers wrap from 2147483647 to 0 (KIP-98)."""
     if sequence > MAX_INT32 - increment:
         return increment - (MAX_INT32 - sequence) - 1
     return sequence + increment
 
 
 def read_batch_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`.
+    """Returns the header of the batch at `position`.
 
-    Looks at the header alone: whether `data` holds the whole batch and whether the checksum fits are other questions.
-    Raises CorruptBatch when fewer than 61 bytes are left, for an unknown magic and for a length that no batch can have;
-    UnsupportedMessageFormat for message formats 0 and 1.
+    Checks only the header, neither that `data` holds the whole batch nor that the checksum matches. Raises CorruptBatch
+    if fewer than 61 bytes are left, for an unknown magic and for an impossible length; UnsupportedMessageFormat for
+    message formats 0 and 1.
     """
     if len(data) - position < BATCH_OVERHEAD:
         _refuse_short_header(data, position)
@@ -262,25 +262,25 @@ def _refuse_short_header(data: Buffer, position: int) -> None:
         _, batch_length, _, magic = UNCHECKED_PART.unpack_from(data, position)
         if magic != CURRENT_MAGIC or batch_length < BATCH_OVERHEAD - LOG_OVERHEAD:
             _refuse_header(magic, batch_length)
-    raise CorruptBatch(f"{len(data) - position} bytes are too few for the {BATCH_OVERHEAD} of a batch header")
+    raise CorruptBatch(f"{len(data) - position} bytes are too few for a batch header of {BATCH_OVERHEAD}")
 
 
 def _refuse_header(magic: int, batch_length: int) -> None:
     if batch_length < SMALLEST_BATCH_LENGTH:
-        raise CorruptBatch(f"batch length {batch_length} is below the smallest possible one, {SMALLEST_BATCH_LENGTH}")
+        raise CorruptBatch(f"batch length {batch_length} is below the smallest possible, {SMALLEST_BATCH_LENGTH}")
     if magic in (0, 1):
         raise UnsupportedMessageFormat(magic)
     if magic != CURRENT_MAGIC:
         raise CorruptBatch(f"magic {magic} is unknown")
-    raise CorruptBatch(f"batch length {batch_length} has no room for the header of a batch")
+    raise CorruptBatch(f"batch length {batch_length} is too small for a batch header")
 
 
 def iter_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch of `data`, in order.
+    """Yields (position, header) of every whole batch of `data`, in order.
 
-    A batch that is cut off at the end ends the iteration without a word, as do fewer bytes than a length field needs
-    (Kafka's ByteBufferLogInputStream): such bytes are what a fetch or a killed writer leaves.
-    Raises as read_batch_header does. Checksums are not looked at.
+    Iteration ends silently at a batch that is truncated, or at fewer bytes than a length field needs (Kafka's
+    ByteBufferLogInputStream): a fetch or a killed writer leaves such bytes. Raises as read_batch_header does. Checksums
+    are not checked.
     """
     while True:
         size = next_batch_size(data, position)
@@ -291,7 +291,7 @@ def iter_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHe
 
 
 def next_batch_size(data: Buffer, position: int) -> int | None:
-    """Size in bytes of the whole batch at `position`, of any message format; None when it is not all there.
+    """Returns the size in bytes of the batch at `position`, of any message format; None if it is incomplete.
 
     Raises CorruptBatch for a length below 14 or a magic outside 0-2.
     """
@@ -311,11 +311,11 @@ def next_batch_size(data: Buffer, position: int) -> int | None:
 
 
 def compute_crc(data: Buffer, position: int, size_in_bytes: int) -> int:
-    """CRC-32C over the checked part of the batch of `size_in_bytes` at `position`."""
+    """Returns the CRC-32C of the checked part of the batch of `size_in_bytes` at `position`."""
     return crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : position + size_in_bytes])
 
 
 def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether all of the batch is there and its checksum fits."""
+    """Whether the batch is complete and its checksum matches."""
     size = header.size_in_bytes
     return size <= len(data) - position and compute_crc(data, position, size) == header.crc

@@ -1,17 +1,17 @@
-"""From a declared message and a version to straight-line Python: one reader, one writer, compiled at the first use.
+"""Compiles a declared message and a version to straight-line Python: one reader, one writer, at the first use.
 
-The source is made by `protocol.reader_source` and `protocol.writer_source` and stays visible to tracebacks, debuggers
+`protocol.reader_source` and `protocol.writer_source` generate the source. It stays visible to tracebacks, debuggers
 and `inspect` through `linecache`, under names like `<FetchRequest v11 reader>`.
 
-    decode(FetchRequest, 11, body)           the message; bytes after it are ignored
-    read(FetchRequest, 11, data, position)   the same with the position after it
-    encode(response, 11)                     its bytes
-    encode_parts(response, 11, parts)        the same as a list of buffers, records by reference, never copied
-    reader_in_steps(FetchRequest, 11)        a generator that yields every now and then, for long messages
-    writer_in_steps(FetchResponse, 11)       the same of the writer
+    decode(FetchRequest, 11, body)           returns the message; ignores bytes after it
+    read(FetchRequest, 11, data, position)   returns the message and the position after it
+    encode(response, 11)                     returns the message's bytes
+    encode_parts(response, 11, parts)        appends them as buffers; records are referenced, never copied
+    reader_in_steps(FetchRequest, 11)        a reader that yields regularly, for long messages
+    writer_in_steps(FetchResponse, 11)       a writer that yields regularly, for long messages
 
-Decoding raises `MalformedMessage` for anything that is not the message; encoding raises `UnwritableMessage` for values
-that the wire cannot hold; both raise `UnsupportedMessageVersion` for a version that the message does not have.
+Decoding raises `MalformedMessage` for bytes that are not the message; encoding raises `UnwritableMessage` for values
+that do not fit the wire; both raise `UnsupportedMessageVersion` for a version that the message does not have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.protocol.schema import Message, Reader, Writer
 
 M = TypeVar("M", bound=Message)
 ReaderInSteps = Callable[[bytes, int, int], Generator[None, None, tuple[Any, int]]]
-"""Takes data, position and the bytes of memory that the message may take; returns what a `Reader` returns."""
+"""Takes data, a position and a limit in bytes for the message's memory; returns what a `Reader` returns."""
 
 
 def decode(cls: type[M], version: int, data: bytes, offset: int = 0) -> M:
@@ -55,13 +55,13 @@ def encode_parts(message: Message, version: int, prefix_parts: list[Any]) -> int
 
 
 def decode_versioned(cls: type[M], data: bytes) -> tuple[int, M]:
-    """A message behind its int16 version, as in `__consumer_offsets`, `__transaction_state` and JoinGroup metadata."""
+    """Decodes a message with a leading int16 version: coordinator records and JoinGroup metadata."""
     version = versioned_version(data)
     return version, decode(cls, version, data, 2)
 
 
 def versioned_version(data: bytes) -> int:
-    """The int16 version in front; `MalformedMessage` where even that is cut."""
+    """Returns the leading int16 version; raises `MalformedMessage` if it is truncated."""
     if len(data) < 2:
         raise MalformedMessage(f"{len(data)} bytes where at least a version of 2 bytes is expected")
     return int.from_bytes(data[:2], "big", signed=True)
@@ -72,7 +72,7 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def reader_of(cls: type[Message], version: int) -> Reader:
-    """The reader, compiled now if need be: takes data and position, returns the message and the position after it."""
+    """Returns the reader, compiled on first use: data and position to the message and the position after it."""
     known = cls.__readers__.get(version)
     if known is None:
         from odradek.protocol.reader_source import ReaderSource
@@ -83,7 +83,7 @@ def reader_of(cls: type[Message], version: int) -> Reader:
 
 
 def writer_of(cls: type[Message], version: int) -> Writer:
-    """The writer, compiled now if need be: takes the message and a list to which it appends buffers."""
+    """Returns the writer, compiled on first use: it takes the message and a list to which it appends buffers."""
     known = cls.__writers__.get(version)
     if known is None:
         from odradek.protocol.writer_source import WriterSource
@@ -94,11 +94,11 @@ def writer_of(cls: type[Message], version: int) -> Writer:
 
 
 def reader_in_steps(cls: type[Message], version: int, answered: int = 0) -> ReaderInSteps:
-    """Compiled anew at every call; raises at the first step what `reader_of` raises.
+    """Compiles a new reader in steps at every call; its first step raises what `reader_of` raises.
 
-    It raises `MalformedMessage` too where the arrays' elements take more memory than is allowed (element_sizes.py); for
-    the answer to each element of the message's own arrays it counts `answered` bytes. It passes over unknown tagged
-    fields.
+    The reader also raises `MalformedMessage` if the elements of arrays take more memory than is allowed
+    (element_sizes.py). For each element of the message's own arrays it also charges `answered` bytes for the element's
+    response. It skips unknown tagged fields.
     """
     from odradek.protocol.reader_source import ReaderSource
 
@@ -107,7 +107,7 @@ def reader_in_steps(cls: type[Message], version: int, answered: int = 0) -> Read
 
 
 def writer_in_steps(cls: type[Message], version: int) -> Callable[[Any, list[Any]], Generator[None, None, None]]:
-    """Compiled anew at every call. The caller may take away what has been appended whenever a step ends."""
+    """Compiles a new writer at every call. Between two steps the caller may remove the buffers appended so far."""
     from odradek.protocol.writer_source import WriterSource
 
     check_version(cls, version)

@@ -1,14 +1,15 @@
-"""The five codecs of a record batch, as Apache Kafka reads and writes them, with the output capped.
+"""The five codecs of a record batch, as Apache Kafka reads and writes them, with limited output.
 
-gzip     zlib's; several members in a row are one stream, bytes that begin no member are passed over; a wrong trailer
-         fails.
+gzip     zlib's; several consecutive members are one stream, trailing bytes that do not begin a member are ignored; a
+         wrong trailer fails.
 snappy   xerial's framing (16 bytes of header, then chunks with an int32 length) or one raw block; not the framing
          format.
-lz4      one frame; a skippable frame or a missing end mark fails, and what follows the frame is passed over.
-         Blocks must not refer to earlier ones: Kafka's reader decodes each for itself.
-zstd     everything the library reads: several frames, skippable frames, windows to 128 MiB.
+lz4      one frame; a skippable frame or a missing end mark fails, and bytes after the frame are ignored.
+         Blocks must not refer to earlier ones: Kafka's reader decodes each block independently.
+zstd     everything the library reads: several frames, skippable frames, windows up to 128 MiB.
 
-Decompression never holds more than the limit and one chunk: what inflates beyond it raises TooLarge at the limit.
+Decompression never holds more than the limit plus one chunk: a stream that inflates beyond the limit raises TooLarge
+there.
 """
 
 import struct
@@ -24,7 +25,7 @@ import zstandard
 
 from odradek.protocol.batch_header import Compression
 
-# What one step of decompression may put out.
+# The largest output of one step of decompression.
 CHUNK = 1 << 18
 _ANY_SIZE = 1 << 62
 
@@ -36,7 +37,7 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_FEED = 1 << 14
 _INT32 = struct.Struct(">i")
 _OF_THREAD = threading.local()
-# A decompressor keeps the largest window it has had: this thread's gets to see no larger one.
+# A decompressor keeps the largest window it has used, so streams with larger windows do not use the thread's.
 _KEPT_WINDOW = 8 << 20
 _LIBRARY_ERRORS = (
     zlib.error,
@@ -49,43 +50,43 @@ _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 
 class CompressionFailed(ValueError):
-    """A stream that its codec cannot inflate, or a codec that does not exist."""
+    """The codec cannot decompress the stream, or the codec does not exist."""
 
 
 class TooLarge(ValueError):
-    """A stream that inflates to more than the caller allows."""
+    """The stream inflates beyond the caller's limit."""
 
 
 class Scratch:
-    """Memory that streams inflate into one after the other: to touch fresh memory takes longer than to inflate.
+    """Memory that several streams reuse, since touching fresh memory takes longer than decompressing.
 
-    While somebody holds what the last stream has become, the next one gets memory of its own.
+    While a reference to the last stream's output exists, the next stream gets new memory.
     """
 
     def __init__(self) -> None:
         self._whole = BytesIO()
         self.filled = 0
-        """So many bytes of what `decompress` has returned are the stream's."""
+        """The length of the last stream's output within the bytes that `decompress` returned."""
 
     def begin(self) -> BytesIO:
-        """Where the next stream's bytes go, from position 0 on."""
+        """Returns the buffer for the next stream's bytes, at position 0."""
         self._whole.seek(0)
         return self._whole
 
     @property
     def size_in_bytes(self) -> int:
-        """What the largest stream since `clear` took."""
+        """The length of the largest output since `clear`."""
         return len(self._whole.getvalue())
 
     def clear(self) -> None:
-        """Gives the memory back."""
+        """Releases the memory."""
         self._whole = BytesIO()
 
 
 def decompress(codec: int, data: memoryview, limit: int, scratch: Scratch | None = None) -> bytes:
-    """What `data` inflates to; with `scratch`, more bytes may follow than that has `filled`.
+    """Returns the decompressed `data`. With `scratch`, only the first `scratch.filled` bytes are valid.
 
-    Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is cut, damaged or of another codec.
+    Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is truncated, damaged or of another codec.
     """
     chunks_of = _DECOMPRESSORS.get(codec)
     if chunks_of is None:
@@ -97,10 +98,10 @@ def decompress(codec: int, data: memoryview, limit: int, scratch: Scratch | None
 
 
 def decompressed_pieces(codec: int, data: memoryview) -> Iterator[bytes]:
-    """What `data` inflates to, however much that is, in pieces of at most CHUNK bytes; a raw block of snappy comes
-    whole. Other streams may be decompressed between two pieces. Linked blocks of lz4 pass.
+    """Yields the decompressed `data`, of any size, in pieces of at most CHUNK bytes; a raw snappy block is one piece.
+    Other streams may be decompressed between two pieces. Linked lz4 blocks are accepted.
 
-    Raises CompressionFailed as `decompress` does, on the way.
+    Raises CompressionFailed as `decompress` does, while iterating.
     """
     chunks_of = _DECOMPRESSORS_IN_PIECES.get(codec)
     if chunks_of is None:
@@ -112,7 +113,7 @@ def decompressed_pieces(codec: int, data: memoryview) -> Iterator[bytes]:
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """`data` as one stream of the codec; `level` None is the codec's default (Kafka's compression.*.level)."""
+    """Returns `data` as one stream of the codec; `level` None is the codec's default (Kafka's compression.*.level)."""
     try:
         return _COMPRESSORS[codec](data, level)
     except KeyError:
@@ -128,7 +129,7 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> bytes:
-    """The chunks as one. BytesIO grows in place, and hands its memory out, so that nothing is held twice."""
+    """Joins the chunks. BytesIO grows in place and returns its memory, so that no byte is held twice."""
     first = next(chunks, b"")
     if len(first) > limit:
         raise _too_large(limit)
@@ -138,7 +139,7 @@ def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> by
         total += len(chunk)
         if total > limit:
             raise _too_large(limit)
-        if whole is None:  # most streams are of one chunk, as is a block of snappy of any size
+        if whole is None:  # most streams have one chunk, as does a snappy block of any size
             whole = BytesIO() if scratch is None else scratch.begin()
             whole.write(first)
         whole.write(chunk)
@@ -148,8 +149,8 @@ def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> by
 
 
 def _gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    """Members one after the other. What zlib has not used it copies: fed all at once, many small members would cost
-    the square of their number.
+    """Decompresses member after member. zlib copies its unused input: if all input were fed at once, many small members
+    would take quadratic time.
     """
     position = 0
     while True:
@@ -159,7 +160,7 @@ def _gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
             chunk = member.decompress(fed, CHUNK)
             position += len(fed) - len(member.unconsumed_tail) - len(member.unused_data)
             if not fed and not chunk and not member.eof:
-                raise CompressionFailed("the gzip stream is cut")
+                raise CompressionFailed("the gzip stream is truncated")
             yield chunk
         if data[position : position + 3] != _GZIP_MAGIC:
             return
@@ -171,18 +172,18 @@ def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
         return
     position = 16
     if len(data) < position:
-        raise CompressionFailed("the header of the snappy stream is cut")
+        raise CompressionFailed("the header of the snappy stream is truncated")
     total = 0
     while position < len(data):
         if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
             position += 16
             continue
         if len(data) - position < 4:
-            raise CompressionFailed("the snappy stream is cut")
+            raise CompressionFailed("the snappy stream is truncated")
         size = _INT32.unpack_from(data, position)[0]
         position += 4
         if size < 0 or size > len(data) - position:
-            raise CompressionFailed(f"a snappy chunk of {size} bytes is cut")
+            raise CompressionFailed(f"a snappy chunk of {size} bytes is truncated")
         chunk = _snappy_block(data[position : position + size], limit, total) if size else b""
         total += len(chunk)
         position += size
@@ -191,7 +192,7 @@ def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
 
 def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
-    # Three bytes can copy 64: a block that promises more than that is damaged, and not worth the memory.
+    # Three bytes can copy 64: a block that declares a larger output is damaged, so no memory is reserved for it.
     if size > 22 * len(block):
         raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
     if before + size > limit:
@@ -208,7 +209,7 @@ def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
 
 def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     if data[:4] != _LZ4_MAGIC:
-        raise CompressionFailed("the stream is no lz4 frame")
+        raise CompressionFailed("the stream is not an lz4 frame")
     if len(data) > 6 and not data[4] & 0x20:
         _require_independent_blocks(data, limit)
     yield from _lz4_frame_chunks(data, limit)
@@ -226,7 +227,7 @@ def _lz4_frame_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
 
 
 def _require_independent_blocks(data: memoryview, limit: int) -> None:
-    """Of a frame whose flags allow references between blocks: make sure that there are none."""
+    """Checks that no block refers to an earlier one, in a frame whose flags allow it."""
     flags, block_size = data[4], _LZ4_BLOCK_SIZES.get(data[5] >> 4 & 7, 0)
     position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     total = 0
@@ -258,16 +259,16 @@ def _zstd_stream(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> 
 
 
 def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    """This thread's: making one takes a fifth of the time that a batch does. Each stream begins with a clean one."""
+    """Returns this thread's decompressor, as creating one takes a fifth of a batch's time. Each stream resets it."""
     if not hasattr(_OF_THREAD, "zstd"):
         _OF_THREAD.zstd = zstandard.ZstdDecompressor()
     return _OF_THREAD.zstd  # type: ignore[no-any-return]
 
 
 def _largest_window(data: memoryview) -> int:
-    """The largest window of whole zstd frames, in bytes (RFC 8878).
+    """Returns the largest window of the zstd frames, in bytes (RFC 8878). Raises CompressionFailed if one is truncated.
 
-    The reader ends silently with its input: here the blocks' lengths tell whether the last frame is whole.
+    The library's reader ends silently with its input, so the blocks' lengths are checked here.
     """
     position, end, window = 0, len(data), 0
     while position < end:
@@ -282,7 +283,7 @@ def _largest_window(data: memoryview) -> int:
             window = max(window, frame.window_size)
             position = _end_of_zstd_frame(data, position, frame.has_checksum)
     if position > end:
-        raise CompressionFailed("the zstd stream is cut")
+        raise CompressionFailed("the zstd stream is truncated")
     return window
 
 
@@ -292,7 +293,7 @@ def _end_of_zstd_frame(data: memoryview, position: int, has_checksum: bool) -> i
     while not last:
         header = data[position : position + 3]
         if len(header) < 3:
-            raise CompressionFailed("the zstd stream is cut")
+            raise CompressionFailed("the zstd stream is truncated")
         value = int.from_bytes(header, "little")
         last = bool(value & 1)
         position += 3 + (1 if value >> 1 & 3 == 1 else value >> 3)

@@ -1,4 +1,4 @@
-"""Control records: what brokers write among the records of clients, in batches with the control flag.
+"""Control records, which brokers write among the records of clients, in batches with the control flag.
 
 Key: int16 version, int16 type. Value of a transaction marker: int16 version, int32 coordinator epoch.
 Later versions only add fields at the end. (Kafka's ControlRecordType, EndTransactionMarker; KIP-98, KIP-595, KIP-630,
@@ -15,7 +15,7 @@ _END_TRANSACTION_VALUE = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """The kinds of control records; a type that is not known here is UNKNOWN, and readers pass over it."""
+    """The types of control records; readers skip an unknown type (UNKNOWN)."""
 
     ABORT = 0
     COMMIT = 1
@@ -28,7 +28,7 @@ class ControlType(IntEnum):
 
 
 class Marker:
-    """A transaction marker, ABORT or COMMIT. `timestamp`: when it was written, ms since 1970."""
+    """A transaction marker, ABORT or COMMIT. `timestamp`: time of the write, ms since 1970."""
 
     __slots__ = ("aborted", "coordinator_epoch", "timestamp")
 
@@ -42,9 +42,9 @@ _BY_NUMBER = {int(control_type): control_type for control_type in ControlType}
 
 
 def read_control_type(key: bytes | None) -> ControlType:
-    """The type that a control record's key names.
+    """Returns the type in a control record's key.
 
-    Raises INVALID_RECORD for a key that is null, short or of a negative version.
+    Raises INVALID_RECORD for a key that is null, too short or of a negative version.
     """
     if key is None or len(key) < _KEY.size:
         raise ProtocolError(ErrorCode.INVALID_RECORD, f"the key of a control record needs {_KEY.size} bytes")
@@ -55,9 +55,9 @@ def read_control_type(key: bytes | None) -> ControlType:
 
 
 def read_coordinator_epoch(value: bytes | None) -> int:
-    """The coordinator epoch of an ABORT or COMMIT marker.
+    """Returns the coordinator epoch of an ABORT or COMMIT marker.
 
-    Raises INVALID_RECORD for a value that is null, short or of a negative version.
+    Raises INVALID_RECORD for a value that is null, too short or of a negative version.
     """
     if value is None or len(value) < _END_TRANSACTION_VALUE.size:
         raise ProtocolError(
@@ -70,10 +70,10 @@ def read_coordinator_epoch(value: bytes | None) -> int:
 
 
 def control_key(control_type: ControlType) -> bytes:
-    """The key of a control record of this type, version 0."""
+    """Returns the key of a control record of this type, version 0."""
     return _KEY.pack(0, control_type)
 
 
 def end_transaction_value(coordinator_epoch: int) -> bytes:
-    """The value of an ABORT or COMMIT marker, version 0."""
+    """Returns the value of an ABORT or COMMIT marker, version 0."""
     return _END_TRANSACTION_VALUE.pack(0, coordinator_epoch)

@@ -1,12 +1,12 @@
-"""Messages as JSON documents and back, for people, scripts and test vectors.
+"""Messages as JSON documents and back, for users, scripts and test vectors.
 
-A document holds every field that exists in the version, under the name of Kafka's specification, tagged fields
-included. bool and integers are themselves; float64 is a number or the text NaN, Infinity or -Infinity; bytes and
-records are base64; a uuid is its canonical text; null is null. Unknown tagged fields of any structure stand under
-`_unknownTaggedFields` as `[{"tag": 7, "data": "<base64>"}]`, ascending.
+A document holds every field that exists in the version, under the name in Kafka's specification, including tagged
+fields. bool and integers are JSON values; float64 is a number or the text NaN, Infinity or -Infinity; bytes and records
+are base64; a uuid is its canonical text; null is null. A structure's unknown tagged fields are under
+`_unknownTaggedFields` as `[{"tag": 7, "data": "<base64>"}]`, in ascending order.
 
-Reading a document back is strict about names and types (`BadDocument` says where) and lenient about omissions: a field
-that is missing has Kafka's default.
+Reading a document is strict about names and types (`BadDocument` names the place) and lenient about omissions: a
+missing field gets Kafka's default.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ M = TypeVar("M", bound=Message)
 
 
 class BadDocument(ValueError):
-    """A document that is not one of this message: a field that does not exist, a value of another type."""
+    """The document does not fit the message: an unknown field, or a value of the wrong type."""
 
 
 def to_document(message: Message, version: int) -> dict[str, Any]:
-    """The document of a message in a version that it has."""
+    """Returns the document of a message in a supported version."""
     check_version(type(message), version)
     return _structure_to_document(message, version)
 
 
 def from_document(cls: type[M], version: int, document: object) -> M:
-    """The message of a document in a version that it has."""
+    """Returns the message of a document in a supported version."""
     check_version(cls, version)
     return _structure_from_document(cls, version, document, cls.__schema__.name)
 
@@ -94,7 +94,7 @@ def _base64_text(data: Any) -> str:
 
 def _structure_from_document(cls: type[M], version: int, document: object, where: str) -> M:
     if not isinstance(document, Mapping):
-        raise BadDocument(f"{where}: an object is expected, not {_shown(document)}")
+        raise BadDocument(f"{where}: expected an object, not {_shown(document)}")
     message = cls()
     rest = dict(document)
     for field in cls.__schema__.fields:
@@ -121,7 +121,7 @@ def _value_from_document(field: Field, value: Any, version: int, where: str) -> 
     if field.type != "array":
         return _plain_from_document(field.type, value, where)
     if not isinstance(value, list):
-        raise BadDocument(f"{where}: an array is expected, not {_shown(value)}")
+        raise BadDocument(f"{where}: expected an array, not {_shown(value)}")
     places = (f"{where}[{index}]" for index in range(len(value)))
     if field.element == "struct":
         return [
@@ -139,7 +139,7 @@ def _plain_from_document(kind: str, value: Any, where: str) -> Any:
         return read(value)
     except (TypeError, ValueError) as error:
         reason = f" ({error})" if str(error) else ""
-        raise BadDocument(f"{where}: {expected} for {kind} is expected, not {_shown(value)}{reason}") from error
+        raise BadDocument(f"{where}: expected {expected} for {kind}, not {_shown(value)}{reason}") from error
 
 
 def _integer_reader(kind: str) -> Callable[[Any], Any]:
@@ -151,7 +151,7 @@ def _integer_reader(kind: str) -> Callable[[Any], Any]:
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError
         if not lowest <= value <= highest:
-            raise ValueError(f"{lowest} to {highest} are allowed")
+            raise ValueError(f"allowed: {lowest} to {highest}")
         return value
 
     return read
@@ -200,7 +200,7 @@ def _tags_from_document(value: Any, where: str) -> list[tuple[int, bytes]]:
     try:
         return [(_read_tag(tag["tag"]), _read_base64(tag["data"])) for tag in value]
     except (KeyError, TypeError, ValueError) as error:
-        raise BadDocument(f'{where}.{UNKNOWN_TAGS}: [{{"tag": 7, "data": "<base64>"}}] is expected') from error
+        raise BadDocument(f'{where}.{UNKNOWN_TAGS}: expected [{{"tag": 7, "data": "<base64>"}}]') from error
 
 
 _read_tag = _integer_reader("uint32")

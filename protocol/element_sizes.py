@@ -1,8 +1,8 @@
-"""What an element of an array takes: at least on the wire, and about as much in memory once it is read.
+"""The size of an array's elements: the minimum on the wire, and an estimate of their memory once decoded.
 
-`least_bytes` bounds a count before anything is built: no element is shorter. `memory_bytes` is an estimate of
-CPython's objects for an element whose strings, bytes and arrays are short. What they hold beyond that takes about as
-many bytes of memory as on the wire, and arrays within the element are charged for when their own counts are read.
+`least_bytes` limits a count before anything is built: no element is shorter. `memory_bytes` estimates CPython's objects
+for an element whose strings, bytes and arrays are short. Longer contents take about as many bytes of memory as on the
+wire. Arrays within the element are charged when their own counts are read.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from odradek.protocol.schema import FIXED, Field, Message
 LIST_SLOT_BYTES = 8
 INT_BYTES = 32
 TEXT_BYTES = 64
-"""A string or bytes of up to 15 bytes."""
+"""A str or bytes object of up to 15 bytes."""
 LIST_BYTES = 64
 UUID_BYTES = 112
 LOOKED_UP_BYTES = 90
-"""A place in a dict or set that grows."""
+"""An entry of a growing dict or set."""
 _SMALL = ("bool", "int8")
-"""Python has their values ready."""
+"""CPython caches the objects for these types' values."""
 
 
 def least_bytes(field: Field, version: int, flexible: bool) -> int:
-    """Of one element of this array: the fewest bytes on the wire."""
+    """Returns the fewest bytes of one element of this array on the wire."""
     if field.element == "struct":
         return _least_of_structure(field.structure, version, flexible)
     return _least_of(field.element or "", flexible and field.flexible)
 
 
 def memory_bytes(field: Field, version: int) -> int:
-    """Of one element of this array, with its place in the list."""
+    """Returns the memory of one element of this array, with its slot in the list."""
     if field.element == "struct":
         return LIST_SLOT_BYTES + _memory_of_structure(field.structure, version)
     return LIST_SLOT_BYTES + _memory_of(field.element or "")
 
 
 def handled_bytes(field: Field, answered: int) -> int:
-    """What is made of one element of this array: it is looked up among the others, and then answered."""
+    """Returns the memory used to handle one element of this array: its entry in a lookup table, or its response."""
     return 0 if field.element in FIXED else max(LOOKED_UP_BYTES, answered)
 
 
 def answered_bytes(response: type[Message]) -> int:
-    """Of the largest thing that this response may have for each thing named in its request, without arrays."""
+    """Returns the memory of the largest element, without arrays, that this response may have per requested item."""
     answers = [field.structure for field in response.__schema__.fields if field.element == "struct"]
     return max((LIST_SLOT_BYTES + _object_bytes(each) for each in answers), default=0)
 

@@ -1,7 +1,7 @@
-"""Frames: an int32 length in network order, then as many bytes. What a connection sends is a row of them.
+"""Frames: an int32 length in network byte order, then as many bytes. A connection sends a sequence of frames.
 
-`FrameSplitter` takes a stream in pieces of any size and hands out whole frames, copied: nothing points into a buffer
-that the next piece may overwrite. A length that is negative or above the limit ends the stream with `BadFrame`.
+`FrameSplitter` takes a stream in pieces of any size and returns whole frames as copies: none points into a buffer that
+the next piece may overwrite. A length that is negative or above the limit ends the stream with `BadFrame`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ LONGEST_FRAME = 100 * 1024 * 1024
 
 
 class BadFrame(ValueError):
-    """A length that no frame may have; what follows in the stream cannot be told apart any more."""
+    """A frame has an invalid length; the rest of the stream cannot be split into frames."""
 
 
 def frame_length(data: bytes | bytearray | memoryview, position: int = 0, longest: int = LONGEST_FRAME) -> int:
-    """The length in the four bytes at `position`; `BadFrame` if it is negative or above `longest`."""
+    """Returns the length in the four bytes at `position`; raises `BadFrame` if it is negative or above `longest`."""
     length = int.from_bytes(data[position : position + LENGTH_BYTES], "big", signed=True)
     if not 0 <= length <= longest:
-        raise BadFrame(f"a frame of {length} bytes; 0 to {longest} are allowed")
+        raise BadFrame(f"a frame of {length} bytes is outside the allowed range of 0 to {longest}")
     return length
 
 
 def frame(*parts: Any) -> bytes:
-    """One frame that holds these buffers."""
+    """Returns one frame that holds these buffers."""
     return b"".join((sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big"), *parts))
 
 
 class FrameSplitter:
-    """Cuts a stream into frames. `pending` is the number of bytes that wait for the rest of their frame."""
+    """Splits a stream into frames. `pending` is the number of buffered bytes of an incomplete frame."""
 
     __slots__ = ("_buffer", "longest")
 
@@ -45,7 +45,7 @@ class FrameSplitter:
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-        """The frames, without their lengths, that `data` completes; to be exhausted before the next call."""
+        """Yields the frames that `data` completes, without their lengths; exhaust it before the next call."""
         buffer = self._buffer
         buffer += data
         position = 0

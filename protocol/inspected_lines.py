@@ -1,14 +1,14 @@
-"""The wire inspector's work on one JSON line: its message is read or written, and the line comes back with the result.
+"""Processes one JSON line of the wire inspector: decodes or encodes its message and returns the line with the result.
 
 A line is an object. It names its message by `apiKey` and `type` (request or response), or by `name` as in Kafka's
 specifications (`FetchRequest`, `RequestHeader`, `OffsetCommitKey`), and has
 
-    version          the message's version; for coordinator records it may be missing, their bytes begin with it
-    hex              the body, without header and length; of coordinator records with the int16 version in front
-    headerVersion    only where `hex` is a whole frame: int32 length, header of this version, body
+    version          the message's version; optional for coordinator records, whose bytes begin with it
+    hex              the body, without header and length; for coordinator records with the leading int16 version
+    headerVersion    only if `hex` is a whole frame: int32 length, header of this version, body
 
-Decoding adds `fields` (of a frame also `header`), and `rest`, the number of bytes after the message, where there are
-any. Encoding reads `fields` (and `header`) and adds `hex`. What goes wrong is told under `error` instead.
+Decoding adds `fields` (for a frame also `header`), and `rest`, the number of bytes after the message, if there are any.
+Encoding reads `fields` (and `header`) and adds `hex`. An error is reported under `error` instead.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Line = dict[str, Any]
 
 
 class BadLine(ValueError):
-    """A line that does not say what it should."""
+    """A line lacks a member or has an invalid one."""
 
 
 def decode_line(line: Line) -> Line:
-    """The line with `fields`, and where they apply `header` and `rest`."""
+    """Returns the line with `fields`, and with `header` and `rest` if they apply."""
     cls = message_of(line)
     data = hex_of(line)
     answer = _without(line, "fields", "error", "rest")
@@ -53,11 +53,11 @@ def decode_line(line: Line) -> Line:
 
 
 def encode_line(line: Line) -> Line:
-    """The line with `hex`."""
+    """Returns the line with `hex`."""
     cls = message_of(line)
     version = version_of(line)
     if "fields" not in line:
-        raise BadLine("`fields` is missing: the object to encode")
+        raise BadLine("`fields`, the object to encode, is missing")
     message = from_document(cls, version, line["fields"])
     answer = _without(line, "hex", "error")
     if is_versioned(cls):
@@ -74,9 +74,9 @@ def encode_line(line: Line) -> Line:
 
 
 def batches_line(line: Line, *, whole_values: bool = False) -> Line:
-    """The line with `batches` for the record batches in `hex`.
+    """Returns the line with `batches`, the record batches in `hex`.
 
-    Where the line names a message, `batches` holds an object for each of its `records` fields: its place and batches.
+    If the line names a message, `batches` holds an object for each of its `records` fields: its place and batches.
     """
     if not names_message(line):
         answer = _without(line, "batches", "error", "rest")
@@ -95,7 +95,7 @@ def batches_line(line: Line, *, whole_values: bool = False) -> Line:
 
 
 def records_in(cls: type[Message], version: int, document: Line) -> list[tuple[str, bytes]]:
-    """The place and bytes of every `records` field that is not null."""
+    """Returns the place and bytes of every `records` field that is not null."""
     message = from_document(cls, version, document)
     found: list[tuple[str, bytes]] = []
     _collect_records(message, version, "", found)
@@ -115,7 +115,7 @@ def _collect_records(message: Message, version: int, place: str, found: list[tup
                 _collect_records(element, version, f"{here}[{index}]", found)
 
 
-# What a line names
+# The message that a line names
 
 
 def names_message(line: Line) -> bool:
@@ -129,16 +129,16 @@ def names_message(line: Line) -> bool:
 
 
 def message_of(line: Line) -> type[Message]:
-    """The class of the message that the line names; BadLine where it names none."""
+    """Returns the class of the message that the line names; BadLine if it names none."""
     key = line.get("apiKey")
     if key is None:
         name = line.get("name")
         if not isinstance(name, str):
-            raise BadLine("`apiKey` and `type`, or `name`, must say which message it is")
+            raise BadLine("the line must name its message by `apiKey` and `type`, or by `name`")
         try:
             return message_class(name)
         except KeyError:
-            raise BadLine(f"no message is called {name!r}") from None
+            raise BadLine(f"no message is named {name!r}") from None
     finders: dict[Any, Callable[[int], type[Message]]] = {"request": request_class, "response": response_class}
     kind = line.get("type")
     if not isinstance(kind, str) or kind not in finders:
@@ -147,13 +147,13 @@ def message_of(line: Line) -> type[Message]:
 
 
 def api_key_of(key: object) -> ApiKey:
-    """The API of a number or a name like Fetch or FETCH; BadLine for one that the codec does not know."""
+    """Returns the API with a number or a name like Fetch or FETCH; BadLine if the codec does not know it."""
     for known in API_KEYS:
         if isinstance(key, str) and key.lower() in (known.name.lower(), known.api_name.lower(), str(int(known))):
             return known
         if isinstance(key, int) and not isinstance(key, bool) and key == known:
             return known
-    raise BadLine(f"no API with the key {key!r} is known")
+    raise BadLine(f"unknown API key {key!r}")
 
 
 def version_of(line: Line, name: str = "version") -> int:
@@ -166,15 +166,15 @@ def version_of(line: Line, name: str = "version") -> int:
 def hex_of(line: Line) -> bytes:
     text = line.get("hex")
     if not isinstance(text, str):
-        raise BadLine("`hex` must be a text of hexadecimal digits")
+        raise BadLine("`hex` must be a string of hexadecimal digits")
     try:
         return bytes.fromhex(text)
     except ValueError as error:
-        raise BadLine(f"`hex` holds something else than hexadecimal digits: {error}") from None
+        raise BadLine(f"`hex` is not hexadecimal: {error}") from None
 
 
 def is_versioned(cls: type[Message]) -> bool:
-    """Its bytes begin with the version: coordinator records and consumer protocol."""
+    """Whether the message's bytes begin with the version: coordinator records and the consumer protocol."""
     return cls.__schema__.kind == "data"
 
 
@@ -184,7 +184,7 @@ def header_of(cls: type[Message]) -> type[Message]:
         return RequestHeader
     if kind == "response":
         return ResponseHeader
-    raise BadLine(f"{cls.__schema__.name} is not sent in a frame: `headerVersion` does not belong here")
+    raise BadLine(f"{cls.__schema__.name} is not sent in a frame: `headerVersion` is not allowed")
 
 
 def _version_in_front(line: Line, data: bytes) -> int:
@@ -195,13 +195,13 @@ def _version_in_front(line: Line, data: bytes) -> int:
 
 
 def _open_frame(line: Line, cls: type[Message], data: bytes) -> tuple[bytes, int, Line]:
-    """The bytes of the one frame in `data`, where its body begins, and its header."""
+    """Returns the bytes of the one frame in `data`, the position of its body, and its header."""
     header_class = header_of(cls)
     header_version = version_of(line, "headerVersion")
     check_version(header_class, header_version)
     length = frame_length(data)
     if len(data) != LENGTH_BYTES + length:
-        raise BadLine(f"the frame says {length} bytes, {max(0, len(data) - LENGTH_BYTES)} follow")
+        raise BadLine(f"the frame's length is {length}, but {max(0, len(data) - LENGTH_BYTES)} bytes follow")
     header, position = read(header_class, header_version, data, LENGTH_BYTES)
     return data, position, to_document(header, header_version)
 

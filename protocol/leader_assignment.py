@@ -1,8 +1,8 @@
-"""A checked batch gets its place in the log: base offset, leader epoch and timestamps are the leader's to write.
+"""Prepares a validated batch for the log: the leader writes its base offset, leader epoch and timestamps.
 
-Base offset and leader epoch lie before the checksum: a batch that needs no more is not read again, let alone copied.
-With LogAppendTime, or where the client's maximum timestamp was wrong, the header's checked part changes and the
-checksum with it. Only a topic with a codec of its own makes the leader compress the records again.
+Base offset and leader epoch are not covered by the checksum: a batch that needs no other change is neither read again
+nor copied. With LogAppendTime, or if the client's maximum timestamp was wrong, the checked part of the header and the
+checksum change. The leader recompresses the records only if the topic has a different codec.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from odradek.protocol.record import varint_bytes
 from odradek.protocol.record_walk import varint, varlong_size
 
 _NO_ATTRIBUTES = b"\x00"
-# A header that is written anew keeps only the attributes that mean something, without the timestamp type.
+# A rewritten header keeps only the attributes with a meaning, without the timestamp type.
 _KEPT_ATTRIBUTES = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 
 
 class ValidatedBatch:
-    """A batch that is ready for the log but for its place there, which `place` gives it.
+    """A batch that is ready for the log except for its offset and leader epoch, which `place` sets.
 
-    `header` is the one to be stored. `parts` are the bytes to write, one after the other, `size_in_bytes` in all: the
-    place, or the whole header, and the rest, `body`, which is a view of the request's bytes wherever it stays as it is.
+    `header` is the header to store. `parts` are the buffers to write in order, `size_in_bytes` in total: the rewritten
+    beginning of the header, or all of it, then `body`, which is a view of the request's bytes if those are unchanged.
     `max_timestamp` goes into the time index. `log_append_time_ms` is -1 with CreateTime. `source_compression` is the
     client's codec.
     """
@@ -68,7 +68,7 @@ class ValidatedBatch:
         return -1 if self.max_timestamp == NO_TIMESTAMP else self.header.last_offset
 
     def place(self, offset: int, partition_leader_epoch: int) -> ValidatedBatch:
-        """Writes the place into the header, before its checked part; returns the batch itself."""
+        """Writes offset and leader epoch into the header, before its checked part; returns the batch itself."""
         header = self.header
         header.base_offset = offset
         header.partition_leader_epoch = partition_leader_epoch
@@ -80,14 +80,14 @@ class ValidatedBatch:
         return self
 
     def to_bytes(self) -> bytes:
-        """The batch in one piece."""
+        """Returns the batch as one bytes object."""
         return b"".join(self.parts)
 
 
 def keep_records(
     records: bytes, header: BatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> ValidatedBatch:
-    """The batch at the start of `records` with the records as they are. `header` is changed to what will be stored."""
+    """Builds the batch at the start of `records` with unchanged records. Modifies `header` to what will be stored."""
     appends_time = bool(timestamp_type)
     codec = header.attributes & COMPRESSION_MASK
     size = header.batch_length + LOG_OVERHEAD
@@ -111,7 +111,7 @@ def compress_anew(
     target: int,
     level: int | None,
 ) -> ValidatedBatch:
-    """The batch with its records, `plain`, compressed by `target`. `header` is changed to what will be stored."""
+    """Builds the batch with its records, `plain`, compressed by `target`. Modifies `header` to what will be stored."""
     source = header.attributes & COMPRESSION_MASK
     body = compress(target, plain, level)
     header.attributes = header.attributes & TRANSACTIONAL_MASK | target
@@ -123,8 +123,8 @@ def compress_anew(
 
 
 class Renumbering:
-    """Gives `count` records from `start` on, which a walk has found WHOLE, offset deltas that count up from 0; in
-    pieces of any size.
+    """Rewrites the offset deltas of `count` records from `start` to count up from 0, in pieces of any size. A walk has
+    found these records WHOLE.
     """
 
     def __init__(self, data: bytes, start: int, count: int) -> None:
@@ -135,7 +135,7 @@ class Renumbering:
         self._made = bytearray()
 
     def take(self, items: i64) -> bool:
-        """Renumbers so many records; whether those were all."""
+        """Renumbers up to `items` records; returns whether all are done."""
         data = self._data
         end: i64 = len(data)
         position: i64 = self._position
@@ -160,5 +160,5 @@ class Renumbering:
         return index >= self._count
 
     def result(self) -> memoryview:
-        """All of them."""
+        """Returns all renumbered records."""
         return memoryview(self._made)

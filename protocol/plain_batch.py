@@ -1,7 +1,7 @@
-"""Batches that the broker's own coordinators build: uncompressed, every record of one time, offsets counting up from 0.
+"""Batches that the broker's own coordinators build: uncompressed, with one timestamp, offsets count up from 0.
 
-Such a batch is right by construction, so no leader has to read it again: base offset and leader epoch lie before the
-checksum and are written where the batch is placed in a log. Pure Python that also compiles (see compiled_modules.txt).
+Such a batch is valid by construction, so no leader validates it: base offset and leader epoch are not covered by the
+checksum and are written when the batch is placed in a log. Pure Python that also compiles (see compiled_modules.txt).
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ _NO_HEADERS = b"\x00"
 
 
 class PlainBatch:
-    """A whole batch at base offset 0, without leader epoch: `header` and `body`, what follows the header's 61 bytes.
-    `marker`: what a control batch says.
+    """A whole batch at base offset 0, without leader epoch: `header`, and `body`, the bytes after the 61-byte header.
+    `marker`: the transaction marker of a control batch.
     """
 
     __slots__ = ("body", "header", "marker")
@@ -41,11 +41,11 @@ class PlainBatch:
         self.marker = marker
 
     def placed(self, offset: int, partition_leader_epoch: int) -> ValidatedBatch:
-        """Ready for a log that goes on at `offset`. For once: the header is changed to what will be stored."""
+        """Returns the batch for a log whose next offset is `offset`. Call it once: it modifies the header."""
         return ValidatedBatch(self.header, self.body, NO_TIMESTAMP, 0).place(offset, partition_leader_epoch)
 
     def to_bytes(self) -> bytes:
-        """The batch in one piece."""
+        """Returns the batch as one bytes object."""
         return b"".join((self.header.pack(), self.body))
 
 
@@ -56,9 +56,9 @@ def build_plain_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> PlainBatch:
-    """One batch of these keys and values (None: a tombstone), at least one; transactional with a producer id.
+    """Builds one batch of at least one key and value (None: a tombstone); transactional with a producer id.
 
-    Byte for byte what `build_batch` makes of them.
+    The bytes are identical to those of `build_batch`.
     """
     attributes = TRANSACTIONAL_MASK if producer_id != NO_PRODUCER_ID else 0
     count, body = len(records), _body(records)
@@ -66,7 +66,7 @@ def build_plain_batch(
 
 
 def build_plain_marker(marker: Marker, producer_id: int, producer_epoch: int) -> PlainBatch:
-    """The control batch that ends a producer's transaction; byte for byte what `build_end_transaction_marker` makes."""
+    """Builds the control batch that ends a transaction; its bytes are those of `build_end_transaction_marker`."""
     control_type = ControlType.ABORT if marker.aborted else ControlType.COMMIT
     body = _body([(control_key(control_type), end_transaction_value(marker.coordinator_epoch))])
     attributes = TRANSACTIONAL_MASK | CONTROL_MASK

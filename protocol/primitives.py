@@ -1,12 +1,12 @@
-"""Kafka's primitive types where a `struct` format does not do: varints, text, uuids, tagged fields.
+"""Kafka's primitive types that have no `struct` format: varints, text, uuids, tagged fields.
 
-Compiled readers and writers (`protocol.compiler`) handle the common case inline and call these for the rest. Reading
-functions take the bytes and a position and return the value and the next position; they raise `MalformedMessage`, or
-`IndexError` where the bytes end too early (a compiled reader turns that into `MalformedMessage`).
+Compiled readers and writers (`protocol.compiler`) handle the common case inline and call these functions for the rest.
+Reading functions take the bytes and a position and return the value and the next position; they raise
+`MalformedMessage`, or `IndexError` if the bytes end too early (a compiled reader converts it to `MalformedMessage`).
 
-Leniencies of Kafka's own reader, kept: overlong varints up to their five or ten bytes, bits beyond the 32nd or 64th
-dropped, a negative length taken for null, bad UTF-8 read as U+FFFD (a surrogate as one, not three). U+FFFD has three
-bytes: bad UTF-8 in a string of more than LONGEST_REPLACED bytes is refused, since it could not be written again.
+They are as lenient as Kafka's reader: overlong varints are accepted up to their five or ten bytes, bits beyond the 32nd
+or 64th are dropped, a negative length is null, invalid UTF-8 decodes to U+FFFD (a surrogate to one, not three). U+FFFD
+has three bytes: invalid UTF-8 in a string of more than LONGEST_REPLACED bytes is refused, as it could not be encoded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEXT_ERRORS = "kafka-replace"
 LONGEST_STRING = 32767
 LONGEST_REPLACED = LONGEST_STRING // 3
 MOST_TAGS = 1000
-"""Tagged fields in one section. Kafka's messages have five at most."""
+"""Limit on the tagged fields in one section. Kafka's messages have at most five."""
 _SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _UUID_TEXT = re.compile("[A-Za-z0-9_-]{22}")
@@ -33,7 +33,7 @@ _UUID_TEXT = re.compile("[A-Za-z0-9_-]{22}")
 
 
 def continue_unsigned_varint(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte, above 127, was read; the result is a signed 32-bit number."""
+    """Reads the rest of an unsigned varint after its first byte, which was above 127, as a signed 32-bit number."""
     byte = data[position]
     if byte < 128:
         return first & 0x7F | byte << 7, position + 1
@@ -48,20 +48,20 @@ def continue_unsigned_varint(data: bytes, position: int, first: int) -> tuple[in
 
 
 def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned 32-bit varint, as a signed number: above 2**31 - 1 it is negative."""
+    """Reads an unsigned 32-bit varint as a signed number: above 2**31 - 1 it is negative."""
     first = data[position]
     return (first, position + 1) if first < 128 else continue_unsigned_varint(data, position + 1, first)
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A ZigZag varint of 32 bits."""
+    """Reads a 32-bit ZigZag varint."""
     value, position = read_unsigned_varint(data, position)
     value &= 0xFFFFFFFF
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """A ZigZag varint of 64 bits."""
+    """Reads a 64-bit ZigZag varint."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[position]
@@ -74,7 +74,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """A number of 0 to 2**32 - 1."""
+    """Encodes a number from 0 to 2**32 - 1."""
     if value < 128:
         return bytes((value,))
     if value < 1 << 14:
@@ -90,12 +90,12 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A signed number of 32 bits, ZigZag."""
+    """Encodes a signed 32-bit number in ZigZag."""
     return unsigned_varint((value << 1) ^ (value >> 31))
 
 
 def varlong(value: int) -> bytes:
-    """A signed number of 64 bits, ZigZag."""
+    """Encodes a signed 64-bit number in ZigZag."""
     return unsigned_varint((value << 1) ^ (value >> 63))
 
 
@@ -108,15 +108,15 @@ def _signed(value: int, bits: int) -> int:
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """The rest of the string, with one U+FFFD for what Java replaces at once.
+    """Returns the decoded rest of the string, with the same U+FFFD replacements as in Java.
 
-    Python takes a surrogate's three bytes for three errors and agrees with Java on all others.
+    Java replaces a surrogate once, Python each of its three bytes; they agree on all other errors.
     """
     if not isinstance(error, UnicodeDecodeError):
         raise error
     start, data = error.start, error.object
     if len(data) > LONGEST_REPLACED:
-        raise MalformedMessage(f"a string of {len(data)} bytes is no UTF-8 at byte {start}")
+        raise MalformedMessage(f"a string of {len(data)} bytes is not valid UTF-8 at byte {start}")
     return _SURROGATE.sub(_REPLACEMENT, data[start:]).decode("utf-8", "replace"), len(data)
 
 
@@ -124,17 +124,17 @@ codecs.register_error(TEXT_ERRORS, _replace_as_java)
 
 
 def continue_string_length(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """Like `continue_unsigned_varint`, for the length + 1 of a compact string."""
+    """Reads the length + 1 of a compact string, like `continue_unsigned_varint`."""
     length, position = continue_unsigned_varint(data, position, first)
     if length > LONGEST_STRING + 1:
-        raise MalformedMessage(f"a string of {length - 1} bytes before byte {position}; {LONGEST_STRING} are allowed")
+        raise MalformedMessage(f"a string of {length - 1} bytes before byte {position} exceeds {LONGEST_STRING} bytes")
     return length, position
 
 
 def string_length(length: int) -> bytes:
-    """The length + 1 of a compact string; ValueError above 32767 bytes."""
+    """Encodes the length + 1 of a compact string; ValueError above 32767 bytes."""
     if length > LONGEST_STRING + 1:
-        raise ValueError(f"a string of {length - 1} bytes; {LONGEST_STRING} are allowed")
+        raise ValueError(f"a string of {length - 1} bytes exceeds {LONGEST_STRING} bytes")
     return unsigned_varint(length)
 
 
@@ -143,7 +143,7 @@ def string_length(length: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def read_uuid(data: bytes) -> UUID:
-    """The uuid of 16 bytes; the same object for the same bytes while it is remembered."""
+    """Returns the uuid of 16 bytes; equal bytes share one object while it is cached."""
     value = object.__new__(UUID)
     object.__setattr__(value, "int", int.from_bytes(data, "big"))
     object.__setattr__(value, "is_safe", SafeUUID.unknown)
@@ -151,20 +151,20 @@ def read_uuid(data: bytes) -> UUID:
 
 
 def uuid_text(value: UUID) -> str:
-    """Kafka's text of a uuid: URL-safe base64 in 22 characters."""
+    """Returns Kafka's text of a uuid: URL-safe base64 in 22 characters."""
     return base64.urlsafe_b64encode(value.bytes)[:22].decode("ascii")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The uuid of Kafka's 22 characters (up to 24 with padding); ValueError for anything else."""
+    """Parses Kafka's 22 characters (up to 24 with padding); ValueError for anything else."""
     stripped = text.rstrip("=")
     if len(text) > 24 or not _UUID_TEXT.fullmatch(stripped):
-        raise ValueError(f"{text!r} is not a uuid in base64: 22 letters, digits, - and _ are expected")
+        raise ValueError(f"{text!r} is not a uuid in base64: expected 22 letters, digits, - and _")
     return UUID(bytes=base64.urlsafe_b64decode(stripped + "=="))
 
 
 def uuid_hash(value: UUID) -> int:
-    """Java's hash code of a Kafka uuid, a signed 32-bit number."""
+    """Returns Java's hash code of a Kafka uuid, a signed 32-bit number."""
     folded = (value.int >> 64) ^ (value.int & 0xFFFFFFFFFFFFFFFF)
     return _signed((folded >> 32) ^ folded, 32)
 
@@ -173,17 +173,17 @@ def uuid_hash(value: UUID) -> int:
 
 
 def count_of_tags(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """The number of tagged fields in a section, after the first byte of that number; MOST_TAGS at most."""
+    """Reads the number of tagged fields in a section, after its first byte; at most MOST_TAGS."""
     if first < 128:
         return first, position
     count, position = continue_unsigned_varint(data, position, first)
     if count > MOST_TAGS:
-        raise MalformedMessage(f"{count} tagged fields before byte {position}; {MOST_TAGS} are allowed")
+        raise MalformedMessage(f"{count} tagged fields before byte {position} exceed the limit of {MOST_TAGS}")
     return count, position
 
 
 def read_unknown_tags(data: bytes, position: int, first: int) -> tuple[list[tuple[int, bytes]], int]:
-    """The tag section of a structure that knows no tags, after the first byte of its count."""
+    """Reads the tag section of a structure without declared tags, after the first byte of its count."""
     count, position = count_of_tags(data, position, first)
     unknown = []
     for _ in range(count):
@@ -194,13 +194,13 @@ def read_unknown_tags(data: bytes, position: int, first: int) -> tuple[list[tupl
 
 
 def read_tag_value(data: bytes, position: int) -> tuple[bytes, int]:
-    """The bytes of an unknown tagged field, whose size stands before them."""
+    """Reads the size of an unknown tagged field and returns its bytes."""
     size, position = _tag_size(data, position)
     return data[position : position + size], position + size
 
 
 def skip_tag_value(data: bytes, position: int) -> int:
-    """The position after an unknown tagged field's size and bytes."""
+    """Returns the position after an unknown tagged field's size and bytes."""
     size, position = _tag_size(data, position)
     return position + size
 
@@ -213,7 +213,7 @@ def _tag_size(data: bytes, position: int) -> tuple[int, int]:
 
 
 def tag_section(known: list[tuple[int, bytes]], unknown: list[tuple[int, bytes]] | None) -> bytes:
-    """Count, then tag, size and value of each, ascending; ValueError where unknown tags repeat or are out of order."""
+    """Encodes the count, then each tag, size and value, ascending; ValueError if unknown tags are not ascending."""
     fields = known
     if unknown:
         tags = [tag for tag, _ in unknown]

@@ -1,6 +1,6 @@
-"""Frames and record batches printed for people: one field a line, indented, nothing left out silently.
+"""Prints frames and record batches in readable form: one field per line, indented, nothing omitted silently.
 
-Lines are handed out as they become clear, so that of a broken frame everything before the break is seen.
+Lines are yielded as they are decoded, so that everything before the error in a broken frame is printed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ LONGEST_SHOWN = 64
 
 
 def frame_body(data: bytes) -> tuple[bytes, str]:
-    """What is in the frame, and a remark: with its length in front where that fits, else taken as it stands."""
+    """Returns the frame's content and a remark. A leading length is removed if it matches; else all is the content."""
     if len(data) >= LENGTH_BYTES and int.from_bytes(data[:LENGTH_BYTES], "big") == len(data) - LENGTH_BYTES:
-        return data[LENGTH_BYTES:], f"{len(data)} bytes with the length in front"
-    return data, f"{len(data)} bytes without a length in front"
+        return data[LENGTH_BYTES:], f"{len(data)} bytes with the leading length"
+    return data, f"{len(data)} bytes without a leading length"
 
 
 def readable_request(data: bytes, *, records: bool = False) -> Iterator[str]:
-    """A request's frame; MalformedMessage where it cannot be read."""
+    """Yields the lines of a request's frame; MalformedMessage if it cannot be read."""
     content, remark = frame_body(data)
     if len(content) < 4:
         raise MalformedMessage(f"{len(content)} bytes are too few for a request: API key and version take 4")
     api_key = int.from_bytes(content[:2], "big", signed=True)
     version = int.from_bytes(content[2:4], "big", signed=True)
     if api_key not in API_KEYS:
-        raise MalformedMessage(f"API key {api_key} is unknown; is this a request? For an answer say --response")
+        raise MalformedMessage(f"API key {api_key} is unknown; is this a request? Use --response for a response")
     yield f"{ApiKey(api_key).api_name} request, version {version}, {remark}"
     header, position = read_request_header(content)
     yield from _header_lines(header, request_header_version(api_key, version))
@@ -51,7 +51,7 @@ def readable_request(data: bytes, *, records: bool = False) -> Iterator[str]:
 
 
 def readable_response(data: bytes, api_key: ApiKey, version: int, *, records: bool = False) -> Iterator[str]:
-    """A response's frame, which does not say itself what it answers; MalformedMessage where it cannot be read."""
+    """Yields the lines of a response's frame, which does not name its API; MalformedMessage if it cannot be read."""
     content, remark = frame_body(data)
     yield f"{api_key.api_name} response, version {version}, {remark}"
     header_version = response_header_version(api_key, version)
@@ -61,7 +61,7 @@ def readable_response(data: bytes, api_key: ApiKey, version: int, *, records: bo
 
 
 def readable_batches(data: bytes) -> Iterator[str]:
-    """Record batches one after the other; ProtocolError where they cannot be read."""
+    """Yields the lines of consecutive record batches; ProtocolError if they cannot be read."""
     documents, size = batches_to_documents(data, whole_values=True)
     yield from _batch_lines(documents, "")
     if size < len(data):
@@ -154,7 +154,7 @@ def _shown_data(text: str | None) -> str:
 
 
 def _shown_bytes(data: bytes) -> str:
-    """As a text where it is one, else in hexadecimal; the beginning of what is long."""
+    """Returns printable text as JSON, other bytes in hexadecimal; only the beginning of long data."""
     beginning = data[:LONGEST_SHOWN]
     try:
         text = beginning.decode("utf-8")

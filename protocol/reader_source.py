@@ -1,17 +1,18 @@
-"""The source of a reader: one function that builds the message from bytes and a position, without a loop over fields.
+"""Generates the source of a reader: one function that builds the message from bytes at a position, field after field.
 
-How bounds are kept: (A) fixed fields raise `struct.error` or `IndexError` past the end; (B) slices past the end come
-out short, but the position goes on: the next fixed field raises, or the check at the very end; (C) before anything is
-built, a count is compared with what the bytes that are left can hold. So no cut passes, and memory stays in proportion
-to the bytes received. (D) A tag section has MOST_TAGS fields at most.
+How bounds are checked: (A) fixed fields raise `struct.error` or `IndexError` past the end. (B) Slices past the end are
+too short, but the position advances by the full length: the next fixed field raises, or the final check does. (C)
+Before an array is built, its count is compared with the number of elements that the remaining bytes can hold. So no
+truncated message is accepted, and memory stays in proportion to the bytes received. (D) A tag section has at most
+MOST_TAGS fields.
 
-A reader in steps is for requests of many megabytes, where a small proportion matters: (E) every array's elements are
-charged for, when its count is read, to the memory that the caller allows, with what is made of them to answer them;
-(F) unknown tagged fields are passed over.
+A reader in steps is for requests of many megabytes, where even a small proportion is a lot of memory: (E) when an
+array's count is read, the memory of its elements and of their responses is charged to the caller's limit; (F) unknown
+tagged fields are skipped.
 
 In the source: `p` is the position, `end` the length of the data, `n` a length or count, `q` the end of a slice, `t` the
-first byte of a tag section's count, `o` and `v` with the depth as a number are objects and lists. In steps, `c` is what
-is left of a step and `b` what is left of the memory, in bytes.
+first byte of a tag section's count; `o` and `v` with the depth as a number are objects and lists. In steps, `c` is the
+rest of the current step and `b` the remaining memory in bytes.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from odradek.protocol.schema import FIXED, Field, Message
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP, SourceLines
 
 TEXT_SHIFT = 6
-"""A string of 64 bytes takes as long as another element, if it is not ASCII."""
+"""If it is not ASCII, a string of 64 bytes takes as long as one more element."""
 BUFFER_SHIFT = 12
 COPIED_PER_STEP = 1 << 20
-"""Bytes of a buffer; copying so much into memory that nobody has touched yet takes 0.3 to 1.5 ms."""
+"""Bytes of a buffer; copying this many into untouched memory takes 0.3 to 1.5 ms."""
 
 
 def _copied(data: bytes, start: int, stop: int) -> Generator[None, None, bytes]:
-    """The slice. To begin with, its memory is only reserved; BytesIO hands it out."""
+    """Returns the slice, copied in steps. BytesIO first only reserves the memory, and returns it without a copy."""
     view = memoryview(data)[:stop]
     whole = BytesIO(bytes(max(len(view) - start, 0)))
     for position in range(start, len(view), COPIED_PER_STEP):
@@ -44,19 +45,19 @@ def _copied(data: bytes, start: int, stop: int) -> Generator[None, None, bytes]:
 
 
 def _cut_short(title: str, position: int, end: int) -> MalformedMessage:
-    return MalformedMessage(f"{title}: ends at byte {end}, inside what begins before byte {position + 1}")
+    return MalformedMessage(f"{title}: truncated at byte {end}, inside a field that begins before byte {position + 1}")
 
 
 def _null(where: str, position: int) -> MalformedMessage:
-    return MalformedMessage(f"{where}: null before byte {position}, where none is allowed")
+    return MalformedMessage(f"{where}: null before byte {position} is not allowed")
 
 
 def _too_many(where: str, count: int, left: int) -> MalformedMessage:
-    return MalformedMessage(f"{where}: {count} elements in the {left} bytes that are left")
+    return MalformedMessage(f"{where}: {count} elements in the remaining {left} bytes")
 
 
 def _too_large(where: str, count: int) -> MalformedMessage:
-    return MalformedMessage(f"{where}: with its {count} elements the message takes more memory than its bytes justify")
+    return MalformedMessage(f"{where}: with these {count} elements the message exceeds its memory limit")
 
 
 def _wrong_tag(where: str, tag: int) -> MalformedMessage:
@@ -65,7 +66,7 @@ def _wrong_tag(where: str, tag: int) -> MalformedMessage:
 
 class ReaderSource(SourceLines):
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False, answered: int = 0) -> None:
-        """`answered`: bytes of memory that the answer takes for each element of the message's own arrays (E)."""
+        """`answered`: bytes of memory for the response to each element of the message's own arrays (E)."""
         super().__init__(cls, version, in_steps=in_steps)
         self.answered = answered
         self.unpacked: list[str] = []
@@ -190,7 +191,7 @@ class ReaderSource(SourceLines):
     def sliced(
         self, target: str, code: str, long_length: str, nullable: bool, where: str, slice_: str, shift: int
     ) -> None:
-        """A length, and then as many bytes; the length of a compact form is one more than the bytes."""
+        """Reads a length and as many bytes; a compact length is one more than the number of bytes."""
         self.length(code, long_length)
         null, length = ("n < 1", "n - 1") if long_length else ("n < 0", "n")
         with self.block(f"if {null}:"):
@@ -233,11 +234,11 @@ class ReaderSource(SourceLines):
             self.add(f"{target} = None" if self.version in field.nullable else f"raise null({where!r}, p)")
 
     def charge(self, field: Field, depth: int) -> int:
-        """For an element and for what is made of it; only those of the message itself are answered."""
+        """Returns the memory of an element and its handling; only the message's own elements have responses."""
         return memory_bytes(field, self.version) + handled_bytes(field, 0 if depth else self.answered)
 
     def elements(self, field: Field, target: str, depth: int, where: str, compact: bool) -> None:
-        """At least one element, `n` in all."""
+        """Reads `n` elements, at least one."""
         kind = field.element or ""
         if kind in FIXED and self.in_steps:
             self.fixed_elements_in_steps(kind, target)
@@ -262,7 +263,7 @@ class ReaderSource(SourceLines):
                 self.pace()
 
     def fixed_elements_in_steps(self, kind: str, target: str) -> None:
-        """The same elements, some thousands at a time."""
+        """Reads the same elements, some thousands at a time."""
         code, width = FIXED[kind]
         self.add(f"{target} = v = []")
         with self.block("while n > 0:"):
@@ -282,7 +283,7 @@ class ReaderSource(SourceLines):
             self.buffer(target, compact, False, where)
 
     def single_structure(self, field: Field, target: str, depth: int, where: str, tagged: bool = False) -> None:
-        """A structure; where it may be null an int8 stands before it, or a varint in a tagged field."""
+        """Reads a structure; if it is nullable, an int8 precedes it, or a varint in a tagged field."""
         if self.version not in field.nullable:
             self.placed_structure(field, target, depth, where)
             return
@@ -311,7 +312,7 @@ class ReaderSource(SourceLines):
             self.add(f"{target}.unknown_tagged_fields = None")
 
     def tag_reader(self, cls: type[Message], where: str) -> str:
-        """The name of the function that reads the tagged fields of `cls`; one serves all that declare none."""
+        """Returns the name of the function that reads the tags of `cls`; classes without declared tags share one."""
         tagged = [field for field in cls.__schema__.fields if field.tag is not None]
         name = f"read_tags_{cls.__name__}" if tagged else "skip_tags"
         if name not in self.names:
@@ -326,7 +327,7 @@ class ReaderSource(SourceLines):
             self.add(f"p = {name}({target}, data, p, t, end)")
 
     def tag_function(self, name: str, tagged: list[Field], where: str) -> None:
-        """A function of its own reads the tagged fields, for most structures have none."""
+        """Generates a separate function for the tagged fields, since most structures have none."""
         steps = ", c, b" if self.in_steps else ""
         with self.function(f"def {name}(o0, data, p, n, end{steps}):"):
             self.add("unknown = []" if not self.in_steps else "o0.unknown_tagged_fields = None")
@@ -353,7 +354,7 @@ class ReaderSource(SourceLines):
             self.add("unknown.append((tag & 0xFFFFFFFF, value))")
 
     def tagged_field(self, field: Field, where: str) -> None:
-        """The size before the value is read and not looked at, as in Kafka."""
+        """Reads the size before the value and ignores it, as Kafka does."""
         if not field.is_tagged_in(self.version):
             self.add(f"raise wrong_tag({where!r}, {field.tag})")
             return

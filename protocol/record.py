@@ -1,25 +1,25 @@
-"""One record of a batch: reading it from a batch's (inflated) bytes, and writing it.
+"""One record of a batch: reads it from the batch's decompressed bytes, and writes it.
 
 The layout is in record_walk.
 """
 
 from collections.abc import Iterator
 
-# A record's time, offset and sequence are relative to these of its batch.
+# A record's timestamp, offset and sequence are relative to those of its batch.
 _TWO_64 = 1 << 64
 _MAX_INT64 = (1 << 63) - 1
 _MAX_INT32 = (1 << 31) - 1
 
 
 class MalformedRecord(ValueError):
-    """Bytes that break off within a record, or a record whose parts do not fill it."""
+    """A record is truncated, or its length differs from that of its fields."""
 
 
 class Record:
-    """A record as users know it.
+    """A decoded record.
 
-    `offset` absolute; `timestamp` in milliseconds since 1970, -1 for none; `key` and `value` None for null; `headers`
-    as (key, value or None) in their order; `sequence` -1 outside idempotent batches; `attributes` raw.
+    `offset` is absolute; `timestamp` is in milliseconds since 1970, -1 for none; `key` and `value` are None for null;
+    `headers` are (key, value or None) in order; `sequence` is -1 outside idempotent batches; `attributes` is raw.
     """
 
     __slots__ = ("attributes", "headers", "key", "offset", "sequence", "timestamp", "value")
@@ -64,7 +64,7 @@ class Record:
 
 
 class _Reader:
-    """A position in the bytes of a batch's records."""
+    """A read position in the bytes of a batch's records."""
 
     __slots__ = ("data", "end", "position")
 
@@ -77,7 +77,7 @@ class _Reader:
         raw = 0
         for shift in range(0, 35, 7):
             if self.position >= self.end:
-                raise MalformedRecord("a varint is cut")
+                raise MalformedRecord("a varint is truncated")
             byte = self.data[self.position]
             self.position += 1
             raw |= (byte & 0x7F) << shift
@@ -90,7 +90,7 @@ class _Reader:
         raw = 0
         for shift in range(0, 70, 7):
             if self.position >= self.end:
-                raise MalformedRecord("a varlong is cut")
+                raise MalformedRecord("a varlong is truncated")
             byte = self.data[self.position]
             self.position += 1
             raw |= (byte & 0x7F) << shift
@@ -106,7 +106,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         start = self.position
         if size > self.end - start:
-            raise MalformedRecord(f"{size} bytes are announced where {self.end - start} are left")
+            raise MalformedRecord(f"a field of {size} bytes exceeds the remaining {self.end - start}")
         self.position = start + size
         return self.data[start : start + size]
 
@@ -120,10 +120,10 @@ def read_each(
     base_sequence: int,
     log_append_time: int | None,
 ) -> Iterator[Record]:
-    """`count` records from `position` to the end of `data`.
+    """Yields `count` records from `position` to the end of `data`.
 
-    `log_append_time` is every record's time where the batch's timestamp type is LogAppendTime, else None.
-    Raises MalformedRecord as Kafka's reader refuses them, also when bytes are left behind the last.
+    `log_append_time` is the timestamp of every record if the batch's timestamp type is LogAppendTime, else None.
+    Raises MalformedRecord for what Kafka's reader refuses, including bytes after the last record.
     """
     reader = _Reader(data, position)
     for _ in range(count):
@@ -137,16 +137,16 @@ def read_each(
             record.timestamp = log_append_time
         yield record
     if count > 0 and reader.position != len(data):
-        raise MalformedRecord(f"{len(data) - reader.position} bytes are left behind the last record")
+        raise MalformedRecord(f"{len(data) - reader.position} bytes follow the last record")
 
 
 def _read_one(reader: _Reader, base_timestamp: int) -> Record:
-    """The record at the reader's position, its offset still relative to the batch's."""
+    """Reads the record at the reader's position; its offset is still relative to the batch's."""
     size = reader.varint()
     start = reader.position
     end = start + size
     if size < 0 or end > reader.end:
-        raise MalformedRecord(f"a record of {size} bytes where {reader.end - start} are left")
+        raise MalformedRecord(f"a record of {size} bytes exceeds the remaining {reader.end - start}")
     attributes = reader.take(1)[0]
     timestamp = wrap_int64(base_timestamp + reader.varlong())
     offset_delta = reader.varint()
@@ -154,7 +154,7 @@ def _read_one(reader: _Reader, base_timestamp: int) -> Record:
     value = reader.nullable_bytes()
     header_count = reader.varint()
     if header_count < 0 or header_count > reader.end - reader.position:
-        raise MalformedRecord(f"{header_count} headers where {reader.end - reader.position} bytes are left")
+        raise MalformedRecord(f"{header_count} headers exceed the remaining {reader.end - reader.position} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(header_count):
         key_size = reader.varint()
@@ -163,17 +163,17 @@ def _read_one(reader: _Reader, base_timestamp: int) -> Record:
         header_key = reader.take(key_size).decode("utf-8", "replace")
         headers.append((header_key, reader.nullable_bytes()))
     if reader.position != end:
-        raise MalformedRecord(f"a record of {size} bytes whose parts take {reader.position - start}")
+        raise MalformedRecord(f"a record of {size} bytes has fields of {reader.position - start}")
     return Record(offset_delta, timestamp, key, value, headers, -1, attributes)
 
 
 def wrap_int64(value: int) -> int:
-    """Times that are more than 63 bits apart have deltas that wrap around, for writers as for readers."""
+    """Wraps a timestamp or delta to 64 bits: deltas of more than 63 bits wrap around in writers and readers alike."""
     return (value + _MAX_INT64 + 1) % _TWO_64 - _MAX_INT64 - 1
 
 
 def varint_bytes(value: int) -> bytes:
-    """`value` (at most 64 bits) as a ZigZag varint or varlong."""
+    """Encodes `value` (at most 64 bits) as a ZigZag varint or varlong."""
     raw = (value << 1) ^ (value >> 63)
     if raw < 0x80:
         return bytes((raw,))
@@ -186,7 +186,7 @@ def varint_bytes(value: int) -> bytes:
 
 
 def record_bytes(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """The record as it stands in a batch, its length first; attributes 0, as Kafka writes them."""
+    """Encodes the record as in a batch, its length first; attributes are 0, as in Kafka."""
     key, value = record.key, record.value
     parts = [b"\x00", varint_bytes(timestamp_delta), varint_bytes(offset_delta)]
     parts += (b"\x01",) if key is None else (varint_bytes(len(key)), key)

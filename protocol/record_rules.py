@@ -1,7 +1,7 @@
-"""What a topic asks of each record: a key where it is compacted, a time within its bounds (Kafka's LogValidator).
+"""A topic's rules for its records: a key if it is compacted, a timestamp within its bounds (Kafka's LogValidator).
 
-The walk has told the extremes of all records. Only where those may break a rule is each record looked at, to name the
-ones at fault.
+The walk has found the extremes of all records. Only if those may break a rule is each record checked, to name the
+invalid ones.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ MOST_RECORD_ERRORS = 1000
 class InvalidRecord(ProtocolError):
     """Records that a leader refuses: INVALID_RECORD, or INVALID_TIMESTAMP.
 
-    `record_errors` names the records at fault as (index in the batch, message), for the response's list; it is empty
-    when the batch as a whole is at fault.
+    `record_errors` lists the invalid records as (index in the batch, message) for the response; it is empty if the
+    batch as a whole is invalid.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class InvalidRecord(ProtocolError):
 
 
 class UnfitRecords(InvalidRecord):
-    """What no Produce request may carry, whatever the topic: not exactly one batch of the current format."""
+    """The records are not exactly one batch of the current format, which every topic refuses."""
 
 
 class RecordRules:
-    """The topic's part: cleanup.policy, message.timestamp.type, the clock in ms, message.timestamp.*.max.ms."""
+    """The topic's settings: cleanup.policy, message.timestamp.type, the clock in ms, message.timestamp.*.max.ms."""
 
     __slots__ = ("after_max_ms", "before_max_ms", "compacted", "now_ms", "timestamp_type")
 
@@ -52,7 +52,7 @@ class RecordRules:
         self.after_max_ms = after_max_ms
 
     def may_be_broken(self, header: BatchHeader, earliest: int, latest: int, without_key: int) -> bool:
-        """Whether some record may break a rule, when all lie between `earliest` and `latest`."""
+        """Whether a record may break a rule, given that all timestamps are between `earliest` and `latest`."""
         if (without_key and self.compacted) or header.attributes & TIMESTAMP_TYPE_MASK:
             return True
         if latest > MAX_INT64 or earliest < -MAX_INT64:
@@ -62,13 +62,13 @@ class RecordRules:
         return self.now_ms - earliest > self.before_max_ms or latest - self.now_ms > self.after_max_ms
 
     def latest(self, header: BatchHeader, latest: int) -> int:
-        """The largest timestamp of the batch, whose records go up to `latest`: the maximum timestamp of a batch with
-        LogAppendTime is the time of all its records; a topic with CreateTime takes the type back.
+        """Returns the batch's largest timestamp; `latest` is that of its records. In a batch with LogAppendTime, all
+        records have the maximum timestamp; a topic with CreateTime resets the type.
         """
         return header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else latest
 
     def search(self, plain: bytes, start: int, header: BatchHeader) -> RefusedRecords:
-        """The search for the records at fault, which begin at `start` of `plain`."""
+        """Returns a search for the invalid records, which begin at `start` of `plain`."""
         base = header.base_timestamp
         if header.attributes & TIMESTAMP_TYPE_MASK:
             latest = header.max_timestamp
@@ -90,7 +90,7 @@ class RecordRules:
         )
 
     def _bounds(self, base: int) -> tuple[int, int]:
-        """The timestamp deltas that are in bounds; times that leave 64 bits never are."""
+        """Returns the range of valid timestamp deltas; timestamps beyond 64 bits are never valid."""
         if self.timestamp_type:
             return -MAX_INT64 - base, MAX_INT64 - base
         earliest = -MAX_INT64 if self.before_max_ms == MAX_INT64 else self.now_ms - self.before_max_ms
@@ -101,17 +101,17 @@ class RecordRules:
         return self.now_ms - timestamp > self.before_max_ms or timestamp - self.now_ms > self.after_max_ms
 
     def complaint(self, header: BatchHeader, refused: list[tuple[int, bool, int]]) -> InvalidRecord:
-        """Names the records that were found at fault."""
+        """Returns the error that names the invalid records."""
         errors = []
         code = ErrorCode.INVALID_RECORD
         for index, wants_key, delta in refused:
             if wants_key:
-                errors.append((index, "a compacted topic takes no record without a key"))
+                errors.append((index, "a compacted topic requires a key"))
             else:
                 code = ErrorCode.INVALID_TIMESTAMP
                 errors.append((index, self._timestamp_complaint(header, delta)))
-        reason = "their timestamps" if code is ErrorCode.INVALID_TIMESTAMP else "want of a key"
-        count = f"{len(errors)}" if len(errors) < MOST_RECORD_ERRORS else f"{len(errors)} and more"
+        reason = "their timestamps" if code is ErrorCode.INVALID_TIMESTAMP else "missing keys"
+        count = f"{len(errors)}" if len(errors) < MOST_RECORD_ERRORS else f"{len(errors)} or more"
         return InvalidRecord(f"{count} of {header.record_count} records are refused for {reason}", errors, code)
 
     def _timestamp_complaint(self, header: BatchHeader, delta: int) -> str:

@@ -1,16 +1,17 @@
 """What a leader does with the records of a Produce request before they reach the log.
 
-This is ProduceRequest.validateRecords, the checks of UnifiedLog.append and LogValidator of Apache Kafka 3.9 in one
-piece, for message format 2, in Kafka's order:
+This module combines ProduceRequest.validateRecords, the checks of UnifiedLog.append and LogValidator of Apache Kafka
+3.9, for message format 2, in Kafka's order:
 
-(A) the request: one whole batch, of format 2, and zstd only from version 7 on
+(A) the request: one whole batch, of format 2; zstd only from version 7 on
 (B) the batch: base offset 0, size, checksum
-(C) the header: offsets and count agree, no control batch, a sequence with every producer id
-(D) every record: its structure (record_walk), a key on a compacted topic, a time within the bounds (record_rules)
-(E) the leader's part (leader_assignment): base offset, leader epoch, LogAppendTime or the true maximum timestamp, and
-    the topic's own codec
+(C) the header: offsets and count agree, not a control batch, a sequence with every producer id
+(D) every record: its structure (record_walk), a key on a compacted topic, a timestamp within the bounds (record_rules)
+(E) the leader's changes (leader_assignment): base offset, leader epoch, LogAppendTime or the true maximum timestamp,
+    and the topic's own codec
 
-Where Kafka answers -1 for bytes that only a faulty client sends, INVALID_RECORD is answered: as final, and it says why.
+If Kafka answers -1 for bytes that only a faulty client sends, this module raises INVALID_RECORD, which is just as final
+and names the reason.
 """
 
 from enum import Enum
@@ -65,7 +66,7 @@ from odradek.protocol.record_walk import (
 FIRST_VERSION_WITH_FORMAT_2: Final = 3
 FIRST_VERSION_WITH_ZSTD: Final = 7
 
-# compression.type of a topic; None keeps what the client chose.
+# compression.type of a topic; None keeps the client's codec.
 TARGET_COMPRESSIONS: dict[str, int | None] = {
     "producer": None,
     "uncompressed": int(Compression.NONE),
@@ -78,17 +79,17 @@ TARGET_COMPRESSIONS: dict[str, int | None] = {
 _ZSTD = int(Compression.ZSTD)
 _COMPLAINTS = {
     BAD_LENGTH: "its length does not fit into the batch",
-    BAD_VARINT: "a varint in it is cut or too long",
-    FIELD_BEYOND_RECORD: "a field reaches beyond its end",
+    BAD_VARINT: "it contains a varint that is truncated or too long",
+    FIELD_BEYOND_RECORD: "a field extends beyond its end",
     BAD_HEADER_COUNT: "the number of its headers is negative or exceeds its bytes",
     BAD_HEADER_KEY: "the key of a header is null",
-    BYTES_LEFT_IN_RECORD: "bytes are left behind its last field",
+    BYTES_LEFT_IN_RECORD: "bytes follow its last field",
     TOO_FEW_RECORDS: "the batch ends before it",
 }
 
 
 class AppendOrigin(Enum):
-    """Who appends (Kafka's AppendOrigin): clients are trusted with less than the broker's own coordinators."""
+    """The origin of an append (Kafka's AppendOrigin): clients are trusted less than the broker's own coordinators."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -96,12 +97,12 @@ class AppendOrigin(Enum):
 
 
 def has_transactional_batch(records: bytes) -> bool:
-    """Whether the first batch belongs to a transaction: a request that names no transactional id may not hold it (53).
+    """Whether the first batch is transactional: without a transactional id, a request may not contain it (53).
 
-    Says False of bytes that are no batch: their own error is found later.
+    Returns False for bytes that are not a batch: their own error is found later.
     """
     if len(records) < BATCH_OVERHEAD or not records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK:
-        return False  # nearly always, and without a look at the rest
+        return False  # the common case, without decoding the batch
     try:
         return next_batch_size(records, 0) is not None and read_batch_header(records).is_transactional
     except ProtocolError:
@@ -109,13 +110,13 @@ def has_transactional_batch(records: bytes) -> bool:
 
 
 class BatchValidation:
-    """One batch on its way into the log, step by step: either all of it with `at_once`, or, where that would take too
-    long for one turn of the event loop, `check_header`, `read`, `check_records` until it is done, and `settle`.
-    (`read` and `settle` spend their time where Python's lock is free, and may run in a thread.)
+    """Validates one batch: either all of it with `at_once`, or, if that would take too long for one turn of the event
+    loop, step by step: `check_header`, `read`, `check_records` until it returns True, and `settle`. (`read` and
+    `settle` mostly run without Python's lock, and may run in a thread.)
 
-    `now_ms` is the wall clock; `api_version` that of the Produce request; `target_compression` the topic's
-    compression.type, or a codec's number. Bytes behind the batch that are no whole batch are left out, as in Kafka.
-    `records` itself stays as it is.
+    `now_ms` is the wall clock; `api_version` is the Produce request's; `target_compression` is the topic's
+    compression.type, or a codec's number. An incomplete batch after the batch is dropped, as in Kafka. `records` itself
+    is not changed.
 
     Raises ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD and INVALID_TIMESTAMP (InvalidRecord names the records),
     MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and for message formats 0 and 1 UNSUPPORTED_VERSION below
@@ -160,7 +161,7 @@ class BatchValidation:
         self._is_judged = False
 
     def at_once(self, allowance: AppendAllowance | None = None) -> ValidatedBatch:
-        """All of it. Raises TooMuchForOneTurn where the allowance ends before that; without one nothing bounds it."""
+        """Does all steps. Raises TooMuchForOneTurn if that exceeds the allowance; None is no limit."""
         self.check_header()
         if allowance is None:
             self.read(None)
@@ -177,7 +178,7 @@ class BatchValidation:
         return self.settle()
 
     def check_header(self) -> None:
-        """Of (B) what the header tells."""
+        """Checks the part of (B) that needs only the header."""
         header = self._header
         if self._origin is not AppendOrigin.CLIENT:
             _check_epoch(header, self._partition_leader_epoch, self._origin)
@@ -188,8 +189,8 @@ class BatchValidation:
     def read(
         self, allowance: AppendAllowance | None, turn_bytes: int = EVERYTHING, scratch: Scratch | None = None
     ) -> None:
-        """The rest of (B), (C), and the records as they were before compression, which lie in `scratch` until
-        `settle`. Raises TooMuchForOneTurn where these are more than `turn_bytes`.
+        """Checks the rest of (B) and (C), and decompresses the records into `scratch`, which must keep them until
+        `settle`. Raises TooMuchForOneTurn if they exceed `turn_bytes`.
         """
         header = self._header
         _check_bytes(self._records, header, self._size)
@@ -206,8 +207,8 @@ class BatchValidation:
         self._walk = RecordWalk(self._plain, self._start, self._end, header.record_count)
 
     def check_records(self, items: int) -> bool:
-        """(D), and new numbers for records that are compressed anew; so many records and headers at a time, fewer where
-        they take longer. Whether that is done.
+        """Checks (D), and renumbers records that are recompressed, up to `items` records and headers at a time, fewer
+        in the slower phases. Returns whether all are done.
         """
         assert self._walk is not None
         if not self._walk.take(items):
@@ -223,7 +224,7 @@ class BatchValidation:
         return self._renumbering is None or self._renumbering.take(items // 4)
 
     def _judge(self, walk: RecordWalk) -> None:
-        """What follows from the walk over all records."""
+        """Evaluates the finished walk over all records."""
         header = self._header
         if walk.outcome != WHOLE:
             raise _malformed(walk.outcome, walk.index)
@@ -238,7 +239,7 @@ class BatchValidation:
             self._renumbering = Renumbering(self._plain, self._start, header.record_count)
 
     def settle(self) -> ValidatedBatch:
-        """(E), but for the place. Lets go of what was inflated."""
+        """Makes the changes of (E), except offset and leader epoch. The result shares no memory with `scratch`."""
         rules = self._rules
         max_timestamp = rules.now_ms if rules.timestamp_type else max(self._latest, NO_TIMESTAMP)
         if self._codec == self._target:
@@ -253,7 +254,7 @@ class BatchValidation:
 
 
 def _target_codec(target_compression: str | int, header: BatchHeader) -> int:
-    """The codec that the topic asks for. Control batches that come uncompressed stay so."""
+    """Returns the codec of the stored batch. Uncompressed control batches stay uncompressed."""
     codec = header.attributes & COMPRESSION_MASK
     if header.attributes & CONTROL_MASK and not codec:
         return codec
@@ -262,13 +263,13 @@ def _target_codec(target_compression: str | int, header: BatchHeader) -> int:
 
 
 def _only_batch(records: bytes, api_version: int) -> BatchHeader:
-    """(A). Whole batches of other formats are told apart before their headers are read."""
+    """Checks (A). Whole batches of other formats are recognized before their headers are read."""
     size = next_batch_size(records, 0)
     if size is None:
-        raise UnfitRecords("the records hold no whole batch")
+        raise UnfitRecords("the records contain no whole batch")
     magic = records[MAGIC_POSITION]
     if magic != CURRENT_MAGIC:
-        message = f"message format {magic} is not supported: only one batch of format {CURRENT_MAGIC} is taken"
+        message = f"message format {magic} is not supported: only one batch of format {CURRENT_MAGIC} is accepted"
         if api_version < FIRST_VERSION_WITH_FORMAT_2:
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, message)
         raise UnfitRecords(message)
@@ -276,29 +277,29 @@ def _only_batch(records: bytes, api_version: int) -> BatchHeader:
     if api_version < FIRST_VERSION_WITH_ZSTD and header.attributes & COMPRESSION_MASK == _ZSTD:
         raise ProtocolError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce, the request has {api_version}",
+            f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce, but the request has {api_version}",
         )
     if size < len(records) and next_batch_size(records, size) is not None:
-        raise UnfitRecords("the records hold more than one batch")
+        raise UnfitRecords("the records contain more than one batch")
     return header
 
 
 def _check_epoch(header: BatchHeader, partition_leader_epoch: int, origin: AppendOrigin) -> None:
     if origin is AppendOrigin.RAFT_LEADER and header.partition_leader_epoch != partition_leader_epoch:
         raise InvalidRecord(
-            f"the batch has leader epoch {header.partition_leader_epoch} where {partition_leader_epoch} appends"
+            f"the batch has leader epoch {header.partition_leader_epoch}, but the leader's is {partition_leader_epoch}"
         )
 
 
 def _check_bytes(records: bytes, header: BatchHeader, size: int) -> None:
-    """The checksum of (B)."""
+    """Checks the checksum of (B)."""
     crc = crc32c(memoryview(records)[ATTRIBUTES_POSITION:size])
     if crc != header.crc:
-        raise CorruptBatch(f"the batch has checksum {header.crc:#010x}, its bytes have {crc:#010x}")
+        raise CorruptBatch(f"the batch has checksum {header.crc:#010x}, but its bytes have {crc:#010x}")
 
 
 def check_size(size: int, max_batch_bytes: int) -> None:
-    """Raises MESSAGE_TOO_LARGE."""
+    """Raises MESSAGE_TOO_LARGE above `max_batch_bytes`."""
     if size > max_batch_bytes:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE, f"the batch of {size} bytes exceeds the topic's limit of {max_batch_bytes}"
@@ -306,17 +307,17 @@ def check_size(size: int, max_batch_bytes: int) -> None:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """(C)."""
+    """Checks (C)."""
     count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:
         raise InvalidRecord(f"a batch of {count} records cannot have the last offset delta {header.last_offset_delta}")
     if header.attributes & CONTROL_MASK:
-        raise InvalidRecord("control batches are written by brokers alone")
+        raise InvalidRecord("only brokers may write control batches")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecord(f"a batch with producer id {header.producer_id} has sequence {header.base_sequence}")
 
 
 def _malformed(outcome: int, index: int) -> InvalidRecord:
     if outcome == BYTES_LEFT_IN_BATCH:
-        return InvalidRecord(f"bytes are left behind the batch's {index} records")
+        return InvalidRecord(f"bytes follow the batch's {index} records")
     return InvalidRecord(f"record {index} is malformed: {_COMPLAINTS[outcome]}")

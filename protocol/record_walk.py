@@ -1,32 +1,32 @@
-"""The walk over a batch's records: the one loop that runs for every record a client sends. It can be taken in pieces:
-ten million records of a few bytes each, or one record with as many headers, are not to hold up everything else.
+"""The walk over a batch's records: the one loop that runs for every record a client sends. It can run in pieces: ten
+million records of a few bytes each, or one record with as many headers, must not delay everything else.
 
 A record (KIP-98, Kafka's DefaultRecord) is::
 
-    length           varint   bytes of the record behind this field
+    length           varint   bytes of the record after this field
     attributes       int8     unused
-    timestamp delta  varlong  against the batch's base timestamp
-    offset delta     varint   against the batch's base offset
+    timestamp delta  varlong  relative to the batch's base timestamp
+    offset delta     varint   relative to the batch's base offset
     key length       varint   below 0: null; then that many bytes
     value length     varint   below 0: null; then that many bytes
-    header count     varint   not below 0, not above the bytes left
-    each header      varint   key length, not below 0; the key; varint value length, below 0: null; the value
+    header count     varint   not negative, at most the remaining bytes
+    each header      varint   key length, not negative; the key; varint value length, below 0: null; the value
 
-Varints are ZigZag; overlong forms pass, a sixth byte (eleventh of a varlong) does not, bits beyond the width
-are dropped.
+Varints are ZigZag; overlong forms are accepted up to five bytes (ten for a varlong), and bits beyond the width are
+dropped.
 
-This module is written for two lives: as it stands under CPython, and compiled (see compiled_modules.txt), where
-`i64` is a machine integer and `data[position]` a memory access. So: `bytes` and nothing else, no exceptions inside the
-loop, and no arithmetic that leaves 64 bits, where the two would differ. The loop reads varints of one and two bytes,
-which is nearly all, where they stand: with a function call for each it is three times as slow compiled, and twice as
-slow otherwise.
+This module runs in two ways: interpreted by CPython, and compiled (see compiled_modules.txt), where `i64` is a machine
+integer and `data[position]` a memory access. So it takes only `bytes`, raises no exceptions inside the loop, and does
+no arithmetic beyond 64 bits, where the two would differ. The loop decodes varints of one and two bytes, which are
+nearly all of them, inline: with a function call for each it is three times as slow compiled, and twice as slow
+interpreted.
 """
 
 from typing import Final
 
 from mypy_extensions import i64
 
-# What is wrong with the record at the index that the walk returns.
+# The error of the record at the walk's index.
 WHOLE: Final = 0
 BAD_LENGTH: Final = 1
 BAD_VARINT: Final = 2
@@ -40,15 +40,15 @@ TOO_FEW_RECORDS: Final = 8
 # Attributes, both deltas, two lengths and a count take at least a byte each.
 _SMALLEST_RECORD: Final = 6
 _MANY_HEADERS: Final = 0x10
-"""From this varint on, eight headers, they are counted: what is below is passed with the record."""
+"""From this varint (eight headers) on, headers count as items; fewer are passed with their record."""
 _BIT_62: Final = 1 << 62
 
 
 class RecordWalk:
-    """A walk over exactly `count` records in `data[start:end]`, and what a leader must know of those it has passed.
+    """A walk over exactly `count` records in `data[start:end]`, and the statistics that a leader needs of them.
 
-    It is walked in pieces of any size, with `take`. `outcome` is WHOLE, or one of the numbers above for the record
-    `index`, at which the walk ended. `least` and `most` are the extreme timestamp deltas (0 of no records),
+    `take` continues the walk in pieces of any size. `outcome` is WHOLE, or one of the numbers above for the record
+    `index`, at which the walk ended. `least` and `most` are the extreme timestamp deltas (0 without records),
     `without_key` counts the records without a key, `out_of_sequence` those whose offset delta is not their index.
     Positions beyond the data count as its end.
     """
@@ -68,7 +68,7 @@ class RecordWalk:
         self._headers_left: i64 = 0
 
     def take(self, items: i64) -> bool:
-        """Passes so many records and headers; whether the walk has ended."""
+        """Passes up to `items` records and headers; returns whether the walk has ended."""
         while items > 0 and self.outcome == WHOLE and self.index < self._count:
             items = self._pass_headers(items) if self._headers_left > 0 else self._pass_records(items)
         if self.outcome != WHOLE:
@@ -80,7 +80,7 @@ class RecordWalk:
         return True
 
     def _pass_records(self, items: i64) -> i64:  # noqa: C901
-        """Passes at most so many records, none that has many headers, and returns how many more there might be."""
+        """Passes up to `items` records, stops at one with many headers, and returns the rest of `items`."""
         data = self._data
         end: i64 = self._end
         position: i64 = self._position
@@ -118,7 +118,7 @@ class RecordWalk:
                 outcome = BAD_LENGTH
                 break
 
-            # The attributes are passed over: no release gives them a meaning.
+            # The attributes are skipped: no release gives them a meaning.
             position += 1
             raw = data[position]
             if raw < 0x80:
@@ -242,7 +242,7 @@ class RecordWalk:
         return items
 
     def _begin_headers(self, position: i64, record_end: i64) -> i64:
-        """The position behind the headers' count, which is at `position`; below 0: the outcome, negated."""
+        """Returns the position after the header count, which is at `position`; below 0: the negated outcome."""
         long: i64 = varint(self._data, position, record_end)
         if long == 0:
             return -BAD_VARINT
@@ -256,7 +256,7 @@ class RecordWalk:
         return position
 
     def _pass_headers(self, items: i64) -> i64:
-        """Passes at most so many headers, and the record with the last one; returns how many more there might be."""
+        """Passes up to `items` headers, and the record with its last header; returns the rest of `items`."""
         count: i64 = self._headers_left if self._headers_left < items else items
         position: i64 = _walk_headers(self._data, self._position, self._record_end, count)
         self._position = position
@@ -272,12 +272,12 @@ class RecordWalk:
 
 
 class RefusedRecords:
-    """The records that break a topic's rules, among `count` from `start` that a walk has found WHOLE: the first
-    `limit` of them, searched for in pieces of any size.
+    """A search for the first `limit` records that break a topic's rules, among `count` records from `start` that a walk
+    has found WHOLE, in pieces of any size.
 
-    `found` has each as (index, whether it wants a key, timestamp delta). A record is refused that has no key where it
-    `needs_key`, or whose timestamp delta is neither within `least` and `most` nor `exempt`; with `least` above `most`,
-    all are. These must fit 64 bits.
+    `found` lists them as (index, whether a key is missing, timestamp delta). A record is refused if it has no key and
+    `needs_key` is set, or if its timestamp delta is neither from `least` to `most` nor `exempt`; with `least` above
+    `most`, all are refused. These must fit 64 bits.
     """
 
     def __init__(
@@ -295,7 +295,7 @@ class RefusedRecords:
         self._limit: i64 = limit
 
     def take(self, items: i64) -> bool:
-        """Looks at so many records; whether the search has ended."""
+        """Checks up to `items` records; returns whether the search has ended."""
         data = self._data
         end: i64 = len(data)
         position: i64 = self._position
@@ -323,7 +323,7 @@ class RefusedRecords:
 
 
 def _walk_headers(data: bytes, position: i64, record_end: i64, count: i64) -> i64:
-    """The position behind so many headers; below 0: the outcome, negated."""
+    """Returns the position after `count` headers; below 0: the negated outcome."""
     raw: i64
     long: i64
     while count > 0:
@@ -347,7 +347,7 @@ def _walk_headers(data: bytes, position: i64, record_end: i64, count: i64) -> i6
 
 
 def varint(data: bytes, position: i64, end: i64) -> i64:
-    """The varint at `position`: its 32 raw bits times 8, plus the number of its bytes; 0: it is cut or too long."""
+    """Reads the varint at `position`: its 32 raw bits times 8, plus its size in bytes; 0 if truncated or too long."""
     raw: i64 = 0
     size: i64 = 0
     byte: i64
@@ -361,7 +361,7 @@ def varint(data: bytes, position: i64, end: i64) -> i64:
 
 
 def varlong_size(data: bytes, position: i64, end: i64) -> i64:
-    """How many bytes the varlong at `position` has; -1 where it is cut or longer than ten."""
+    """Returns the size of the varlong at `position`; -1 if it is truncated or longer than ten bytes."""
     size: i64 = 0
     while size < 10:
         if position + size >= end:
@@ -373,9 +373,9 @@ def varlong_size(data: bytes, position: i64, end: i64) -> i64:
 
 
 def varlong(data: bytes, position: i64, size: i64) -> i64:
-    """The signed number in the varlong of `size` bytes at `position`.
+    """Returns the signed number in the varlong of `size` bytes at `position`.
 
-    The last of 64 bits comes with the tenth byte and is put in after halving, so that nothing needs more than 63.
+    The last of 64 bits comes with the tenth byte and is added after halving, so that no value needs more than 63 bits.
     """
     raw: i64 = 0
     index: i64 = 0

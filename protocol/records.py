@@ -1,8 +1,8 @@
-"""Record batches of message format 2. The parts live in files of their own; other rooms take them from here.
+"""Record batches of message format 2. The parts live in separate files; other packages import them from here.
 
-* `batch_header`: the 61 bytes in front of a batch, the way batches follow each other, checksums
-* `record`, `batch_contents`: the records in a batch, read and written
-* `control_records`: what brokers write among them
+* `batch_header`: the 61-byte header of a batch, iteration over batches, checksums
+* `record`, `batch_contents`: reads and writes the records in a batch
+* `control_records`: the records that brokers write
 * `record_validation`, `leader_assignment`: what a leader does with a client's batch before it reaches the log
 """
 

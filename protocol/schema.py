@@ -1,7 +1,7 @@
-"""The language in which Kafka's messages are declared.
+"""The declarations of Kafka's messages.
 
-A message is a class with typed attributes, each given by a specifier that says how it looks on the wire, in which
-versions it exists and what it is when nobody set it::
+A message is a class with typed attributes. Each attribute has a specifier: its wire type, the versions in which it
+exists, and its default::
 
     @message(api_key=12, kind="request", versions=(0, 4), flexible=4)
     class HeartbeatRequest(Message):
@@ -9,22 +9,22 @@ versions it exists and what it is when nobody set it::
         generation_id: int = int32()
         group_instance_id: str | None = string(default=None, versions=since(3), nullable=since(3))
 
-Structures are classes inside their message, under Kafka's names. An array of structures, or a single one, finds its
-class through the annotation, so nothing is said twice::
+Structures are classes inside their message, under Kafka's names. The class of a structure, or of an array's structures,
+is taken from the annotation, so that it is named only once::
 
         topics: list[FetchRequest.FetchTopic] = array()
 
-What the decorators make of it:
+The decorators create:
 
 (A) a class with slots and a keyword constructor with Kafka's defaults, compiled at the first use;
 (B) a `Schema` under `__schema__`, from which `protocol.compiler` makes one reader and one writer per version, and
     `protocol.documents` the JSON form;
-(C) every class has `unknown_tagged_fields`: None, or a list of (tag, bytes) in the order they were read.
+(C) `unknown_tagged_fields` in every class: None, or a list of (tag, bytes) in the order they were read.
 
-A tagged structure that may not be null is None where it has its default (it is then not written): responses with
-thousands of partitions need not carry thousands of default objects.
+A tagged structure that is not nullable is None if it has its default (it is then not written), so that responses with
+thousands of partitions need not hold thousands of default objects.
 
-Fields that a version does not have keep their default on reading and are passed over on writing.
+Fields that a version does not have keep their default on reading and are skipped on writing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ FIXED: dict[str, tuple[str, int]] = {
 
 
 class Field:
-    """One field of a message: `type` is a name in FIXED, or string, bytes, records, array, struct.
+    """One field of a message. `type` is a name in FIXED, or string, bytes, records, array, struct.
 
     `element` is the type of an array's elements, `struct_class` the class of a structure or of an array's structures.
     """
@@ -135,14 +135,14 @@ class Field:
         return self.struct_class
 
     def is_plain_in(self, version: int) -> bool:
-        """In this version the field stands at its place in the body, not among the tagged ones."""
+        """Whether in this version the field has a fixed place in the body and is not tagged."""
         return version in self.versions and version not in self.tagged
 
     def is_tagged_in(self, version: int) -> bool:
         return version in self.versions and version in self.tagged
 
     def default_value(self) -> Any:
-        """A default of the caller's own: lists and structures are made anew."""
+        """Returns a default that the caller owns: lists and structures are new objects."""
         if self.default == [] and self.type == "array":
             return []
         if self.type == "struct" and self.default is not None:
@@ -199,27 +199,27 @@ def bytes_(default: bytes | None = b"", versions: Versions = ALWAYS, **rest: Any
 
 
 def records(default: bytes | None = None, versions: Versions = ALWAYS, **rest: Any) -> Any:
-    """Record batches as they are; on writing any object with `__len__` that the connection can send."""
+    """Raw record batches; for writing, any object with `__len__` that the connection can send."""
     return Field("records", default, versions, **rest)
 
 
 def array(
     element: Callable[..., Any] | None = None,
-    default: list[Any] | None = [],  # noqa: B006  (never handed out: see default_value)
+    default: list[Any] | None = [],  # noqa: B006  (never returned: see default_value)
     versions: Versions = ALWAYS,
     **rest: Any,
 ) -> Any:
-    """An array of `array(int32)` or, without an element, of the structures that the annotation names."""
+    """An array of a type, as in `array(int32)`, or, without an element, of the structures in the annotation."""
     return Field("array", default, versions, element="struct" if element is None else element().type, **rest)
 
 
 def structure(default: object = None, versions: Versions = ALWAYS, **rest: Any) -> Any:
-    """One structure, of the class that the annotation names; `default=True`: an object with all defaults."""
+    """One structure, of the class in the annotation; `default=True`: an object with all defaults."""
     return Field("struct", default, versions, **rest)
 
 
 class Schema:
-    """What is known of a message or structure: its fields in wire order, and for messages key, kind and versions."""
+    """The schema of a message or structure: its fields in wire order, and for messages key, kind and versions."""
 
     __slots__ = ("api_key", "fields", "flexible", "kind", "name", "versions")
 
@@ -235,7 +235,7 @@ class Schema:
         return (field for field in self.fields if field.is_plain_in(version))
 
     def tagged_fields(self, version: int) -> list[Field]:
-        """The fields among the tagged ones of this version, by tag."""
+        """Returns the fields that are tagged in this version, by tag."""
         tagged = [field for field in self.fields if field.is_tagged_in(version)]
         return sorted(tagged, key=lambda field: field.tag or 0)
 
@@ -278,7 +278,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
 def struct(cls: type[M]) -> type[M]:
-    """Declares a structure of the message around it."""
+    """Declares a structure within a message."""
     return _slotted(cls)
 
 
@@ -291,7 +291,7 @@ def message(
     flexible: int | None = None,
     lower_camel: bool = False,
 ) -> Callable[[type[M]], type[M]]:
-    """Declares a message: its range of versions and the first with compact lengths and tag sections (None: none).
+    """Declares a message: its versions, and the first version with compact lengths and tag sections (None: none).
 
     `lower_camel`: the specification spells the fields `producerId`, not `ProducerId`.
     """
@@ -314,7 +314,7 @@ def message(
 
 
 def _finish_fields(owner: type[Message], structs: dict[str, type[Message]], lower_camel: bool) -> None:
-    """Gives every field its name in the specification and its structure's class."""
+    """Sets every field's name in the specification and its structure's class."""
     for field in owner.__schema__.fields:
         if not field.name:
             field.name = _specification_name(field.attribute, lower_camel)
@@ -336,7 +336,7 @@ def _class_in(annotation: str) -> str:
 
 
 def _slotted(cls: type[M]) -> type[M]:
-    """The class again, with a slot for each field in place of its specifier."""
+    """Returns a copy of the class with a slot for each field instead of its specifier."""
     namespace = dict(vars(cls))
     fields = []
     for attribute, field in list(namespace.items()):
@@ -353,7 +353,7 @@ def _slotted(cls: type[M]) -> type[M]:
 
 
 class _Unset:
-    """The default of list and structure parameters: None may mean null."""
+    """The default of list and structure parameters, since None may mean null."""
 
     def __repr__(self) -> str:
         return "..."

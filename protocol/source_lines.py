@@ -1,7 +1,7 @@
-"""What the makers of readers and writers share: indented lines, names of the compiled function, runs of fixed fields.
+"""Common base of the generators of readers and writers: indented lines, names of objects, runs of fixed fields.
 
-A run is a row of neighbours of fixed width. It is gathered while fields are visited and becomes one call of a
-precompiled `struct.Struct` when something of variable width follows.
+A run is a sequence of adjacent fields of fixed width. It is collected while fields are visited and becomes one call of
+a precompiled `struct.Struct` when a field of variable width follows.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from odradek.protocol.schema import Field, Message
 
 ELEMENTS_PER_STEP = 2000
-"""Of all arrays together: a millisecond or two."""
+"""Elements of all arrays together, which take one or two milliseconds."""
 
 
 class SourceLines:
-    """Lines of a function in the making, and the objects that it will know by name."""
+    """The lines of a generated function, and the objects that it refers to by name."""
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
-        """`in_steps`: the function is to be a generator that yields after every ELEMENTS_PER_STEP elements."""
+        """`in_steps`: generate a generator function that yields after every ELEMENTS_PER_STEP elements."""
         self.cls = cls
         self.version = version
         self.in_steps = in_steps
@@ -46,7 +46,7 @@ class SourceLines:
 
     @contextmanager
     def function(self, line: str) -> Iterator[None]:
-        """Gathers a function of its own, to stand before the main one."""
+        """Collects a separate function, which is placed before the main one."""
         saved = self.lines, self.indentation, self.run
         self.lines, self.indentation, self.run = [], "", []
         with self.block(line):
@@ -57,10 +57,10 @@ class SourceLines:
     def begin_steps(self) -> None:
         self.add(f"c = {ELEMENTS_PER_STEP}")
         with self.block("if not c:"):
-            self.add("yield  # a generator also where there is no array")
+            self.add("yield  # makes this a generator even without arrays")
 
     def pace(self, elements: str = "1") -> None:
-        """In a loop: a step ends where `c`, the elements left of it, is used up. Nothing in a plain function."""
+        """In a loop: ends the step when `c`, its remaining elements, is used up. No effect in a plain function."""
         if self.in_steps:
             self.add(f"c -= {elements}")
             with self.block("if c < 0:"):
@@ -68,7 +68,7 @@ class SourceLines:
                 self.add("yield")
 
     def name_of(self, prefix: str, value: object) -> str:
-        """A name under which the compiled code finds this object: one name for one object."""
+        """Returns the name under which the compiled code refers to this object: one name per object."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -77,7 +77,7 @@ class SourceLines:
         return name
 
     def packing(self, codes: str, method: str) -> str:
-        """The name of `pack` or `unpack_from` of this struct format."""
+        """Returns the name of `pack` or `unpack_from` of this struct format."""
         name = f"{method}_{codes.replace('?', 'bool')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(">" + codes), method)

@@ -1,5 +1,6 @@
-"""The search for the first record of a batch at or after a time, in pieces: a stored batch may inflate to ten million
-records. Of each record only the beginning is read (the layout is in record_walk); the rest may lie in later pieces.
+"""Searches for the first record of a batch at or after a timestamp, in pieces, as a stored batch may inflate to ten
+million records. Only the beginning of each record is read (the layout is in record_walk); the rest may be in later
+pieces.
 
 Source: Kafka's FileRecords.searchForTimestamp. Compiled, see record_walk.
 """
@@ -13,14 +14,14 @@ from odradek.protocol.record import MalformedRecord
 from odradek.protocol.record_walk import varint, varlong, varlong_size
 
 _BEGINNING: Final = 21
-"""The most bytes of a record's length, attributes, timestamp delta and offset delta."""
+"""The largest total size of a record's length, attributes, timestamp delta and offset delta."""
 _MAX_INT64: Final = (1 << 63) - 1
 
 
 class TimestampSearch:
-    """For the first record of a batch with at least this `timestamp` (ms) and at least this `offset`.
+    """Searches for the first record of a batch with at least this `timestamp` (ms) and at least this `offset`.
 
-    `found`: its timestamp and offset. `has_ended`: it is found, or all records were looked at.
+    `found`: its timestamp and offset. `has_ended`: it was found, or all records were checked.
     """
 
     def __init__(self, header: BatchHeader, timestamp: int, offset: int) -> None:
@@ -43,7 +44,7 @@ class TimestampSearch:
         return self.found is not None or self._left <= 0
 
     def take(self, piece: bytes) -> None:
-        """Looks at the records that begin in the next piece of the batch's records. Raises MalformedRecord."""
+        """Checks the records that begin in the next piece of the batch's records. Raises MalformedRecord."""
         data = piece
         if self._rest:
             data = b"".join((self._rest, piece))
@@ -61,12 +62,12 @@ class TimestampSearch:
         self._passed_over = position - end
 
     def finish(self) -> None:
-        """No piece is left. Raises MalformedRecord where records are missing."""
+        """Ends the input. Raises MalformedRecord if records are missing."""
         if not self.has_ended:
             raise MalformedRecord("the batch ends before its records")
 
     def _pass_record(self, data: bytes, position: i64, end: i64) -> i64:
-        """Where the next record begins; -1 where the beginning of this one is not all there; `end` if it is found."""
+        """Returns the next record's position; -1 if this record's beginning is incomplete; `end` if it is found."""
         packed: i64 = varint(data, position, end)
         raw: i64 = packed >> 3
         position += packed & 7

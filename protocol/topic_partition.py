@@ -1,4 +1,4 @@
-"""A topic's name with a partition's number: the key under which everything about a partition is kept."""
+"""A topic's name and a partition's number: the key of all state of a partition."""
 
 from typing import NamedTuple
 
@@ -8,5 +8,5 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """The name of the partition's folder, `topic-partition` (Kafka's TopicPartition.toString)."""
+        """The name of the partition's directory, `topic-partition` (Kafka's TopicPartition.toString)."""
         return f"{self.topic}-{self.partition}"

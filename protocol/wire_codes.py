@@ -1,4 +1,4 @@
-"""The enumerations whose numbers stand in requests, with Kafka's names for them."""
+"""Enumerations of numbers in requests, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ConfigResourceType(IntEnum):
-    """What settings belong to; Kafka's `ConfigResource.Type`."""
+    """The resources that have settings; Kafka's `ConfigResource.Type`."""
 
     TOPIC = 2
     BROKER = 4
@@ -14,7 +14,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does with a setting (KIP-339); Kafka's `AlterConfigOp.OpType`."""
+    """The changes that IncrementalAlterConfigs makes to a setting (KIP-339); Kafka's `AlterConfigOp.OpType`."""
 
     SET = 0
     DELETE = 1
@@ -23,14 +23,14 @@ class ConfigOperation(IntEnum):
 
 
 class CoordinatorType(IntEnum):
-    """What has a coordinator; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
+    """The types of coordinators; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class AclOperation(IntEnum):
-    """What a principal may do with a resource; Kafka's `AclOperation`."""
+    """The operations of a principal on a resource; Kafka's `AclOperation`."""
 
     READ = 3
     WRITE = 4

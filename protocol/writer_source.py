@@ -1,11 +1,11 @@
-"""The source of a writer: one function that appends a message's buffers to a list.
+"""Generates the source of a writer: one function that appends a message's buffers to a list.
 
-Neighbours of fixed width, with the length that follows them, are packed in one call. A length in compact form is a
-varint: one byte, packed with its neighbours, unless the value is long. Values of `records` fields are appended as they
-are, by reference.
+Adjacent fields of fixed width, with the length that follows them, are packed in one call. A compact length is a
+varint: one byte, packed with the fields before it, unless the value is long. Values of `records` fields are appended by
+reference.
 
 In the source: `a` appends, `n` is a length (plus one in compact forms), `s` a value in bytes; `o` and `v` with the
-depth as a number are objects and lists, `c` what is left of a step where the writer is one in steps.
+depth as a number are objects and lists; in steps, `c` is the rest of the current step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WriterSource(SourceLines):
         return "\n".join([*self.functions, *self.lines, ""])
 
     def structure(self, cls: type[Message], depth: int, where: str) -> None:
-        """Writes the object in the variable `o<depth>`; the last run may be left to flush."""
+        """Writes the object in the variable `o<depth>`; may leave the last run unflushed."""
         if not self.flexible and not any(cls.__schema__.plain_fields(self.version)):
             self.add("pass")
         for field in cls.__schema__.plain_fields(self.version):
@@ -92,7 +92,7 @@ class WriterSource(SourceLines):
         self.run.append((FIXED[kind][0], f"{value}.bytes" if kind == "uuid" else value))
 
     def sized(self, kind: str, value: str, compact: bool, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Writes a string, bytes or records."""
         encoded = f"{value}.encode()" if kind == "string" else value
         plus = " + 1" if compact else ""
         if nullable:
@@ -114,7 +114,7 @@ class WriterSource(SourceLines):
                 self.add("a(s)")
 
     def length(self, code: str, compact: bool, long_length: str) -> None:
-        """Writes `n`, with the run before it."""
+        """Writes `n`, together with the run before it."""
         if not compact:
             self.flush((code, "n"))
             return
@@ -190,7 +190,7 @@ class WriterSource(SourceLines):
         self.run = []
 
     def has_default(self, field: Field, value: str) -> str:
-        """A quick test; what fails it is looked at again when the tags are written."""
+        """Returns a quick test; a value that fails it is compared again when the tags are written."""
         if field.default is None or (field.type == "struct" and self.version not in field.nullable):
             return f"{value} is None"
         if field.type == "struct":
@@ -200,7 +200,7 @@ class WriterSource(SourceLines):
         return f"{value} == {self.name_of('default_', field.default)}"
 
     def tag_function(self, name: str, fields: list[Field], where: str) -> None:
-        paced, self.in_steps = self.in_steps, False  # what is tagged is short
+        paced, self.in_steps = self.in_steps, False  # tagged fields are short
         with self.function(f"def {name}(o0):"):
             self.add("known = []")
             for field in fields:

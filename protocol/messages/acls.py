@@ -1,4 +1,4 @@
-"""Access control lists (keys 29-31). Enumerations are the int8 codes of Kafka's AclOperation and its kin."""
+"""Access control lists (keys 29-31). Enumerations are the int8 codes of Kafka's AclOperation and related enums."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CreateAclsRequest(Message):
 
 @message(api_key=30, kind="response", versions=(0, 3), flexible=2)
 class CreateAclsResponse(Message):
-    """Per binding whether it was added."""
+    """Whether each binding was added."""
 
     @struct
     class AclCreationResult(Message):
@@ -74,7 +74,7 @@ class CreateAclsResponse(Message):
 
 @message(api_key=31, kind="request", versions=(0, 3), flexible=2)
 class DeleteAclsRequest(Message):
-    """Filters whose matches go."""
+    """Filters; all matching bindings are deleted."""
 
     @struct
     class DeleteAclsFilter(Message):
@@ -91,7 +91,7 @@ class DeleteAclsRequest(Message):
 
 @message(api_key=31, kind="response", versions=(0, 3), flexible=2)
 class DeleteAclsResponse(Message):
-    """Per filter the bindings that went."""
+    """The bindings that each filter deleted."""
 
     @struct
     class DeleteAclsMatchingAcl(Message):

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what a broker serves."""
+"""ApiVersions (key 18): the APIs that a broker serves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.protocol.schema import Message, array, bool_, int16, int32, int64, 
 
 @message(api_key=18, kind="request", versions=(0, 4), flexible=3)
 class ApiVersionsRequest(Message):
-    """Asked first on a connection; from v3 with the name and version of the client."""
+    """The first request of a connection; from v3 with the name and version of the client."""
 
     client_software_name: str = string(versions=since(3))
     client_software_version: str = string(versions=since(3))
@@ -15,7 +15,7 @@ class ApiVersionsRequest(Message):
 
 @message(api_key=18, kind="response", versions=(0, 4), flexible=3)
 class ApiVersionsResponse(Message):
-    """Per API the range of versions, and the features."""
+    """The range of versions of each API, and the features."""
 
     @struct
     class ApiVersion(Message):

@@ -21,7 +21,7 @@ class DescribeClientQuotasRequest(Message):
 
 @message(api_key=48, kind="response", versions=(0, 1), flexible=1)
 class DescribeClientQuotasResponse(Message):
-    """Per entity its quotas."""
+    """The quotas of each entity."""
 
     @struct
     class EntityData(Message):
@@ -70,7 +70,7 @@ class AlterClientQuotasRequest(Message):
 
 @message(api_key=49, kind="response", versions=(0, 1), flexible=1)
 class AlterClientQuotasResponse(Message):
-    """Per entity whether its quotas were changed."""
+    """Whether each entity's quotas were changed."""
 
     @struct
     class EntityData(Message):

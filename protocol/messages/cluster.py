@@ -7,7 +7,7 @@ from odradek.protocol.schema import ALWAYS, Message, array, bool_, int8, int16, 
 
 @message(api_key=60, kind="request", versions=(0, 1), flexible=0)
 class DescribeClusterRequest(Message):
-    """Asks for the cluster id, the controller and the brokers."""
+    """Requests the cluster id, the controller and the brokers."""
 
     include_cluster_authorized_operations: bool = bool_()
     endpoint_type: int = int8(default=1, versions=since(1))  # KIP-919
@@ -15,7 +15,7 @@ class DescribeClusterRequest(Message):
 
 @message(api_key=60, kind="response", versions=(0, 1), flexible=0)
 class DescribeClusterResponse(Message):
-    """Cluster id, controller and brokers, and what the asker may do with the cluster."""
+    """Cluster id, controller and brokers, and the client's authorized operations on the cluster."""
 
     @struct
     class DescribeClusterBroker(Message):

@@ -20,7 +20,7 @@ from odradek.protocol.schema import (
 
 @message(api_key=32, kind="request", versions=(0, 4), flexible=4)
 class DescribeConfigsRequest(Message):
-    """Settings of resources (2 topic, 4 broker, 8 broker loggers ...); null keys ask for all."""
+    """Requests settings of resources (2 topic, 4 broker, 8 broker loggers ...); null keys request all."""
 
     @struct
     class DescribeConfigsResource(Message):
@@ -35,7 +35,7 @@ class DescribeConfigsRequest(Message):
 
 @message(api_key=32, kind="response", versions=(0, 4), flexible=4)
 class DescribeConfigsResponse(Message):
-    """Per setting its value, source, type and synonyms."""
+    """The value, source, type and synonyms of each setting."""
 
     @struct
     class DescribeConfigsSynonym(Message):
@@ -88,7 +88,7 @@ class AlterConfigsRequest(Message):
 
 @message(api_key=33, kind="response", versions=(0, 2), flexible=2)
 class AlterConfigsResponse(Message):
-    """Per resource whether its settings were changed."""
+    """Whether each resource's settings were changed."""
 
     @struct
     class AlterConfigsResourceResponse(Message):
@@ -123,7 +123,7 @@ class IncrementalAlterConfigsRequest(Message):
 
 @message(api_key=44, kind="response", versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse(Message):
-    """Per resource whether its settings were changed."""
+    """Whether each resource's settings were changed."""
 
     @struct
     class AlterConfigsResourceResponse(Message):

@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets` for consumer groups of KIP-848, behind an int16 version."""
+"""Keys and values of `__consumer_offsets` for consumer groups of KIP-848, after an int16 version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConsumerGroupMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupMetadataValue(Message):
-    """The group's epoch."""
+    """The epoch of the group."""
 
     epoch: int = int32()
 
@@ -42,7 +42,7 @@ class ConsumerGroupPartitionMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupPartitionMetadataValue(Message):
-    """Those topics with partitions and racks."""
+    """The subscribed topics with partitions and racks."""
 
     @struct
     class PartitionMetadata(Message):
@@ -69,7 +69,7 @@ class ConsumerGroupMemberMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupMemberMetadataValue(Message):
-    """What the member subscribes to, and its classic protocol if it has one."""
+    """The member's subscriptions, and its classic protocol if it has one."""
 
     @struct
     class ClassicProtocol(Message):
@@ -101,7 +101,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """The epoch of that assignment."""
+    """The epoch of the target assignment."""
 
     assignment_epoch: int = int32()
 
@@ -116,7 +116,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    """The partitions that the member shall have."""
+    """The partitions that are assigned to the member."""
 
     @struct
     class TopicPartition(Message):
@@ -136,7 +136,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """The partitions that the member has, gives up, or waits for."""
+    """The partitions that the member owns, must revoke, or waits for."""
 
     @struct
     class TopicPartitions(Message):

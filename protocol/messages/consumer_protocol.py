@@ -1,4 +1,4 @@
-"""What consumers put into JoinGroup metadata and SyncGroup assignments, behind an int16 version."""
+"""The contents of JoinGroup metadata and SyncGroup assignments of consumers, after an int16 version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, messa
 
 @message(kind="data", versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
-    """The topics that a consumer wants, and the partitions that it owns."""
+    """The topics to which a consumer subscribes, and the partitions that it owns."""
 
     @struct
     class TopicPartition(Message):
@@ -23,7 +23,7 @@ class ConsumerProtocolSubscription(Message):
 
 @message(kind="data", versions=(0, 3))
 class ConsumerProtocolAssignment(Message):
-    """The partitions that the leader gave to a consumer."""
+    """The partitions that the leader assigned to a consumer."""
 
     @struct
     class TopicPartition(Message):

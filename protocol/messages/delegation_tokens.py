@@ -7,7 +7,7 @@ from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int16, int32
 
 @message(api_key=38, kind="request", versions=(0, 3), flexible=2)
 class CreateDelegationTokenRequest(Message):
-    """A new token, with those who may renew it."""
+    """Creates a token with its renewers."""
 
     @struct
     class CreatableRenewers(Message):
@@ -39,7 +39,7 @@ class CreateDelegationTokenResponse(Message):
 
 @message(api_key=39, kind="request", versions=(0, 2), flexible=2)
 class RenewDelegationTokenRequest(Message):
-    """Prolong a token."""
+    """Renews a token."""
 
     hmac: bytes = bytes_()
     renew_period_ms: int = int64()
@@ -47,7 +47,7 @@ class RenewDelegationTokenRequest(Message):
 
 @message(api_key=39, kind="response", versions=(0, 2), flexible=2)
 class RenewDelegationTokenResponse(Message):
-    """When the token expires now."""
+    """The token's new expiration time."""
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()
@@ -56,7 +56,7 @@ class RenewDelegationTokenResponse(Message):
 
 @message(api_key=40, kind="request", versions=(0, 2), flexible=2)
 class ExpireDelegationTokenRequest(Message):
-    """Shorten a token; a negative period ends it at once."""
+    """Shortens a token's life; a negative period expires it at once."""
 
     hmac: bytes = bytes_()
     expiry_time_period_ms: int = int64()
@@ -64,7 +64,7 @@ class ExpireDelegationTokenRequest(Message):
 
 @message(api_key=40, kind="response", versions=(0, 2), flexible=2)
 class ExpireDelegationTokenResponse(Message):
-    """When the token expires now."""
+    """The token's new expiration time."""
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()
@@ -85,7 +85,7 @@ class DescribeDelegationTokenRequest(Message):
 
 @message(api_key=41, kind="response", versions=(0, 3), flexible=2)
 class DescribeDelegationTokenResponse(Message):
-    """The tokens that the asker may see."""
+    """The tokens that the client may see."""
 
     @struct
     class DescribedDelegationTokenRenewer(Message):

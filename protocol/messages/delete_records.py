@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): moving the start of logs."""
+"""DeleteRecords (key 21): raises the start offset of logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.protocol.schema import Message, array, int16, int32, int64, message
 
 @message(api_key=21, kind="request", versions=(0, 2), flexible=2)
 class DeleteRecordsRequest(Message):
-    """Per partition the offset before which records go; -1 for all up to the high watermark."""
+    """The offset of each partition before which records are deleted; -1 for all up to the high watermark."""
 
     @struct
     class DeleteRecordsPartition(Message):
@@ -25,7 +25,7 @@ class DeleteRecordsRequest(Message):
 
 @message(api_key=21, kind="response", versions=(0, 2), flexible=2)
 class DeleteRecordsResponse(Message):
-    """Per partition its low watermark afterwards."""
+    """The new low watermark of each partition."""
 
     @struct
     class DeleteRecordsPartitionResult(Message):

@@ -1,4 +1,4 @@
-"""Fetch (key 1): records of partitions from given offsets, by consumers and followers."""
+"""Fetch (key 1): consumers and followers read records of partitions from given offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odradek.protocol.schema import (
 
 @message(api_key=1, kind="request", versions=(0, 17), flexible=12)
 class FetchRequest(Message):
-    """What to read, how much at most, and how long to wait for `min_bytes`; sessions as in KIP-227."""
+    """The partitions to read, the maximum bytes, and how long to wait for `min_bytes`; sessions as in KIP-227."""
 
     @struct
     class ReplicaState(Message):
@@ -72,7 +72,7 @@ class FetchRequest(Message):
 
 @message(api_key=1, kind="response", versions=(0, 17), flexible=12)
 class FetchResponse(Message):
-    """Record batches per partition, with high watermark, last stable offset and aborted transactions."""
+    """Record batches of each partition, with high watermark, last stable offset and aborted transactions."""
 
     @struct
     class EpochEndOffset(Message):

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): the broker of a group or transactional id."""
+"""FindCoordinator (key 10): the coordinator of a group or transactional id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.protocol.schema import Message, array, between, int8, int16, int32,
 
 @message(api_key=10, kind="request", versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(Message):
-    """Group ids (key type 0) or transactional ids (1), one or from v4 several."""
+    """Group ids (key type 0) or transactional ids (1); from v4 more than one."""
 
     key: str = string(versions=until(3))
     key_type: int = int8(versions=since(1))

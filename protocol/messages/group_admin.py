@@ -1,4 +1,4 @@
-"""Looking at groups and deleting them (keys 15, 16 and 42)."""
+"""Lists, describes and deletes groups (keys 15, 16 and 42)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DescribeGroupsRequest(Message):
 
 @message(api_key=15, kind="response", versions=(0, 5), flexible=5)
 class DescribeGroupsResponse(Message):
-    """Per group its state, protocol and members."""
+    """The state, protocol and members of each group."""
 
     @struct
     class DescribedGroupMember(Message):
@@ -73,7 +73,7 @@ class DeleteGroupsRequest(Message):
 
 @message(api_key=42, kind="response", versions=(0, 2), flexible=2)
 class DeleteGroupsResponse(Message):
-    """Per group whether it was deleted."""
+    """Whether each group was deleted."""
 
     @struct
     class DeletableGroupResult(Message):

@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets` for classic groups, behind an int16 version: the key's tells its kind."""
+"""Keys and values of `__consumer_offsets` for classic groups, after an int16 version, which gives a key's type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OffsetCommitKey(Message):
 
 @message(kind="data", versions=(0, 4), flexible=4, lower_camel=True)
 class OffsetCommitValue(Message):
-    """A committed offset with its text; times in ms since 1970."""
+    """A committed offset with its metadata text; times in ms since 1970."""
 
     offset: int = int64()
     leader_epoch: int = int32(default=-1, versions=since(3))

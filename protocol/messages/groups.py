@@ -26,7 +26,7 @@ class JoinGroupRequest(Message):
 
 @message(api_key=11, kind="response", versions=(0, 9), flexible=6)
 class JoinGroupResponse(Message):
-    """The generation that began, its leader, and for the leader all members."""
+    """The new generation, its leader, and for the leader all members."""
 
     @struct
     class JoinGroupResponseMember(Message):
@@ -47,7 +47,7 @@ class JoinGroupResponse(Message):
 
 @message(api_key=12, kind="request", versions=(0, 4), flexible=4)
 class HeartbeatRequest(Message):
-    """A member is alive."""
+    """A member's sign of life."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -57,7 +57,7 @@ class HeartbeatRequest(Message):
 
 @message(api_key=12, kind="response", versions=(0, 4), flexible=4)
 class HeartbeatResponse(Message):
-    """Whether the member may go on."""
+    """Whether the member is still part of the group's generation."""
 
     throttle_time_ms: int = int32(versions=since(1))
     error_code: int = int16()
@@ -80,7 +80,7 @@ class LeaveGroupRequest(Message):
 
 @message(api_key=13, kind="response", versions=(0, 5), flexible=4)
 class LeaveGroupResponse(Message):
-    """Per member whether it has left."""
+    """Whether each member has left."""
 
     @struct
     class MemberResponse(Message):
@@ -95,7 +95,7 @@ class LeaveGroupResponse(Message):
 
 @message(api_key=14, kind="request", versions=(0, 5), flexible=4)
 class SyncGroupRequest(Message):
-    """The leader hands in the assignments; the others wait for theirs."""
+    """The leader sends the assignments; the other members wait for theirs."""
 
     @struct
     class SyncGroupRequestAssignment(Message):

@@ -1,4 +1,4 @@
-"""The headers before every request and response; `protocol.headers` says which version goes with what."""
+"""The headers of all requests and responses; `protocol.headers` maps API versions to header versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.protocol.schema import Message, int16, int32, message, since, strin
 
 @message(kind="header", versions=(0, 2), flexible=2)
 class RequestHeader(Message):
-    """The API, its version, a number that the answer repeats, and the name that the client gave itself."""
+    """The API, its version, a correlation id that the response repeats, and the client's id."""
 
     request_api_key: int = int16()
     request_api_version: int = int16()
@@ -17,6 +17,6 @@ class RequestHeader(Message):
 
 @message(kind="header", versions=(0, 1), flexible=1)
 class ResponseHeader(Message):
-    """The number of the request that is answered."""
+    """The correlation id of the request."""
 
     correlation_id: int = int32()

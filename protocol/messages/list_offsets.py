@@ -7,7 +7,7 @@ from odradek.protocol.schema import Message, array, int8, int16, int32, int64, m
 
 @message(api_key=2, kind="request", versions=(0, 9), flexible=6)
 class ListOffsetsRequest(Message):
-    """Offsets by timestamp in ms; -1 asks for the latest, -2 for the earliest, -3 for that of the newest timestamp."""
+    """Offsets by timestamp in ms; -1 is the latest, -2 the earliest, -3 the offset of the newest timestamp."""
 
     @struct
     class ListOffsetsPartition(Message):
@@ -28,7 +28,7 @@ class ListOffsetsRequest(Message):
 
 @message(api_key=2, kind="response", versions=(0, 9), flexible=6)
 class ListOffsetsResponse(Message):
-    """Per partition the offset found and its timestamp, -1 where there is none."""
+    """The offset found in each partition and its timestamp, -1 if there is none."""
 
     @struct
     class ListOffsetsPartitionResponse(Message):
@@ -50,7 +50,7 @@ class ListOffsetsResponse(Message):
 
 @message(api_key=23, kind="request", versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Message):
-    """Where did a leader epoch end? Asked by followers and consumers to find what was truncated."""
+    """The end offset of a leader epoch, which followers and consumers request to find truncated records."""
 
     @struct
     class OffsetForLeaderPartition(Message):
@@ -69,7 +69,7 @@ class OffsetForLeaderEpochRequest(Message):
 
 @message(api_key=23, kind="response", versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochResponse(Message):
-    """Per partition the largest epoch not above the one asked, and the offset where it ended."""
+    """The largest epoch of each partition not above the requested one, and its end offset."""
 
     @struct
     class EpochEndOffset(Message):

@@ -24,7 +24,7 @@ class AlterReplicaLogDirsRequest(Message):
 
 @message(api_key=34, kind="response", versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsResponse(Message):
-    """Per partition whether the move has begun."""
+    """Whether the move of each partition has begun."""
 
     @struct
     class AlterReplicaLogDirPartitionResult(Message):
@@ -42,7 +42,7 @@ class AlterReplicaLogDirsResponse(Message):
 
 @message(api_key=35, kind="request", versions=(0, 4), flexible=2)
 class DescribeLogDirsRequest(Message):
-    """Partitions to find in the log directories; null asks for all."""
+    """Partitions to find in the log directories; null means all."""
 
     @struct
     class DescribableLogDirTopic(Message):
@@ -54,7 +54,7 @@ class DescribeLogDirsRequest(Message):
 
 @message(api_key=35, kind="response", versions=(0, 4), flexible=2)
 class DescribeLogDirsResponse(Message):
-    """Per directory its partitions with sizes in bytes, and from v4 the room on its disk."""
+    """The partitions of each directory with sizes in bytes, and from v4 the space on its disk."""
 
     @struct
     class DescribeLogDirsPartition(Message):

@@ -9,7 +9,7 @@ from odradek.protocol.schema import Message, array, between, bool_, int16, int32
 
 @message(api_key=3, kind="request", versions=(0, 12), flexible=9)
 class MetadataRequest(Message):
-    """The topics to describe, by name or id; null (v0: none) asks for all."""
+    """The topics to describe, by name or id; null (v0: none) means all."""
 
     @struct
     class MetadataRequestTopic(Message):
@@ -24,7 +24,7 @@ class MetadataRequest(Message):
 
 @message(api_key=3, kind="response", versions=(0, 12), flexible=9)
 class MetadataResponse(Message):
-    """The live brokers, the controller, and per partition leader, replicas and in-sync replicas."""
+    """The live brokers, the controller, and the leader, replicas and in-sync replicas of each partition."""
 
     @struct
     class MetadataResponseBroker(Message):

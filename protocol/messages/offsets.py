@@ -22,7 +22,7 @@ from odradek.protocol.schema import (
 
 @message(api_key=8, kind="request", versions=(0, 9), flexible=8)
 class OffsetCommitRequest(Message):
-    """Offsets that a group has consumed, with a text of its own for each."""
+    """Offsets that a group has consumed, each with a metadata text."""
 
     @struct
     class OffsetCommitRequestPartition(Message):
@@ -47,7 +47,7 @@ class OffsetCommitRequest(Message):
 
 @message(api_key=8, kind="response", versions=(0, 9), flexible=8)
 class OffsetCommitResponse(Message):
-    """Per partition whether the offset was stored."""
+    """Whether each partition's offset was stored."""
 
     @struct
     class OffsetCommitResponsePartition(Message):
@@ -65,7 +65,7 @@ class OffsetCommitResponse(Message):
 
 @message(api_key=9, kind="request", versions=(0, 9), flexible=6)
 class OffsetFetchRequest(Message):
-    """The committed offsets of one group, or from v8 of several; null topics ask for all."""
+    """The committed offsets of one group, or from v8 of several; null topics mean all."""
 
     @struct
     class OffsetFetchRequestTopic(Message):
@@ -92,7 +92,7 @@ class OffsetFetchRequest(Message):
 
 @message(api_key=9, kind="response", versions=(0, 9), flexible=6)
 class OffsetFetchResponse(Message):
-    """Per partition the committed offset, -1 where there is none."""
+    """The committed offset of each partition, -1 if there is none."""
 
     @struct
     class OffsetFetchResponsePartition(Message):
@@ -134,7 +134,7 @@ class OffsetFetchResponse(Message):
 
 @message(api_key=47, kind="request", versions=(0, 0))
 class OffsetDeleteRequest(Message):
-    """Forget committed offsets of a group."""
+    """Deletes committed offsets of a group."""
 
     @struct
     class OffsetDeleteRequestPartition(Message):
@@ -151,7 +151,7 @@ class OffsetDeleteRequest(Message):
 
 @message(api_key=47, kind="response", versions=(0, 0))
 class OffsetDeleteResponse(Message):
-    """Per partition whether the offset is forgotten."""
+    """Whether each partition's offset was deleted."""
 
     @struct
     class OffsetDeleteResponsePartition(Message):

@@ -1,4 +1,4 @@
-"""Produce (key 0): record batches to be appended."""
+"""Produce (key 0): appends record batches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ProduceRequest(Message):
 
 @message(api_key=0, kind="response", versions=(0, 11), flexible=9)
 class ProduceResponse(Message):
-    """Per partition the offset of the first record, or why nothing was appended."""
+    """The offset of each partition's first record, or the error of its append."""
 
     @struct
     class BatchIndexAndErrorMessage(Message):

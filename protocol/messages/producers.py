@@ -27,7 +27,7 @@ class InitProducerIdResponse(Message):
 
 @message(api_key=61, kind="request", versions=(0, 0), flexible=0)
 class DescribeProducersRequest(Message):
-    """Which producers have written to partitions of late."""
+    """The partitions whose active producers to describe."""
 
     @struct
     class TopicRequest(Message):
@@ -39,7 +39,7 @@ class DescribeProducersRequest(Message):
 
 @message(api_key=61, kind="response", versions=(0, 0), flexible=0)
 class DescribeProducersResponse(Message):
-    """Per partition its active producers with last sequence, timestamp and open transaction."""
+    """The active producers of each partition with last sequence, timestamp and open transaction."""
 
     @struct
     class ProducerState(Message):

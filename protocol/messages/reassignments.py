@@ -7,7 +7,7 @@ from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, 
 
 @message(api_key=43, kind="request", versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Message):
-    """Elect the preferred (0) or any (1) replica as leader; null for all partitions."""
+    """Elects the preferred (0) or any (1) replica as leader; null for all partitions."""
 
     @struct
     class TopicPartitions(Message):
@@ -21,7 +21,7 @@ class ElectLeadersRequest(Message):
 
 @message(api_key=43, kind="response", versions=(0, 2), flexible=2)
 class ElectLeadersResponse(Message):
-    """Per partition whether an election took place."""
+    """Whether each partition had an election."""
 
     @struct
     class PartitionResult(Message):
@@ -41,7 +41,7 @@ class ElectLeadersResponse(Message):
 
 @message(api_key=45, kind="request", versions=(0, 0), flexible=0)
 class AlterPartitionReassignmentsRequest(Message):
-    """New replicas for partitions; null cancels what is under way."""
+    """New replicas for partitions; null cancels a reassignment in progress."""
 
     @struct
     class ReassignablePartition(Message):
@@ -59,7 +59,7 @@ class AlterPartitionReassignmentsRequest(Message):
 
 @message(api_key=45, kind="response", versions=(0, 0), flexible=0)
 class AlterPartitionReassignmentsResponse(Message):
-    """Per partition whether the reassignment began."""
+    """Whether each partition's reassignment began."""
 
     @struct
     class ReassignablePartitionResponse(Message):
@@ -93,7 +93,7 @@ class ListPartitionReassignmentsRequest(Message):
 
 @message(api_key=46, kind="response", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse(Message):
-    """Per partition the replicas, those that come and those that go."""
+    """The replicas of each partition, those being added and those being removed."""
 
     @struct
     class OngoingPartitionReassignment(Message):

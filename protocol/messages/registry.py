@@ -1,8 +1,8 @@
-"""Which class is the request or response of an API key: one table of files, each imported when it is first asked for.
+"""The request and response classes of each API key: one table of modules, each imported on first use.
 
 request_class(ApiKey.FETCH)     protocol.messages.fetch.FetchRequest
-codec_versions(ApiKey.FETCH)    Versions(0, 17): what the codec reads and writes, which is more than a broker serves
-message_class("OffsetCommitKey")    by the name in Kafka's specification, headers and coordinator records too
+codec_versions(ApiKey.FETCH)    Versions(0, 17): the versions of the codec, which are more than a broker serves
+message_class("OffsetCommitKey")    by the name in Kafka's specification, including headers and coordinator records
 """
 
 from __future__ import annotations
@@ -95,19 +95,19 @@ _FILE_OF_NAME = {name: file for file, names in _NAMED_FILES.items() for name in 
 _NAMED_APIS = {key.api_name: key for key in _FILE_OF_KEY}
 
 API_KEYS = tuple(sorted(_FILE_OF_KEY))
-"""The keys whose requests and responses the codec knows, ascending."""
+"""The API keys that the codec knows, ascending."""
 
 NAMES = (*_FILE_OF_NAME, *(name + suffix for name in _NAMED_APIS for suffix in ("Request", "Response")))
-"""What `message_class` knows."""
+"""The names that `message_class` knows."""
 
 
 def request_class(api_key: int) -> type[Message]:
-    """KeyError for a key that the codec does not know."""
+    """Raises KeyError for a key that the codec does not know."""
     return _api_class(api_key, "Request")
 
 
 def response_class(api_key: int) -> type[Message]:
-    """KeyError for a key that the codec does not know."""
+    """Raises KeyError for a key that the codec does not know."""
     return _api_class(api_key, "Response")
 
 
@@ -116,7 +116,7 @@ def codec_versions(api_key: int) -> Versions:
 
 
 def message_class(name: str) -> type[Message]:
-    """The message of this name in Kafka's specifications; KeyError for one that the codec does not know."""
+    """Returns the message with this name in Kafka's specifications; KeyError if the codec does not know it."""
     if name in _FILE_OF_NAME:
         return _load(_FILE_OF_NAME[name], name)
     for suffix in ("Request", "Response"):

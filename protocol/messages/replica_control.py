@@ -1,4 +1,4 @@
-"""Between controller and brokers (keys 4-7 and 56): leaders, replicas, metadata, shutdown, in-sync sets."""
+"""Requests between controller and brokers (keys 4-7 and 56): leaders, replicas, metadata, shutdown, in-sync sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from odradek.protocol.schema import (
 
 @message(api_key=4, kind="request", versions=(0, 7), flexible=4)
 class LeaderAndIsrRequest(Message):
-    """The controller tells a broker which partitions it leads or follows."""
+    """The controller assigns partitions to a broker as leader or follower."""
 
     @struct
     class LeaderAndIsrPartitionState(Message):
@@ -66,7 +66,7 @@ class LeaderAndIsrRequest(Message):
 
 @message(api_key=4, kind="response", versions=(0, 7), flexible=4)
 class LeaderAndIsrResponse(Message):
-    """Per partition whether the broker has taken its role."""
+    """Whether the broker accepted its role in each partition."""
 
     @struct
     class LeaderAndIsrPartitionError(Message):
@@ -86,7 +86,7 @@ class LeaderAndIsrResponse(Message):
 
 @message(api_key=5, kind="request", versions=(0, 4), flexible=2)
 class StopReplicaRequest(Message):
-    """The controller tells a broker to stop replicas, and perhaps to delete them."""
+    """The controller makes a broker stop replicas, and optionally delete them."""
 
     @struct
     class StopReplicaPartitionV0(Message):
@@ -121,7 +121,7 @@ class StopReplicaRequest(Message):
 
 @message(api_key=5, kind="response", versions=(0, 4), flexible=2)
 class StopReplicaResponse(Message):
-    """Per partition whether the replica has stopped."""
+    """Whether each partition's replica has stopped."""
 
     @struct
     class StopReplicaPartitionError(Message):
@@ -135,7 +135,7 @@ class StopReplicaResponse(Message):
 
 @message(api_key=6, kind="request", versions=(0, 8), flexible=6)
 class UpdateMetadataRequest(Message):
-    """The controller tells a broker of all brokers and partition states."""
+    """The controller sends a broker all brokers and partition states."""
 
     @struct
     class UpdateMetadataPartitionState(Message):
@@ -182,14 +182,14 @@ class UpdateMetadataRequest(Message):
 
 @message(api_key=6, kind="response", versions=(0, 8), flexible=6)
 class UpdateMetadataResponse(Message):
-    """Whether the broker took the metadata."""
+    """Whether the broker accepted the metadata."""
 
     error_code: int = int16()
 
 
 @message(api_key=7, kind="request", versions=(0, 3), flexible=3)
 class ControlledShutdownRequest(Message):
-    """A broker asks the controller to move its leaderships away."""
+    """A broker asks the controller to move its leaderships to other brokers."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1, versions=since(2))
@@ -239,7 +239,7 @@ class AlterPartitionRequest(Message):
 
 @message(api_key=56, kind="response", versions=(0, 3), flexible=0)
 class AlterPartitionResponse(Message):
-    """Per partition the state that holds from now on."""
+    """The new state of each partition."""
 
     @struct
     class PartitionData(Message):

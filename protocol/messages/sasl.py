@@ -7,14 +7,14 @@ from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int16, int64
 
 @message(api_key=17, kind="request", versions=(0, 1))
 class SaslHandshakeRequest(Message):
-    """The mechanism that the client wants."""
+    """The mechanism that the client requests."""
 
     mechanism: str = string()
 
 
 @message(api_key=17, kind="response", versions=(0, 1))
 class SaslHandshakeResponse(Message):
-    """Whether it is enabled, and all that are."""
+    """Whether the mechanism is enabled, and all enabled mechanisms."""
 
     error_code: int = int16()
     mechanisms: list[str] = array(string)
@@ -22,14 +22,14 @@ class SaslHandshakeResponse(Message):
 
 @message(api_key=36, kind="request", versions=(0, 2), flexible=2)
 class SaslAuthenticateRequest(Message):
-    """One step of the mechanism's exchange."""
+    """The client's message in one step of the mechanism's exchange."""
 
     auth_bytes: bytes = bytes_()
 
 
 @message(api_key=36, kind="response", versions=(0, 2), flexible=2)
 class SaslAuthenticateResponse(Message):
-    """The broker's step; at the end how many ms the session lives, 0 for ever."""
+    """The broker's message; at the end the session's lifetime in ms, 0 for no limit."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable=ALWAYS)

@@ -18,7 +18,7 @@ class DescribeUserScramCredentialsRequest(Message):
 
 @message(api_key=50, kind="response", versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsResponse(Message):
-    """Per user its mechanisms and iterations, never the secrets."""
+    """The mechanisms and iterations of each user, never the secrets."""
 
     @struct
     class CredentialInfo(Message):
@@ -40,7 +40,7 @@ class DescribeUserScramCredentialsResponse(Message):
 
 @message(api_key=51, kind="request", versions=(0, 0), flexible=0)
 class AlterUserScramCredentialsRequest(Message):
-    """Credentials to delete and to set; passwords come salted."""
+    """Credentials to delete and to set; passwords are salted."""
 
     @struct
     class ScramCredentialDeletion(Message):
@@ -61,7 +61,7 @@ class AlterUserScramCredentialsRequest(Message):
 
 @message(api_key=51, kind="response", versions=(0, 0), flexible=0)
 class AlterUserScramCredentialsResponse(Message):
-    """Per user whether its credentials were changed."""
+    """Whether each user's credentials were changed."""
 
     @struct
     class AlterUserScramCredentialsResult(Message):

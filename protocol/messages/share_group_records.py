@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets` for share groups of KIP-932, behind an int16 version."""
+"""Keys and values of `__consumer_offsets` for share groups of KIP-932, after an int16 version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ShareGroupPartitionMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ShareGroupPartitionMetadataValue(Message):
-    """Those topics with partitions and racks."""
+    """The subscribed topics with partitions and racks."""
 
     @struct
     class TopicPartitionsInfo(Message):
@@ -43,7 +43,7 @@ class ShareGroupMemberMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ShareGroupMemberMetadataValue(Message):
-    """What the member subscribes to."""
+    """The member's subscriptions."""
 
     rack_id: str | None = string(nullable=ALWAYS)
     client_id: str = string()
@@ -60,6 +60,6 @@ class ShareGroupMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ShareGroupMetadataValue(Message):
-    """The group's epoch."""
+    """The epoch of the group."""
 
     epoch: int = int32()

@@ -50,7 +50,7 @@ class CreateTopicsRequest(Message):
 
 @message(api_key=19, kind="response", versions=(0, 7), flexible=5)
 class CreateTopicsResponse(Message):
-    """Per topic whether it was created, and from v5 as what."""
+    """Whether each topic was created, and from v5 with which partitions and settings."""
 
     @struct
     class CreatableTopicConfigs(Message):
@@ -91,7 +91,7 @@ class DeleteTopicsRequest(Message):
 
 @message(api_key=20, kind="response", versions=(0, 6), flexible=4)
 class DeleteTopicsResponse(Message):
-    """Per topic whether it was deleted."""
+    """Whether each topic was deleted."""
 
     @struct
     class DeletableTopicResult(Message):
@@ -106,7 +106,7 @@ class DeleteTopicsResponse(Message):
 
 @message(api_key=37, kind="request", versions=(0, 3), flexible=2)
 class CreatePartitionsRequest(Message):
-    """Topics with the number of partitions that they shall have."""
+    """Topics with their new number of partitions."""
 
     @struct
     class CreatePartitionsAssignment(Message):
@@ -125,7 +125,7 @@ class CreatePartitionsRequest(Message):
 
 @message(api_key=37, kind="response", versions=(0, 3), flexible=2)
 class CreatePartitionsResponse(Message):
-    """Per topic whether it has them."""
+    """Whether each topic got its new number of partitions."""
 
     @struct
     class CreatePartitionsTopicResult(Message):

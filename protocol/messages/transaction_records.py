@@ -1,4 +1,4 @@
-"""Keys and values of `__transaction_state`, behind an int16 version."""
+"""Keys and values of `__transaction_state`, after an int16 version."""
 
 from __future__ import annotations
 

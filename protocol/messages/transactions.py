@@ -20,7 +20,7 @@ from odradek.protocol.schema import (
 
 @message(api_key=24, kind="request", versions=(0, 5), flexible=3)
 class AddPartitionsToTxnRequest(Message):
-    """Partitions that a transaction will write to; v4 is for brokers, which ask for many at once."""
+    """Partitions that a transaction will write to; v4 is for brokers, which send several transactions at once."""
 
     @struct
     class AddPartitionsToTxnTopic(Message):
@@ -44,7 +44,7 @@ class AddPartitionsToTxnRequest(Message):
 
 @message(api_key=24, kind="response", versions=(0, 5), flexible=3)
 class AddPartitionsToTxnResponse(Message):
-    """Per partition whether it is part of the transaction."""
+    """Whether each partition was added to the transaction."""
 
     @struct
     class AddPartitionsToTxnPartitionResult(Message):
@@ -79,7 +79,7 @@ class AddOffsetsToTxnRequest(Message):
 
 @message(api_key=25, kind="response", versions=(0, 4), flexible=3)
 class AddOffsetsToTxnResponse(Message):
-    """Whether the group is part of the transaction."""
+    """Whether the group was added to the transaction."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -87,7 +87,7 @@ class AddOffsetsToTxnResponse(Message):
 
 @message(api_key=26, kind="request", versions=(0, 4), flexible=3)
 class EndTxnRequest(Message):
-    """Commit or abort."""
+    """Commits or aborts a transaction."""
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -97,7 +97,7 @@ class EndTxnRequest(Message):
 
 @message(api_key=26, kind="response", versions=(0, 4), flexible=3)
 class EndTxnResponse(Message):
-    """Whether the transaction ends as asked."""
+    """Whether the transaction will end as requested."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
@@ -105,7 +105,7 @@ class EndTxnResponse(Message):
 
 @message(api_key=27, kind="request", versions=(0, 1), flexible=1)
 class WriteTxnMarkersRequest(Message):
-    """A transaction coordinator has partition leaders write the markers that end transactions."""
+    """A transaction coordinator makes partition leaders write the markers that end transactions."""
 
     @struct
     class WritableTxnMarkerTopic(Message):
@@ -125,7 +125,7 @@ class WriteTxnMarkersRequest(Message):
 
 @message(api_key=27, kind="response", versions=(0, 1), flexible=1)
 class WriteTxnMarkersResponse(Message):
-    """Per producer and partition whether the marker was written."""
+    """Whether each producer's marker was written to each partition."""
 
     @struct
     class WritableTxnMarkerPartitionResult(Message):
@@ -173,7 +173,7 @@ class TxnOffsetCommitRequest(Message):
 
 @message(api_key=28, kind="response", versions=(0, 4), flexible=3)
 class TxnOffsetCommitResponse(Message):
-    """Per partition whether the offset was taken."""
+    """Whether each partition's offset was accepted."""
 
     @struct
     class TxnOffsetCommitResponsePartition(Message):
@@ -198,7 +198,7 @@ class DescribeTransactionsRequest(Message):
 
 @message(api_key=65, kind="response", versions=(0, 0), flexible=0)
 class DescribeTransactionsResponse(Message):
-    """Per transactional id its state, producer, start in ms since 1970 and partitions."""
+    """The state, producer, start in ms since 1970 and partitions of each transactional id."""
 
     @struct
     class TopicData(Message):

@@ -14,7 +14,7 @@ LIMIT = 8 << 20
 
 
 def batch(size: int, codec: Compression = Compression.NONE, count: int = 1) -> bytes:
-    """Records whose values have `size` bytes together."""
+    """Records whose values have `size` bytes in total."""
     records = [Record(offset, NOW, b"k", bytes(size // count)) for offset in range(count)]
     return build_batch(records, compression=codec)
 
@@ -90,7 +90,7 @@ def test_a_stream_that_fails_uses_up_the_turn() -> None:
 def test_nothing_is_inflated_for_a_request_that_has_nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first piece of each of thousands of batches took most of a second."""
     monkeypatch.delattr(append_allowance, "inflate")
-    with pytest.raises(ProtocolError, match="inflate to more than 0 bytes together"):
+    with pytest.raises(ProtocolError, match="inflate to more than 0 bytes in total"):
         AppendAllowance(0).inflate(memoryview(b""), Compression.ZSTD, LIMIT, LIMIT)
 
 
@@ -107,7 +107,7 @@ def test_what_all_batches_of_a_request_inflate_to_is_bounded() -> None:
     piece_by_piece(bomb, allowance)
     refusal = refusal_of(bomb, allowance)
     assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert refusal.error_message == f"the batches of the request inflate to more than {LIMIT} bytes together"
+    assert refusal.error_message == f"the batches of the request inflate to more than {LIMIT} bytes in total"
     assert allowance.inflated_bytes == 0
     assert refusal_of(batch(100, Compression.ZSTD), allowance).code is ErrorCode.MESSAGE_TOO_LARGE
     assert piece_by_piece(batch(100), allowance).header.record_count == 1  # nothing is inflated for it

@@ -37,7 +37,7 @@ def test_an_unknown_codec_is_named_with_file_position_and_offset(tmp_path: Path)
     [
         (GZIP, "the gzip stream cannot be decompressed: .*incorrect header check"),
         (SNAPPY, "the snappy stream cannot be decompressed: "),
-        (LZ4, "the stream is no lz4 frame"),
+        (LZ4, "the stream is not an lz4 frame"),
         (ZSTD, "the zstd stream cannot be decompressed: .*Unknown frame descriptor"),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_zstd_frame_cut_behind_its_last_record_is_an_error(tmp_path: Path) -> 
     stream = zstandard.ZstdCompressor(write_checksum=True).compress(PLAIN)
     assert values(tmp_path, ZSTD, stream) == VALUES
     for cut in range(1, 5):
-        with pytest.raises(PipelineError, match="that cannot be read: the zstd stream is cut"):
+        with pytest.raises(PipelineError, match="that cannot be read: the zstd stream is truncated"):
             values(tmp_path, ZSTD, stream[:-cut])
 
 
