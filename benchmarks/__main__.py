@@ -1,14 +1,14 @@
-"""Odradek and Apache Kafka side by side on this machine, and an older Odradek if one is given.
+"""Compares Odradek with Apache Kafka on this machine, and with an older Odradek if one is given.
 
     python -m benchmarks [--pipeline | --starts] [--before DIR] [--only NAME,...] [--rows NAME,...] [--rounds 3]
                          [--quick] [--json FILE] [--workspace DIR]
 
-Each row is measured on all brokers alternately, in turns that change with the round; the table shows the medians.
-All are single nodes with the settings that they come with, and the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS` runs
-a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR` start
-and stop a Kafka. Without Kafka its columns stay empty; without a program that a row needs, the row is left out. Notes
-say so. DIR is a checkout that `make setup` has been run in; the clients are always those of this checkout. Where ours
-is worse than that in every round, the table's last column says so, and a note.
+Each row is measured on all brokers alternately, and each round begins with another broker; the table shows the medians.
+All brokers are single nodes with their default settings, except for the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS`
+runs a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR`
+start and stop a Kafka. Without Kafka its columns stay empty; a row whose program is missing is omitted. Notes report
+both. DIR is a checkout in which `make setup` was run; the clients are always those of this checkout. If this checkout
+is worse than DIR in every round, the table's last column and a note report it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from benchmarks.traffic_rows import Consume, FanOut, Latency, Produce
 from benchmarks.warm_memory import WarmMemory
 
 FAILURES = (RuntimeError, OSError, LookupError, ValueError, SubprocessError)
-"""Of a measurement: it has no reading then, and the others go on."""
+"""Failures of a measurement: it has no reading, and the run continues."""
 
 
 def all_rows(scale: float) -> list[Row]:
-    """In the order of the table. `scale` is the part of the full number of records."""
+    """Returns the rows in the order of the table. `scale` is the fraction of the full number of records."""
 
     def some(records: int) -> int:
         return max(int(records * scale), 1000)
@@ -69,7 +69,7 @@ def all_rows(scale: float) -> list[Row]:
 
 
 class Session:
-    """The brokers of one run. Those that rows share are started when first needed, and keep running."""
+    """The brokers of one run. Brokers that rows share are started when first needed, and keep running."""
 
     def __init__(self, workspace: Path, contestants: Sequence[Kind]) -> None:
         self.workspace = workspace
@@ -102,7 +102,7 @@ class Session:
                         if result.metric.name in readings:
                             result.readings[kind.name].append(readings[result.metric.name])
         except Unavailable as missing:
-            self.notes.append(f"{row.name} is left out: {missing}")
+            self.notes.append(f"{row.name} is omitted: {missing}")
             return []
         return results
 
@@ -118,7 +118,7 @@ class Session:
         self.notes.append(f"{row.name} failed with {kind.name}: {type(failure).__name__} {failure}")
 
     def _measure(self, row: Row, kind: Kind) -> dict[str, Reading]:
-        """The readings, or none and a note if something failed that should not have."""
+        """Returns the readings; after a failure, none, and adds a note."""
         try:
             return self._read(row, kind)
         except FAILURES as failure:
@@ -148,7 +148,7 @@ class Session:
 
 
 def turns(contestants: Sequence[Kind], number: int) -> Sequence[Kind]:
-    """The order of a round: with each round another one is first."""
+    """Returns the order of a round: each round begins with another broker."""
     first = number % len(contestants)
     return [*contestants[first:], *contestants[:first]]
 
@@ -184,24 +184,24 @@ def run(worker: SparkWorker) -> int:
 
 
 def parse(worker: SparkWorker) -> argparse.Namespace:
-    """Beside the options: `chosen` rows, the `kinds` of contestants and first `notes`."""
+    """Returns the options, the `chosen` rows, the `kinds` of contestants and the first `notes`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
     sets = {"results": all_rows, "pipeline": lambda scale: pipeline_rows(scale, worker), "starts": start_rows}
     names = ", ".join(row.name for rows in sets.values() for row in rows(1))
     chosen = parser.add_mutually_exclusive_group()
-    for name, help_text in (("pipeline", "need PySpark"), ("starts", "start brokers that have much to load")):
+    for name, help_text in (("pipeline", "need PySpark"), ("starts", "start brokers with much data to load")):
         chosen.add_argument(
             f"--{name}", dest="set", action="store_const", const=name, default="results", help=f"rows that {help_text}"
         )
-    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout that takes part, as `before`")
-    parser.add_argument("--rows", metavar="NAME,...", help=f"some of: {names} (the beginning is enough)")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout to compare with, as `before`")
+    parser.add_argument("--rows", metavar="NAME,...", help=f"some of: {names} (a prefix is enough)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each row on each broker")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the records, one round: to see that it works")
-    parser.add_argument("--only", metavar="NAME,...", help="these brokers alone: odradek, before, kafka")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records and one round, as a smoke test")
+    parser.add_argument("--only", metavar="NAME,...", help="only these brokers: odradek, before, kafka")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="default: .benchmarks/results.json, or the rows' name"
     )
-    parser.add_argument("--workspace", type=Path, default=ROOT / ".benchmarks", help="where brokers keep their data")
+    parser.add_argument("--workspace", type=Path, default=ROOT / ".benchmarks", help="the directory of brokers' data")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rounds = 1

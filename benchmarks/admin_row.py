@@ -1,7 +1,7 @@
-"""The row about small requests that no other row counts: those of admin clients, and those that begin a consumer.
+"""The row of small requests that no other row measures: requests of admin clients, and a consumer's first requests.
 
-One client on one connection sends the same request again and again and waits for each answer. An operation is a
-request, or the pair that creates and deletes a topic. Versions are the highest that all brokers serve.
+One client on one connection repeats the same request and waits for each response. An operation is a request, or the
+pair that creates and deletes a topic. Versions are the highest that all brokers serve.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMMIT_VERSION = 7
 
 
 class Exchange(NamedTuple):
-    """`turns`: what is sent one after the other the first time, the second time and so on, then from the start."""
+    """`turns`: the requests of the first repetition, the second and so on; then they start over."""
 
     name: str
     times: int
@@ -59,7 +59,7 @@ class SmallRequests(Row):
 
 
 def repeated(exchange: Exchange, connection: socket.socket, pid: int) -> Reading:
-    """The median of the operations, and the CPU time of the process `pid` meanwhile. Raises RuntimeError."""
+    """Measures the median of the operations, and the CPU time of the process `pid` meanwhile. Raises RuntimeError."""
     turns = [
         [(wire.framed(request, version), request.__schema__.api_key or 0, version) for request, version in turn]
         for turn in exchange.turns
@@ -84,7 +84,7 @@ def expect_success(errors: set[int], name: str) -> None:
 
 
 def exchanges(scale: float) -> list[Exchange]:
-    """In the order of the table."""
+    """Returns the exchanges in the order of the table."""
 
     def some(times: int) -> int:
         return max(int(times * scale), 20)
@@ -111,7 +111,7 @@ def altered(retention_ms: str) -> tuple[Message, int]:
 
 
 def created() -> tuple[Message, int]:
-    """Its files go soon after it is deleted."""
+    """The topic's files are removed soon after its deletion."""
     settings = [CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="1000")]
     topic = CreateTopicsRequest.CreatableTopic(
         name=SHORT_LIVED, num_partitions=1, replication_factor=1, configs=settings
@@ -125,7 +125,7 @@ def deleted() -> tuple[Message, int]:
 
 
 def described() -> tuple[Message, int]:
-    """All settings of the topic."""
+    """Requests all settings of the topic."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=None
     )
@@ -153,7 +153,7 @@ def committed() -> tuple[Message, int]:
 
 
 def commit() -> OffsetCommitRequest:
-    """By a group without members."""
+    """A commit of a group without members."""
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_metadata=""
     )

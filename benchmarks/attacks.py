@@ -1,7 +1,7 @@
-"""What one client without a login can send to be felt by the others: a row for each attack, repeated while it lasts.
+"""Requests by which one client without a login can slow down others: one row per attack, repeated for its duration.
 
-Not here, since nobody else can feel them: two throttles on one connection, which concern that connection alone, and an
-escape sequence in a client id, which concerns who reads the log.
+Two attacks are missing, since they do not affect other clients: two throttles on one connection affect only that
+connection, and an escape sequence in a client id affects only the reader of the log.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ LARGEST_MESSAGE = 60_000_000
 ZSTD = 4
 ANSWER_TIMEOUT_S = 60
 OPEN_FILES = 1000
-"""The limit of the broker's descriptors where the attack is to use them up."""
+"""The broker's limit on descriptors, for the attack that exhausts them."""
 TIMID_S = 0.2
 """How long an attacker waits for one of many connections."""
 LISTED = "leader.replication.throttled.replicas"
 
 
 class Ground(Enum):
-    """What is attacked, and with what the healthy client is busy; the value names it in the table."""
+    """The attacked port, and the work of the healthy client; the value is its name in the table."""
 
     BROKER = "none"
     FEW_FILES = f"none, {OPEN_FILES:,d} descriptors and small segments"
     METRICS = "none, /health"
-    """Odradek's own: a port that Kafka does not have."""
+    """Only of Odradek: Kafka has no such port."""
 
 
 class Attack(NamedTuple):
-    """`strike` sends once what `prepare` has made, to a port, and returns the bytes that it sent. What only has to stay
-    stays until the given time of the monotonic clock."""
+    """`strike` sends the bytes of `prepare` once to a port, and returns the number of bytes sent. Attacks that hold
+    connections hold them until the given time of the monotonic clock."""
 
     name: str
     prepare: Callable[[], bytes]
@@ -71,7 +71,7 @@ def attacks() -> list[Attack]:
 
 
 def send(port: int, frame: bytes, until: float) -> int:
-    """Waits for the answer, or for the end of the connection."""
+    """Sends a frame and waits for the response, or for the end of the connection."""
     connection = socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S)
     with connection, contextlib.suppress(OSError):
         connection.sendall(frame)
@@ -80,7 +80,7 @@ def send(port: int, frame: bytes, until: float) -> int:
 
 
 def stay_idle(connections: int) -> Callable[[int, bytes, float], int]:
-    """So many that say nothing."""
+    """Opens this number of idle connections."""
 
     def strike(port: int, _: bytes, until: float) -> int:
         with contextlib.ExitStack() as stack:
@@ -96,7 +96,7 @@ def stay_idle(connections: int) -> Callable[[int, bytes, float], int]:
 
 
 def leave_unfinished(port: int, beginning: bytes, until: float, connections: int = 40, seconds: float = 1) -> int:
-    """The frame would have one byte more."""
+    """Sends frames that lack their last byte."""
     frame = struct.pack(">i", len(beginning) + 1) + beginning
     with contextlib.ExitStack() as stack:
         for _ in range(connections):
@@ -109,7 +109,7 @@ def leave_unfinished(port: int, beginning: bytes, until: float, connections: int
 
 
 def large(api_key: int, version: int, name: str, size: int = 10_000_000) -> bytes:
-    """A case of the generator, as a frame."""
+    """Returns a case of the generator, as a frame."""
     cases: Iterator[bytes] = (
         case.payload()
         for case in large_requests(api_key, version, size, Random(0), Known(topic=TOPIC))
@@ -135,7 +135,7 @@ def alter_configs() -> bytes:
 
 
 def append_to_list() -> bytes:
-    """What is in the list already is not added again, so that it stays as long as the first time."""
+    """Appends the same items each time. Existing items are not added again, so the list keeps its length."""
     replicas = [f"{number}:0" for number in range(4_800)]
     setting = IncrementalAlterConfigsRequest.AlterableConfig(name=LISTED, config_operation=2, value=",".join(replicas))
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(

@@ -1,11 +1,10 @@
-"""What a healthy client feels of each attack: a round trip's p50, p99 and longest beside it, how many failed, and the
-broker's memory.
+"""Measures a healthy client beside each attack: p50, p99 and maximum of round trips, failures, the broker's memory.
 
     python -m benchmarks.beside_attacks [--seconds 10] [--before DIR] [--only NAME,...] [--attacks WORD,...]
 
-The broker is a process of its own with the settings that it comes with, the client another one (`healthy_client`), and
-an attack is repeated until its time is over. Kafka takes part where $KAFKA_CONTROL is set, and an older checkout where
-it is given, see `python -m benchmarks`. A broker that ends is said to have ended; the next attack meets a new one.
+The broker is a separate process with its default settings, the client another one (`healthy_client`), and an attack is
+repeated until its time is over. Kafka is included if $KAFKA_CONTROL is set, and an older checkout if one is given, see
+`python -m benchmarks`. If a broker terminates, that is reported, and the next attack gets a new one.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ PAUSE_S = 0.05
 PARTITIONS = 60
 WARM_UP_S = 5
 CALM_S, CALM_MS, CALM_GIVE_UP_S = 0.5, 20, 20
-"""The round trips of so long a time, without one that takes longer; how long to wait for that."""
+"""Wait until no round trip takes longer than CALM_MS for CALM_S, at most CALM_GIVE_UP_S."""
 LARGE_MESSAGES = {"max.message.bytes": str(LARGEST_MESSAGE), "retention.bytes": "100000000"}
 SMALL_SEGMENTS = {"segment.bytes": "10000"}
-"""A new one about twice a second."""
+"""About two new segments per second."""
 
 
 class Felt(NamedTuple):
-    """Round trips in ms, how many failed of each failure, and by how much resident memory was larger at its largest.
+    """Round trips in ms, the number of each kind of failure, and the peak growth of resident memory.
 
-    The times are None where no round trip came to its end.
+    The times are None if no round trip completed.
     """
 
     attack: str
@@ -58,7 +57,7 @@ class Felt(NamedTuple):
     memory_bytes: int = 0
     sent_bytes: int = 0
     has_ended: bool = False
-    """The broker has."""
+    """Whether the broker has terminated."""
 
     @classmethod
     def of(cls, attack: str, taken: list[float], failed: dict[str, int], memory_bytes: int = 0, sent: int = 0) -> Felt:
@@ -68,7 +67,7 @@ class Felt(NamedTuple):
         return cls(attack, statistics.median(taken), p99, max(taken), failed, memory_bytes, sent)
 
     def cells(self) -> tuple[str, str, str]:
-        """Times, failures and memory, as the table has them."""
+        """Returns times, failures and memory for the table."""
         times = "no answer"
         if self.p50 is not None and self.p99 is not None and self.longest is not None:
             times = f"{self.p50:.1f} / {self.p99:.0f} / {self.longest:.0f}"
@@ -77,7 +76,7 @@ class Felt(NamedTuple):
 
 
 class Client:
-    """The process beside the attacks."""
+    """The process of the healthy client."""
 
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, "-m", "benchmarks.healthy_client", *map(str, arguments)]
@@ -85,7 +84,7 @@ class Client:
         self._line()
 
     def round_trips(self) -> tuple[list[float], dict[str, int]]:
-        """Those since it was asked last: how long they took, and how many failed of each failure."""
+        """Returns the durations since the last call, and the number of each kind of failure."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -104,7 +103,7 @@ class Client:
 
 
 class Scene:
-    """A broker that runs, as attacks of this ground need it, and the client that is busy there."""
+    """A running broker, prepared for the attacks of this ground, and its healthy client."""
 
     def __init__(self, kind: Kind, workspace: Path, ground: Ground) -> None:
         self._contestant = kind.make(workspace)
@@ -124,11 +123,11 @@ class Scene:
 
     @property
     def is_over(self) -> bool:
-        """The broker has ended."""
+        """Whether the broker has terminated."""
         return not is_running(self._contestant.pid)
 
     def at_rest(self, name: str, seconds: float) -> Felt:
-        """While nobody attacks; a JVM has compiled the most important by then."""
+        """Measures without an attack; by then a JVM has compiled its hot code."""
         assert self._client is not None
         time.sleep(WARM_UP_S)
         self._until_calm()
@@ -157,7 +156,7 @@ class Scene:
         return Client("records", self._port, HEALTHY_TOPIC)
 
     def _until_calm(self) -> None:
-        """What came before is over, or has had its time."""
+        """Waits until the effects of the last attack are over, or for a limited time."""
         assert self._client is not None
         give_up = time.monotonic() + CALM_GIVE_UP_S
         while not self.is_over and time.monotonic() < give_up:
@@ -168,7 +167,7 @@ class Scene:
                 return
 
     def _struck(self, attack: Attack, frame: bytes, seconds: float) -> int:
-        """At least once; so many bytes are sent."""
+        """Strikes at least once; returns the number of bytes sent."""
         sent = 0
         until = time.monotonic() + seconds
         while True:
@@ -182,13 +181,13 @@ class Scene:
 
 @contextlib.contextmanager
 def peak_memory(pid: int) -> Iterator[list[int]]:
-    """By how much the process is larger at its largest; complete at the end of the block."""
+    """Yields the peak growth of the process in bytes; complete at the end of the block."""
     before = resident_bytes(pid)
     over = threading.Event()
     peak = [0]
 
     def sample() -> None:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             while not over.wait(SAMPLE_S):
                 peak[0] = max(peak[0], resident_bytes(pid) - before)
 
@@ -202,7 +201,7 @@ def peak_memory(pid: int) -> Iterator[list[int]]:
 
 
 def measure(kind: Kind, chosen: Sequence[Attack], seconds: float, workspace: Path) -> list[Felt | None]:
-    """Each ground at rest, then its attacks. None where this broker has no such ground."""
+    """Measures each ground at rest, then its attacks. None for a ground that this broker does not have."""
     rows: list[Felt | None] = []
     for ground, of_ground in groupby(chosen, lambda attack: attack.ground):
         if ground is Ground.METRICS and kind.name == KAFKA:
@@ -227,7 +226,7 @@ def told(kind: Kind, felt: Felt) -> Felt:
 
 
 def table(results: dict[str, list[Felt | None]]) -> str:
-    """One line for an attack, and then one for each that made round trips fail."""
+    """Returns one line per attack, then one line per attack with failed round trips."""
     heads = [f"{name}: p50 / p99 / longest, ms | failed | memory, MB" for name in results]
     lines = ["| attack | " + " | ".join(heads) + " |", "|---" * (1 + 3 * len(results)) + "|"]
     for rows in zip(*results.values(), strict=True):
@@ -247,10 +246,10 @@ def table(results: dict[str, list[Felt | None]]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.beside_attacks", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10, help="of each attack")
-    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout that takes part, as `before`")
-    parser.add_argument("--only", metavar="NAME,...", help="these brokers alone: odradek, before, kafka")
-    parser.add_argument("--attacks", default="", metavar="WORD,...", help="those whose names contain one of the words")
+    parser.add_argument("--seconds", type=float, default=10, help="duration of each attack")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout to compare with, as `before`")
+    parser.add_argument("--only", metavar="NAME,...", help="only these brokers: odradek, before, kafka")
+    parser.add_argument("--attacks", default="", metavar="WORD,...", help="attacks whose names contain a word")
     arguments = parser.parse_args()
     words = arguments.attacks.split(",")
     chosen = [attack for attack in attacks() if any(word in attack.name for word in words)]

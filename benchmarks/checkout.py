@@ -1,4 +1,4 @@
-"""A directory with Odradek's source that `make setup` has been run in: its Python, and how its modules are run."""
+"""A checkout of Odradek in which `make setup` was run: its Python, and the commands that run its modules."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class NotSetUp(Exception):
-    """The message says what is missing in which directory."""
+    """A checkout is not set up; the message names what is missing in which directory."""
 
 
 class Checkout(NamedTuple):
-    """`python` is the interpreter that the checkout is installed for."""
+    """`python` is the checkout's interpreter."""
 
     directory: Path
     python: str
 
     @classmethod
     def at(cls, directory: Path) -> Checkout:
-        """Raises NotSetUp, also where modules that are meant to be compiled are not."""
+        """Raises NotSetUp, also if modules that should be compiled are not."""
         checkout = cls(directory.resolve(), str(directory.resolve() / ".venv" / "bin" / "python"))
         if not Path(checkout.python).exists():
             raise NotSetUp(f"{directory} has no .venv: run `make setup` there")
@@ -33,15 +33,15 @@ class Checkout(NamedTuple):
         return checkout
 
     def module(self, name: str) -> str:
-        """A module's full name: checkouts from before `odradek` was a package have the rooms themselves as packages."""
+        """Returns a module's full name; before `odradek` was a package, its subpackages were top-level packages."""
         return f"odradek.{name}" if (self.directory / "odradek" / "__init__.py").exists() else name
 
     def command(self, module: str, *arguments: str) -> list[str]:
-        """It runs the module when started in `directory`."""
+        """Returns the command that runs the module; start it in `directory`."""
         return [self.python, "-m", module, *arguments]
 
     def commit(self) -> str:
-        """In short; "" where git does not know it."""
+        """Returns the abbreviated commit; "" if git does not know it."""
         command = ["git", "-C", str(self.directory), "describe", "--always", "--dirty"]
         try:
             return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

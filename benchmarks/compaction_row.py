@@ -1,14 +1,13 @@
-"""The row about the log cleaner: how fast it cleans a log, what that costs, and what it costs those who produce
-meanwhile.
+"""The row of the log cleaner: its throughput, its cost, and its effect on a concurrent producer.
 
 A compacted topic is filled with records whose keys come from a small set, in segments of 64 MB; nothing is cleaned yet,
 since its min.cleanable.dirty.ratio is 1. Then the ratio is lowered, and the clock runs until the broker's
-cleaner-offset-checkpoint says that all sealed segments are clean: it is looked at every 5 ms, since no request asks for
-it. The cleaner looks for work every 50 ms; so it does for either broker before the topic is filled. Meanwhile a client
-appends a record of 1 KB to another topic every millisecond or two and notes how long each takes.
+cleaner-offset-checkpoint shows that all sealed segments are clean. The file is polled every 5 ms, as no request returns
+this. The cleaner looks for work every 50 ms, on either broker and also before the topic is filled. Meanwhile a client
+appends a record of 1 KB to another topic every millisecond or two and measures each append.
 
-A smaller topic is cleaned first and not counted: a JVM that has served for a while has compiled what cleans. CPU time
-is that of the broker and of what it has started, from the lowered ratio until the latter has ended.
+A smaller topic is cleaned first and not counted: a JVM that has served for a while has compiled its cleaner. CPU time
+is that of the broker and its child processes, from the lowered ratio until the children have ended.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ BATCH_BYTES = 64 * 1024
 DISTINCT_BYTES = 32 * MEGABYTE
 WARM_UP_MEGABYTES = 256
 CALM_S = 5
-"""Of appends before the clean, to compare with; the broker knows its sealed segments to be on the disk by then."""
+"""Duration of appends before the clean, for comparison; meanwhile the broker flushes its sealed segments."""
 GIVE_UP_S = 600
 CHILDREN_END_S = 20
 _numbers = itertools.count(1)
 
 
 class Clean(NamedTuple):
-    """What cleaning `size` bytes took, and how long an append did meanwhile and before."""
+    """The cost of cleaning `size` bytes, and the latency of appends meanwhile and before."""
 
     size: int
     seconds: float
@@ -54,7 +53,7 @@ class Clean(NamedTuple):
 
 
 class Compaction(Row):
-    """`keys` different keys in `megabytes` of records."""
+    """Cleans `megabytes` of records with `keys` different keys."""
 
     needs_warm_memory = True
     needs_fresh_broker = True
@@ -86,14 +85,14 @@ class Compaction(Row):
         }
 
     def _clean(self, contestant: Contestant, megabytes: int) -> Clean:
-        """Fills a topic and has it cleaned."""
+        """Fills a topic and measures its cleaning."""
         topic = f"compaction-{next(_numbers)}"
         wire.create_topic(contestant.port, topic)
         settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1"}
         alter(contestant.port, TOPIC_RESOURCE, topic, settings)
         self._fill(contestant.port, topic, megabytes)
         folder = contestant.directory / "data" / f"{topic}-0"
-        os.sync()  # writing what was filled in is no part of this
+        os.sync()  # excludes writing the filled topic from the measurement
         sealed = sorted(folder.glob("*.log"))
         size = sum(path.stat().st_size for path in sealed[:-1])
         with Producing(contestant.port) as before:
@@ -104,7 +103,7 @@ class Compaction(Row):
             alter(contestant.port, TOPIC_RESOURCE, topic, {"min.cleanable.dirty.ratio": "0.01"})
             until_clean(folder.parent, topic, int(sealed[-1].stem))
             seconds = time.perf_counter() - begin
-        until_childless(contestant.pid)  # a process that has ended is counted when it has been waited for
+        until_childless(contestant.pid)  # a child's CPU time counts once it has been waited for
         used = cpu_seconds_with_children(contestant.pid) - used
         return Clean(size, seconds, used, beside.p99_ms, before.p99_ms)
 
@@ -134,7 +133,7 @@ class Compaction(Row):
 
 
 class Producing:
-    """A client that appends records of 1 KB one after the other while the `with` block runs."""
+    """A client that appends one record of 1 KB after another during the `with` block."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -175,7 +174,7 @@ def produce_request(topic: str, records: bytes) -> ProduceRequest:
 
 
 def alter(port: int, resource_type: int, name: str, settings: dict[str, str]) -> None:
-    """Raises RuntimeError."""
+    """Changes settings. Raises RuntimeError."""
     items = [
         IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=0, value=value)
         for setting, value in settings.items()
@@ -189,7 +188,7 @@ def alter(port: int, resource_type: int, name: str, settings: dict[str, str]) ->
 
 
 def until_clean(directory: Path, topic: str, offset: int) -> None:
-    """Until the checkpoint says so. Raises TimeoutError."""
+    """Waits until the checkpoint reaches `offset`. Raises TimeoutError."""
     give_up = time.monotonic() + GIVE_UP_S
     checkpoint = directory / "cleaner-offset-checkpoint"
     while time.monotonic() < give_up:
@@ -201,9 +200,9 @@ def until_clean(directory: Path, topic: str, offset: int) -> None:
 
 
 def until_childless(pid: int) -> None:
-    """Until all that a process has started has ended. Raises TimeoutError."""
+    """Waits until all children of a process have ended. Raises TimeoutError."""
     give_up = time.monotonic() + CHILDREN_END_S
     while children_of(pid):
         if time.monotonic() > give_up:
-            raise TimeoutError(f"what {pid} has started goes on for {CHILDREN_END_S} s")
+            raise TimeoutError(f"children of process {pid} still run after {CHILDREN_END_S} s")
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""The brokers that are compared: how each is started, found and stopped. One instance, one data directory."""
+"""The compared brokers: how each is started, found and stopped. One instance has one data directory."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from benchmarks.wire import until_metadata
 STOP_TIMEOUT_S = 60
 START_TIMEOUT_S = 600
 SAME_AS_KAFKAS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
-"""What $KAFKA_CONTROL sets beside addresses and replication: groups do not wait for more members before they begin."""
+"""Settings that $KAFKA_CONTROL adds to addresses and replication: groups start without waiting for more members."""
 ODRADEK, BEFORE, KAFKA = "odradek", "before", "kafka"
 
 
 class Contestant(ABC):
-    """A broker on 127.0.0.1:`port`, its data in `directory`. Started and stopped as often as one likes."""
+    """A broker on 127.0.0.1:`port`, with its data in `directory`. It may be started and stopped repeatedly."""
 
     open_files: int | None = None
-    """The limit of its open files from the next start on; None: that of this process."""
+    """Its limit on open files from the next start on; None: the limit of this process."""
 
     def __init__(self, name: str, workspace: Path) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Contestant(ABC):
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> float:
-        """Start it, and return the seconds that passed until it answered a Metadata request."""
+        """Starts the broker; returns the seconds until its first Metadata response."""
         self.pid = 0
         begin = time.perf_counter()
         self._launch()
@@ -56,16 +56,16 @@ class Contestant(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it in good order; its data stays."""
+        """Stops the broker cleanly; keeps its data."""
 
     def kill(self) -> None:
-        """End it with SIGKILL, once it has been started; its data stays."""
+        """Ends a started broker with SIGKILL; keeps its data."""
         assert self.pid
         os.kill(self.pid, signal.SIGKILL)
         self._settle_killed()
 
     def remove(self) -> None:
-        """Stop it, however that goes, and remove its data."""
+        """Stops the broker, by force if necessary, and removes its data."""
         try:
             self.stop()
         except Exception:
@@ -76,19 +76,19 @@ class Contestant(ABC):
 
     @abstractmethod
     def _launch(self) -> None:
-        """Start the process and return at once."""
+        """Starts the process and returns at once."""
 
     @abstractmethod
     def _expect_running(self) -> None:
-        """Raises RuntimeError where it is known that the launch came to nothing."""
+        """Raises RuntimeError if the launch is known to have failed."""
 
     @abstractmethod
     def _settle(self) -> None:
-        """Wait for what the launch left behind."""
+        """Waits for leftovers of the launch."""
 
     @abstractmethod
     def _settle_killed(self) -> None:
-        """Wait until nothing is left of the process."""
+        """Waits until the process is gone."""
 
     def _limit_files(self) -> None:
         """Runs in the child before it becomes the broker."""
@@ -97,13 +97,13 @@ class Contestant(ABC):
 
 
 class Odradek(Contestant):
-    """Ours, as `odradek serve` starts it, with the settings that come with it, SAME_AS_KAFKAS and `options`.
+    """Odradek, as `odradek serve` starts it, with its default settings, SAME_AS_KAFKAS and `options`.
 
-    Compiled Python is kept from its first start on, as on any user's machine, whatever this shell is told.
+    It keeps compiled Python from its first start on, as on any user's machine, even if this shell disables that.
     """
 
     tracer: Sequence[str] = ()
-    """A command that starts it from now on, and has it as a child."""
+    """A command that starts the broker as its child from now on."""
     options: Sequence[str] = ()
 
     def __init__(self, workspace: Path, checkout: Checkout = THIS, name: str = ODRADEK) -> None:
@@ -132,7 +132,7 @@ class Odradek(Contestant):
             raise RuntimeError(f"{self.name} did not start: {' '.join(lines[-2:])}")
 
     def _settle(self) -> None:
-        """Nothing is left behind: the broker is our own child, or the tracer's."""
+        """Nothing to wait for: the broker is a child of this process, or of the tracer."""
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -140,7 +140,7 @@ class Odradek(Contestant):
             with contextlib.suppress(ProcessLookupError):
                 if self.pid:
                     os.kill(self.pid, signal.SIGTERM)
-                else:  # it has not started, and may have a tracer, which would leave it alone
+                else:  # it has not started; SIGTERM to a tracer would leave the broker running
                     os.killpg(process.pid, signal.SIGKILL)
             process.wait(STOP_TIMEOUT_S)
 
@@ -167,19 +167,19 @@ class ApacheKafka(Contestant):
             self._starting = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self._limit_files)
 
     def _expect_running(self) -> None:
-        """The control alone knows its process."""
+        """Unknown: only the control command knows its process."""
 
     def _settle(self) -> None:
-        """Whatever the control says: it gives up before a Kafka that recovers ten thousand logs answers."""
+        """Ignores the exit status: the control gives up before a Kafka that recovers ten thousand logs responds."""
         assert self._starting is not None
         self._starting.wait(STOP_TIMEOUT_S)
 
     def _settle_killed(self) -> None:
-        """The control takes a process that has ended for a running one until its new parent has waited for it."""
+        """The control considers a terminated process running until the process's new parent has waited for it."""
         give_up = time.monotonic() + STOP_TIMEOUT_S
         while Path(f"/proc/{self.pid}").exists():
             if time.monotonic() > give_up:
-                raise TimeoutError(f"process {self.pid} outlives SIGKILL")
+                raise TimeoutError(f"process {self.pid} is still there after SIGKILL")
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -193,14 +193,14 @@ class ApacheKafka(Contestant):
 
 
 class Kind(NamedTuple):
-    """`make(workspace)` is a contestant of this name that is not started yet."""
+    """`make(workspace)` returns a contestant of this name that is not started yet."""
 
     name: str
     make: Callable[[Path], Contestant]
 
 
 def kinds(before: Checkout | None = None) -> list[Kind]:
-    """In the order of the table. `before`: an older Odradek, which is only there when it is given."""
+    """Returns the kinds in the order of the table. `before`: an older Odradek, only included if given."""
     found = [Kind(ODRADEK, Odradek)]
     if before is not None:
         found.append(Kind(BEFORE, lambda workspace: Odradek(workspace, before, BEFORE)))
@@ -208,7 +208,7 @@ def kinds(before: Checkout | None = None) -> list[Kind]:
 
 
 def taking_part(before: Path | None, only: str | None) -> tuple[list[Kind], list[str]]:
-    """Those that take part, and notes about it. Raises NotSetUp, ValueError."""
+    """Returns the selected brokers, and notes about the selection. Raises NotSetUp, ValueError."""
     checkout = None if before is None else Checkout.at(before)
     notes = [] if checkout is None else [f"{BEFORE} is {before} at {checkout.commit() or 'an unknown commit'}"]
     found = kinds(checkout)
@@ -216,11 +216,11 @@ def taking_part(before: Path | None, only: str | None) -> tuple[list[Kind], list
         wanted = [name.strip() for name in only.split(",")]
         unknown = set(wanted).difference(kind.name for kind in found)
         if unknown:
-            raise ValueError(f"--only {', '.join(sorted(unknown))}: there is none; {BEFORE} needs --before")
+            raise ValueError(f"--only {', '.join(sorted(unknown))}: unknown broker; {BEFORE} needs --before")
         found = [kind for kind in found if kind.name in wanted]
     if ApacheKafka.command() is None and any(kind.name == KAFKA for kind in found):
         found = [kind for kind in found if kind.name != KAFKA]
-        notes.append("Kafka is left out: KAFKA_CONTROL is not set. It is the command that starts and stops a Kafka.")
+        notes.append("Kafka is omitted: KAFKA_CONTROL, the command that starts and stops a Kafka, is not set.")
     if not found:
-        raise ValueError("no broker is left to measure")
+        raise ValueError("there is no broker to measure")
     return found, notes

@@ -1,4 +1,4 @@
-"""Rows about the coordinators: many members, commits, transactions."""
+"""Rows of the coordinators: many members, commits, transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def load(*arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """benchmarks.group_load as a process. RuntimeError if it fails."""
+    """Runs benchmarks.group_load as a process. Raises RuntimeError if it fails."""
     command = [sys.executable, "-m", "benchmarks.group_load", *map(str, arguments)]
     with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
@@ -32,23 +32,23 @@ def load(*arguments: object) -> Iterator[subprocess.Popen[str]]:
             if process.poll() is None and sys.exc_info()[0] is not None:
                 process.kill()
     if process.returncode:
-        raise RuntimeError(f"the load ended with {process.returncode}")
+        raise RuntimeError(f"the load ended with status {process.returncode}")
 
 
 def next_of(lines: IO[str] | None) -> dict[str, Any]:
-    """The next line of the load's; RuntimeError where there is none."""
+    """Returns the next line of the load's output; RuntimeError if it has ended."""
     assert lines is not None
     line = lines.readline()
     if not line:
-        raise RuntimeError("the load has ended early")
+        raise RuntimeError("the load ended early")
     parsed: dict[str, Any] = json.loads(line)
     return parsed
 
 
 class Members(Row):
-    """1,000 members join 100 groups at once, stay with heartbeats of every three seconds, and leave at once.
+    """1,000 members join 100 groups at once, stay with a heartbeat every three seconds, and leave at once.
 
-    The broker has served another such crowd before.
+    The broker has served a first set of such members before.
     """
 
     name = "members"
@@ -74,9 +74,9 @@ class Members(Row):
             assert crowd.stdin is not None
             stable_ms = next_of(crowd.stdout)["stable_ms"]
             joining = cpu_seconds(contestant.pid) - before
-            next_of(crowd.stdout)  # they are calm
+            next_of(crowd.stdout)  # all members have reached the slow heartbeat interval
             before = cpu_seconds(contestant.pid)
-            time.sleep(idle_s)  # that is what is measured: nothing happens but heartbeats
+            time.sleep(idle_s)  # the measured period: only heartbeats
             idle = cpu_seconds(contestant.pid) - before
             before = cpu_seconds(contestant.pid)
             crowd.stdin.write("leave\n")
@@ -118,7 +118,7 @@ class Commits(Row):
 class Transactions(Row):
     """200 transactions a second of 10 records over four partitions, by ten of Kafka's Java producers.
 
-    Latencies count from when a transaction was due: a broker that cannot keep up is seen to fall behind."""
+    Latencies count from a transaction's due time, so that they grow if a broker cannot keep up."""
 
     name = "transactions"
     metrics = (

@@ -2,9 +2,9 @@
 
     python -m benchmarks.fan_out PORT TOPIC CONSUMERS RECORDS WARM_UP
 
-Each consumer has a fetch session (KIP-227) and asks again as soon as it has been answered. A record is sent when all
-have asked. Prints "measuring" when the warming up is over, and at the end one JSON object: how long after the record
-was sent with acks=all each consumer had it, in microseconds.
+Each consumer has a fetch session (KIP-227) and fetches again as soon as it has a response. A record is sent when all
+consumers wait. Prints "measuring" after the warm-up, and at the end one JSON object: the time from sending a record
+with acks=all until each consumer has received it, in microseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FETCH_VERSION, PRODUCE_VERSION = 11, 7
 WAIT_MS = 60_000
 RECORD_BYTES = 100
 PAUSE_S = 0.01
-"""Between the consumers' requests and the record, so that all of them wait."""
+"""Between the consumers' requests and the record, so that all consumers wait."""
 
 
 class Consumer:
@@ -68,7 +68,7 @@ class Consumer:
 
 
 class Producer:
-    """Sends the same record again and again."""
+    """Sends the same record repeatedly."""
 
     def __init__(self, connection: socket.socket, topic: str) -> None:
         self.connection = connection
@@ -84,18 +84,18 @@ class Producer:
         self.frame = framed(request, PRODUCE_VERSION)
 
     def answered(self) -> int:
-        """The record's offset. Raises RuntimeError."""
+        """Returns the record's offset. Raises RuntimeError."""
         body = receive(self.connection)
         _, position = read(ResponseHeader, response_header_version(PRODUCE, PRODUCE_VERSION), body)
         (topic,) = decode(ProduceResponse, PRODUCE_VERSION, body, position).responses
         (partition,) = topic.partition_responses
         if partition.error_code:
-            raise RuntimeError(f"a record was refused: {ErrorCode.of(partition.error_code).name}")
+            raise RuntimeError(f"record refused: {ErrorCode.of(partition.error_code).name}")
         return partition.base_offset
 
 
 def deliver(producer: Producer, consumers: list[Consumer]) -> list[float]:
-    """Sends one record when all consumers wait; after how many us each had it, ascending."""
+    """Sends one record when all consumers wait; returns after how many us each received it, ascending."""
     by_descriptor = {consumer.connection.fileno(): consumer.connection for consumer in consumers}
     with select.epoll() as poll:
         for descriptor in by_descriptor:
@@ -109,7 +109,7 @@ def deliver(producer: Producer, consumers: list[Consumer]) -> list[float]:
                 body = receive(by_descriptor[descriptor])
                 took.append((time.perf_counter() - begin) * 1e6)
                 if len(body) < RECORD_BYTES:
-                    raise RuntimeError("a consumer was answered without the record")
+                    raise RuntimeError("a consumer got a response without the record")
     producer.answered()
     return took
 

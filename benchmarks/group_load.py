@@ -3,12 +3,12 @@
     python -m benchmarks.group_load members PORT GROUPS MEMBERS
     python -m benchmarks.group_load commits PORT MEMBERS PARTITIONS COMMITS
 
-members: MEMBERS join each of GROUPS groups at once. Prints {"stable_ms": ...} when every group is stable with all of
-them. Then they send a heartbeat every HEARTBEAT_S each ({"calm": 1} once all do), until a line comes in; then all
-leave, and {"left_ms": ...} is printed when all have been told that they have.
+members: MEMBERS join each of GROUPS groups at once. Prints {"stable_ms": ...} when every group is stable with all
+members. Then each sends a heartbeat every HEARTBEAT_S ({"calm": 1} once all do), until a line arrives on stdin. Then
+all leave, and {"left_ms": ...} is printed when all have received their responses.
 
 commits: MEMBERS groups of one member each commit offsets of PARTITIONS partitions, one commit after the other, COMMITS
-in all. Prints {"measuring": 1} after a tenth as many to warm up, and {"commits": ..., "seconds": ...}.
+in total. Prints {"measuring": 1} after a warm-up of a tenth as many, and {"commits": ..., "seconds": ...}.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from odradek.protocol.schema import Message
 R = TypeVar("R", bound=Message)
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FIND = 5, 3, 3, 3, 7, 2
 HEARTBEAT_S = 3.0
-"""What Kafka's clients take by default."""
+"""The default of Kafka's clients."""
 EAGER_HEARTBEAT_S = 0.25
-"""Until all groups are stable, so that waiting for it does not hide what a broker needs."""
+"""Until all groups are stable, so that a long interval does not hide the broker's time."""
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 TOPIC = "committed"
 
@@ -59,7 +59,7 @@ class Client:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def send(self, frame: bytes) -> bytes:
-        """The answer to a framed request, without its length."""
+        """Sends a framed request; returns its response without the length."""
         self.writer.write(frame)
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
@@ -73,17 +73,17 @@ class Client:
 
 
 class Member:
-    """Joins, and joins again whenever its group rebalances."""
+    """A group member, which rejoins whenever its group rebalances."""
 
     def __init__(self, client: Client, group: str) -> None:
         self.client, self.group = client, group
         self.member_id, self.generation = "", -1
         self.companions = 0
-        """How many its generation has; 0 until it has its assignment."""
+        """The number of members of its generation; 0 until it has its assignment."""
         self.beating, self.frame = -1, b""
 
     async def join(self) -> None:
-        """Until it has its assignment."""
+        """Joins and waits for the assignment."""
         self.companions = 0
         while not self.companions:
             request = JoinGroupRequest(
@@ -103,7 +103,7 @@ class Member:
             await self._sync([member.member_id for member in answer.members])
 
     async def _sync(self, members: list[str]) -> None:
-        """`members` are those of the leader, who assigns something to each; else it is empty."""
+        """`members` are those of the leader, which assigns something to each; else it is empty."""
         assignment = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
             group_id=self.group,
@@ -124,7 +124,7 @@ class Member:
         return wire.framed(request, HEARTBEAT)
 
     async def heartbeat(self) -> None:
-        """Cheap: the same bytes in each generation, and of the answer only the error code is looked at."""
+        """Cheap: the bytes are reused within a generation, and only the response's error code is read."""
         if self.beating != self.generation:
             self.beating, self.frame = self.generation, self.heartbeat_frame()
         (error_code,) = struct.unpack_from(">h", await self.client.send(self.frame), 8)
@@ -143,11 +143,11 @@ class Member:
 
 def expect(error_code: int, *others: ErrorCode) -> None:
     if error_code and error_code not in others:
-        raise RuntimeError(f"the broker answered {ErrorCode.of(error_code).name}")
+        raise RuntimeError(f"the broker returned {ErrorCode.of(error_code).name}")
 
 
 def until_coordinator(port: int) -> None:
-    """Has the broker make its internal topic, and waits until it answers for groups."""
+    """Makes the broker create its internal topic, and waits until it serves groups."""
     for _ in range(600):
         request = FindCoordinatorRequest(key="any", key_type=0)
         if not wire.call(port, request, FindCoordinatorResponse, FIND).error_code:
@@ -160,7 +160,7 @@ def until_coordinator(port: int) -> None:
 
 
 class Crowd:
-    """Members that live: they join, then send a heartbeat every `pause_s`.
+    """Active members: they join, then send a heartbeat every `pause_s`.
 
     `is_stable` is set once all have the assignment of a generation of `size`, `is_calm` once all pause for HEARTBEAT_S.
     """
@@ -174,7 +174,7 @@ class Crowd:
         self._lives = [asyncio.create_task(self._live(*pair)) for pair in zip(members, parts, strict=True)]
 
     async def _live(self, member: Member, part: float) -> None:
-        """The first pause is only a part of one, so that not all come at once."""
+        """The first pause is a fraction, so that the heartbeats are spread."""
         await member.join()
         while not self._leaving.is_set():
             self._look_at(member)
@@ -192,14 +192,14 @@ class Crowd:
                 self.is_calm.set()
 
     async def until(self, event: asyncio.Event) -> None:
-        """Raises what a member fails with meanwhile."""
+        """Waits for the event. Raises the exception of a member that fails meanwhile."""
         waiting = asyncio.create_task(event.wait())
         done, _ = await asyncio.wait([waiting, *self._lives], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 
     async def end(self) -> None:
-        """After their last heartbeats. Raises what a member has failed with."""
+        """Waits for the last heartbeats. Raises the exception of a member that failed."""
         self._leaving.set()
         await asyncio.gather(*self._lives)
 
@@ -260,7 +260,7 @@ async def commit(everyone: list[Member], frames: list[bytes], count: int) -> Non
                 expect_all_committed(answer)
                 first = answer
             elif answer != first:
-                raise RuntimeError("a commit was answered differently")
+                raise RuntimeError("a commit got a different response")
 
     await asyncio.gather(*(one(member, frame) for member, frame in zip(everyone, frames, strict=True)))
 

@@ -1,14 +1,13 @@
-"""A client that does a little and measures it, a hundred times a second.
+"""A client that makes a small round trip a hundred times a second and measures it.
 
     python -m benchmarks.healthy_client records PORT TOPIC
     python -m benchmarks.healthy_client health PORT
 
-records: a record of 100 bytes is produced and fetched again. health: /health is asked for, on a connection of its own.
+records: produces a record of 100 bytes and fetches it. health: requests /health on a new connection.
 
-It prints a line when the first round trip is done. For every line on its standard input it prints one, a JSON object
-of what has been since then: "taken", the round trips in ms, and "failed", how many there were of each failure. One
-that takes long delays those that follow, which are counted from when they were due. After a failed one it connects
-again.
+It prints a line after the first round trip. For every line on stdin it prints a JSON object of the time since the
+last one: "taken", the round trips in ms, and "failed", the number of each kind of failure. A slow round trip delays the
+next ones, which are measured from when they were due. After a failure it reconnects.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ PRODUCE_VERSION, FETCH_VERSION = 7, 11
 
 
 class Refused(Exception):
-    """The message names the error."""
+    """The broker returned an error, which the message names."""
 
 
 class Client(Protocol):
     def round_trip(self) -> None:
-        """Raises Refused, OSError."""
+        """Makes one round trip. Raises Refused, OSError."""
 
     def reconnect(self) -> None:
-        """After a failure. Raises OSError."""
+        """Reconnects after a failure. Raises OSError."""
 
 
 class Records:
-    """One connection, which sends the same record again and again."""
+    """One connection, which sends the same record repeatedly."""
 
     def __init__(self, port: int, topic: str) -> None:
         self._port, self._topic = port, topic
@@ -66,7 +65,7 @@ class Records:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def round_trip(self) -> None:
-        """A broker may answer a fetch without the record, after its wait."""
+        """Fetches until the record arrives: a broker may respond without it after its wait."""
         self._connection.sendall(self._produce)
         produced = wire.decoded(wire.receive(self._connection), PRODUCE, PRODUCE_VERSION)
         expect_success(produced)
@@ -89,13 +88,13 @@ class Records:
 
 
 class Health:
-    """As an orchestrator asks."""
+    """Health checks like an orchestrator's."""
 
     def __init__(self, port: int) -> None:
         self._address = ("127.0.0.1", port)
 
     def reconnect(self) -> None:
-        """Every round trip does."""
+        """No effect: every round trip connects anew."""
 
     def round_trip(self) -> None:
         with socket.create_connection(self._address, TIMEOUT_S) as connection:
@@ -106,14 +105,14 @@ class Health:
 
 
 def expect_success(answer: Message) -> None:
-    """Raises Refused."""
+    """Raises Refused if the response contains an error."""
     errors = wire.errors_in(answer)
     if errors:
         raise Refused(ErrorCode.of(min(errors)).name)
 
 
 def until_served(client: Client) -> None:
-    """The first round trip; a topic that was just created may have no leader yet. Raises Refused, OSError."""
+    """Makes the first round trip; a new topic may have no leader yet. Raises Refused, OSError."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -125,7 +124,7 @@ def until_served(client: Client) -> None:
 
 
 class Measured:
-    """Round trips since it was asked last."""
+    """The round trips since the last report."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -145,11 +144,11 @@ class Measured:
         self._due += INTERVAL_S
 
     def seconds_left(self) -> float:
-        """Until the next one is due."""
+        """Seconds until the next round trip is due."""
         return max(self._due - time.perf_counter(), 0)
 
     def reported(self) -> str:
-        """What has been; from now on it starts again."""
+        """Returns the report and starts a new one."""
         line = json.dumps({"taken": self._taken, "failed": self._failed})
         self._taken, self._failed, self._due = [], Counter(), time.perf_counter()
         return line

@@ -31,19 +31,19 @@ class Produced(NamedTuple):
 
 
 class Unavailable(Exception):
-    """A program is missing here; the message says which, and what it would take."""
+    """A program is missing; the message names it and how to provide it."""
 
 
 def kafka_tool() -> list[str]:
-    """The prefix for a class of Kafka's tools. Raises Unavailable."""
+    """Returns the command prefix for a class of Kafka's tools. Raises Unavailable."""
     prefix = shlex.split(os.environ.get("KAFKA_TOOLS", ""))
     if not prefix:
-        raise Unavailable("KAFKA_TOOLS is not set: it is the command that runs a class of Kafka's tools")
+        raise Unavailable("KAFKA_TOOLS, the command that runs a class of Kafka's tools, is not set")
     return prefix
 
 
 def produce(bootstrap: str, topic: str, records: int, record_bytes: int, settings: list[str]) -> Produced:
-    """Run ProducerPerformance as fast as it goes."""
+    """Runs ProducerPerformance at full speed."""
     command = [
         *kafka_tool(),
         "org.apache.kafka.tools.ProducerPerformance",
@@ -58,7 +58,7 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int, setting
 
 
 def probe(*arguments: str, when_measuring: Callable[[], None], program: str = "Probe") -> dict[str, Any]:
-    """Run one of the probes; `when_measuring` is called when its warming up is over. Returns its last line."""
+    """Runs one of the probes; calls `when_measuring` after its warm-up. Returns its last line."""
     command = ["java", "-Xms512m", "-Xmx512m", "-cp", class_path(), f"odradek.{program}", *arguments]
     result: dict[str, Any] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -76,7 +76,7 @@ def probe(*arguments: str, when_measuring: Callable[[], None], program: str = "P
 
 
 def class_path() -> str:
-    """Builds the probes where they are not up to date. Raises Unavailable without Maven."""
+    """Returns the class path; builds outdated probes. Raises Unavailable without Maven."""
     sources = (POM.parent / "src" / "main" / "java" / "odradek").glob("*.java")
     if not all(_is_built(source) for source in sources):
         if shutil.which("mvn") is None or shutil.which("java") is None:

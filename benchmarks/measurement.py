@@ -1,4 +1,4 @@
-"""What a row measures, in which unit and which way is better; what was read; and what it comes to."""
+"""Rows and their metrics, the readings of a row, and the result over all rounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from benchmarks.contestants import BEFORE, KAFKA, ODRADEK, Contestant
 
 MORE, LESS = "more is better", "less is better"
 BUSY = 0.6
-"""A broker that uses less of a core than this was not what limited the row: then its CPU time per operation decides."""
+"""A broker that uses less of a core than this did not limit the row; then its CPU time per operation decides."""
 
 
 class Metric(NamedTuple):
-    """One line of the table. `wanted`: how many times better than Kafka ours should be, None where it is only told."""
+    """One line of the table. `wanted`: the required ratio of Odradek to Kafka, None if the metric is only reported."""
 
     name: str
     unit: str
@@ -22,7 +22,7 @@ class Metric(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One round's value. `cpu_seconds` are the broker's while it served `operations` for `seconds`; 0 where untold."""
+    """One round's value. `cpu_seconds` is the broker's CPU time for `operations` in `seconds`; 0 if unknown."""
 
     value: float
     cpu_seconds: float = 0
@@ -39,21 +39,21 @@ class Reading(NamedTuple):
 
 
 class Row:
-    """Something that is measured on every broker."""
+    """One or more metrics that are measured together on every broker."""
 
     name: str
     metrics: tuple[Metric, ...]
     needs_broker = True
     needs_warm_memory = False
-    """Whether it writes or reads so much that memory nobody has used before would decide it."""
+    """Whether the row moves so much data that never-used memory would dominate it."""
     needs_fresh_broker = False
-    """Whether each round has a broker of its own that has done nothing yet (and is not started yet)."""
+    """Whether each round gets a new broker (which is not started yet)."""
 
     def warm_up(self, contestant: Contestant) -> None:
-        """Once per broker, before the first round."""
+        """Runs once per broker, before the first round."""
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
-        """A reading for each metric, by its name. Raises Unavailable where a program is missing."""
+        """Returns a reading for each metric, by its name. Raises Unavailable if a program is missing."""
         raise NotImplementedError
 
 
@@ -65,7 +65,7 @@ class Result(NamedTuple):
     readings: dict[str, list[Reading]]
 
     def median(self, name: str) -> Reading | None:
-        """The reading whose value is the median, so that its other numbers belong to the same round."""
+        """Returns the reading with the median value, so that its other numbers come from the same round."""
         readings = self.readings.get(name)
         if not readings:
             return None
@@ -73,14 +73,14 @@ class Result(NamedTuple):
         return next(reading for reading in readings if reading.value == middle)
 
     def ratio(self, name: str = KAFKA) -> float | None:
-        """How many times better ours is than this one. None where one is missing, or a value is 0."""
+        """How many times better Odradek is than this broker. None if a reading is missing, or a value is 0."""
         ours, theirs = self.median(ODRADEK), self.median(name)
         if ours is None or theirs is None or not ours.value or not theirs.value:
             return None
         return ours.value / theirs.value if self.metric.better == MORE else theirs.value / ours.value
 
     def cpu_ratio(self, name: str = KAFKA) -> float | None:
-        """How many times less CPU time per operation ours takes. None where it is not known."""
+        """How many times less CPU time per operation Odradek takes. None if unknown."""
         ours, theirs = self.median(ODRADEK), self.median(name)
         if ours is None or theirs is None or not ours.cpu_us_per_operation or not theirs.cpu_us_per_operation:
             return None
@@ -88,7 +88,7 @@ class Result(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """ahead, ahead by CPU (the client is the limit), behind; empty where nothing is wanted or known."""
+        """ahead, ahead by CPU (the client is the limit), behind; empty if nothing is wanted or known."""
         wanted, ratio = self.metric.wanted, self.ratio()
         ours, kafka = self.median(ODRADEK), self.median(KAFKA)
         if wanted is None or ours is None or kafka is None:
@@ -103,9 +103,9 @@ class Result(NamedTuple):
 
     @property
     def against_before(self) -> str:
-        """slower, more CPU, or both, where the best of our rounds is worse than the worst of the older checkout's.
+        """slower, more CPU, or both, if our best round is worse than the worst round of the older checkout.
 
-        Empty where the rounds overlap, and of a single round, whose scatter nobody knows.
+        Empty if the rounds overlap, and for a single round, whose variance is unknown.
         """
         sign = -1 if self.metric.better == MORE else 1
         ours, theirs = self.readings.get(ODRADEK, []), self.readings.get(BEFORE, [])

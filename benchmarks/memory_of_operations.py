@@ -1,12 +1,12 @@
-"""What operations leave behind: bytes of memory for each, of every API, after a soak.
+"""Memory leaked by operations: bytes per operation, for every API, in a soak test.
 
     python -m benchmarks.memory_of_operations [--minutes 10] [--operations 10000] [--apis NAME,...]
 
-Every API has a small valid request that is sent again and again to a broker in this process, a round of all APIs after
-the other until the time is over, but at least one round. A transaction, a topic and a group are each an operation of
-several requests, from the first to the last. After its first round an API is warm; from then on the table counts what
-Python holds more (tracemalloc, after a collection) and by how much resident memory grew, for 10,000 operations. Below
-it stand the APIs that are left out, and those whose requests are answered with an error.
+For every API a small valid request is sent repeatedly to a broker in this process, in rounds of all APIs until the time
+is over, at least one round. A transaction, a topic and a group are operations of several requests each, from creation
+to removal. After its first round an API is warm; from then on the table counts the growth of Python's memory
+(tracemalloc, after a collection) and of resident memory, per 10,000 operations. The APIs that are left out, and those
+whose responses contain an error, are listed below it.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ COUNTED = 10_000
 IN_FLIGHT = 50
 REMOVAL_S = 20
 NO_SESSION = {"SessionEpoch": -1}
-"""A fetch: each of another epoch would begin a session, of which a thousand are kept."""
+"""For Fetch: a request with another epoch would create a session, of which a thousand are cached."""
 SHARES = {"AlterPartitionReassignments": 0.1}
 """Each of these waits for the disk: ten thousand take minutes."""
 LEFT_OUT = {
-    "DeleteTopics": "an operation of its own: a topic is created and deleted",
-    "JoinGroup": "an operation of its own: a member joins, syncs and leaves",
+    "DeleteTopics": "a separate operation: a topic is created and deleted",
+    "JoinGroup": "a separate operation: a member joins, syncs and leaves",
     "LeaveGroup": "see JoinGroup",
     "OffsetDelete": "there is nothing to delete the second time",
     "DeleteGroups": "there is nothing to delete the second time",
-    "EndTxn": "an operation of its own: a transaction",
+    "EndTxn": "a separate operation: a transaction",
     "WriteTxnMarkers": "brokers send it, not clients",
 }
 
 
 class Operation(NamedTuple):
-    """`run` does it so many times. `share`: the part of the operations asked for that is enough."""
+    """`run(count)` repeats the operation. `share`: the fraction of the requested operations that is enough."""
 
     name: str
     run: Callable[[int], None]
@@ -77,7 +77,7 @@ class Operation(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Sums over the rounds that count."""
+    """Sums over the counted rounds."""
 
     operations: int = 0
     traced_bytes: int = 0
@@ -89,7 +89,7 @@ class Operations:
 
     def __init__(self, thread: BrokerThread) -> None:
         self.errors: dict[str, set[int]] = {}
-        """Error codes in the first answer of a round to the request of this API."""
+        """Error codes in the first response of a round to this API's request."""
         self._bootstrap = thread.bootstrap
         self._data_dir = thread.data_dir
         self._connection = Connection(thread.bootstrap)
@@ -126,7 +126,7 @@ class Operations:
         return run
 
     def _topics(self, count: int) -> None:
-        """Until its files are gone: so long their names are kept."""
+        """Waits until the topics' files are removed: their names are kept until then."""
         at_once = CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="0")
         topic = CreateTopicsRequest.CreatableTopic(
             name="short-lived", num_partitions=1, replication_factor=1, configs=[at_once]
@@ -171,7 +171,7 @@ class Operations:
 
 
 def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -> dict[str, Kept]:
-    """Rounds of all operations until the time is over. The first round of each is not counted."""
+    """Runs rounds of all operations until the time is over. The first round is not counted."""
     chosen = [operation for operation in operations.all() if not wanted or operation.name in wanted]
     kept = {operation.name: Kept() for operation in chosen}
     for operation in chosen:
@@ -196,7 +196,7 @@ def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -
 
 
 def memory() -> tuple[int, int]:
-    """What Python holds after a collection, and what is resident."""
+    """Returns Python's memory after a collection, and resident memory."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0], resident_bytes(os.getpid())
 
@@ -213,7 +213,7 @@ def table(kept: dict[str, Kept]) -> str:
 
 
 def notes(errors: dict[str, set[int]]) -> str:
-    """What the table does not say."""
+    """Returns the omitted APIs and those with errors."""
     refused = {name: ", ".join(ErrorCode.of(code).name for code in codes) for name, codes in errors.items() if codes}
     lines = ["Left out:", *(f"* {name}: {reason}" for name, reason in LEFT_OUT.items())]
     if refused:
@@ -228,7 +228,7 @@ def tell(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_of_operations", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--operations", type=int, default=COUNTED, help="of each API in a round")
+    parser.add_argument("--operations", type=int, default=COUNTED, help="repetitions of each API in a round")
     parser.add_argument("--apis", default="", metavar="NAME,...", help="only these, by their names in the table")
     arguments = parser.parse_args()
     wanted = {name for name in arguments.apis.split(",") if name}

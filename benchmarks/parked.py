@@ -2,9 +2,9 @@
 
     python -m benchmarks.parked PORT TOPIC COUNT [SPREAD_MS]
 
-1. Parks COUNT fetches for WAIT_MS, prints "parked", and waits for the answers. Until they come nothing happens.
-2. Parks them again, with time-outs spread over SPREAD_MS (10,000), prints "spread", and waits for the answers. Prints
-   how late they were as one JSON object. An answer before its time counts as late by a negative number.
+1. Parks COUNT fetches for WAIT_MS, prints "parked", and waits for the responses. Until then nothing happens.
+2. Parks them again, with time-outs spread over SPREAD_MS (10,000), prints "spread", and waits for the responses. Prints
+   their lateness as one JSON object. A response before its time has a negative lateness.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from benchmarks.wire import waiting_fetch
 
 WAIT_MS = 40_000
 FIRST_MS = 8_000
-"""The earliest time-out, so that all requests are out before the first answer comes in."""
+"""The earliest time-out, so that all requests are sent before the first response arrives."""
 REQUESTS_PER_PAUSE, PAUSE_S = 20, 0.005
-"""Requests go out at 4,000 a second at most: were they sent at once, each would count the work of all before it."""
+"""Requests are sent at no more than 4,000 a second: all at once, each would count the work of all before it."""
 
 
 def raise_open_files() -> None:
@@ -38,7 +38,7 @@ def connect(port: int, count: int) -> list[socket.socket]:
 
 
 def park(connections: list[socket.socket], topic: str, waits_ms: list[int]) -> dict[int, float]:
-    """A fetch on each connection. Returns when each is due, by file descriptor, on the monotonic clock."""
+    """Sends a fetch on each connection. Returns their due times by file descriptor, on the monotonic clock."""
     due: dict[int, float] = {}
     for number, (connection, wait_ms) in enumerate(zip(connections, waits_ms, strict=True)):
         if number % REQUESTS_PER_PAUSE == 0:
@@ -50,7 +50,7 @@ def park(connections: list[socket.socket], topic: str, waits_ms: list[int]) -> d
 
 
 def lateness_ms(connections: list[socket.socket], due: dict[int, float]) -> list[float]:
-    """Wait for all answers, and return by how much each missed its time, ascending."""
+    """Waits for all responses; returns their lateness, ascending."""
     by_descriptor = {connection.fileno(): connection for connection in connections}
     poll = select.epoll()
     for descriptor in due:

@@ -1,7 +1,7 @@
-"""Rows about the pipeline: Spark reads a topic of JSON orders of some 140 bytes over four partitions, from each broker.
+"""Rows of the pipeline: Spark reads a topic of JSON orders of some 140 bytes over four partitions, from each broker.
 
 Spark (local[2]) runs on the same two cores as the broker; CPU seconds are those of both. "defaults" are the connector's
-own settings, all else has those of `pipeline.kafka.connector.TUNED`.
+own settings, the other rows have those of `pipeline.kafka.connector.TUNED`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ DEFAULTS = {
     "fetch.max.bytes": "52428800",
     "receive.buffer.bytes": "65536",
 }
-"""What the connector uses when nothing is set."""
+"""The connector's values when nothing is set."""
 BATCH = 250_000
 _numbers = itertools.count(1)
 
 
 class SparkWorker:
-    """The process that runs Spark, started when first asked."""
+    """The process that runs Spark, started on first use."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, job: str, settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        """A job's outcome. Raises Unavailable without PySpark, RuntimeError when the job fails."""
+        """Returns a job's outcome. Raises Unavailable without PySpark, RuntimeError if the job fails."""
         process = self._started()
         assert process.stdin is not None
         process.stdin.write(json.dumps({"job": job, "settings": dict(settings), **more}) + "\n")
@@ -55,11 +55,11 @@ class SparkWorker:
         return outcome
 
     def cpu_seconds(self) -> float:
-        """CPU time of Spark's JVM and its Python processes so far."""
+        """Returns the CPU time of Spark's JVM and its Python processes so far."""
         return cpu_seconds_of_session(self._started().pid)
 
     def close(self) -> None:
-        """Ends it."""
+        """Kills the process."""
         process, self._process = self._process, None
         if process is not None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ class SparkWorker:
 
 
 class Orders:
-    """The topic that all rows read, made once on each broker."""
+    """The topic that all rows read, created once on each broker."""
 
     def __init__(self, records: int) -> None:
         self.records = records
@@ -98,7 +98,7 @@ class Orders:
         self._filled: set[int] = set()
 
     def fill(self, contestant: Contestant) -> None:
-        """Produces the orders, unless they are there."""
+        """Produces the orders, unless they exist."""
         if contestant.port in self._filled:
             return
         from kafka import KafkaProducer
@@ -153,7 +153,7 @@ class PipelineRow(Row):
         return Reading(rows / seconds, spark + broker, seconds, rows), Reading(broker, broker, seconds, rows)
 
     def settings(self, contestant: Contestant) -> dict[str, Any]:
-        """The pipeline's settings for this broker."""
+        """Returns the pipeline's settings for this broker."""
         lake = contestant.directory / "lake"
         return {
             "name": "bench",
@@ -170,7 +170,7 @@ class PipelineRow(Row):
 
 
 class ReadTopic(PipelineRow):
-    """The connector alone. So short a run is a third slower on a JVM that has compiled too little."""
+    """The connector alone. Such a short run is a third slower on a JVM that is not warmed up enough."""
 
     def warm_up(self, contestant: Contestant) -> None:
         super().warm_up(contestant)
@@ -182,7 +182,7 @@ class ReadTopic(PipelineRow):
 
 
 class Ingest(PipelineRow):
-    """The ingest job into a new lake. Also told: files per batch, and what `compact` leaves."""
+    """The ingest job into a new lake. Also reports files per batch, and the files that `compact` leaves."""
 
     def __init__(self, name: str, worker: SparkWorker, orders: Orders, settings: Mapping[str, Any]) -> None:
         super().__init__(name, worker, orders, settings)
@@ -233,9 +233,9 @@ class ReadSegments(PipelineRow):
 
 
 def pipeline_rows(scale: float, worker: SparkWorker) -> list[Row]:
-    """In the order of the table. `scale` is the part of all records.
+    """Returns the rows in the order of the table. `scale` is the fraction of all records.
 
-    A read alone takes so little that four million records hide what Spark needs to start its tasks."""
+    A plain read is so fast that only four million records hide the time to start Spark's tasks."""
     many = Orders(max(int(4_000_000 * scale), 40_000))
     orders = Orders(max(int(1_000_000 * scale), 10_000))
     untuned = {"kafka": DEFAULTS}

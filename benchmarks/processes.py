@@ -1,4 +1,4 @@
-"""What Linux tells of another process: CPU time, resident memory, who listens on a port."""
+"""Properties of other processes on Linux: CPU time, resident memory, the listener on a port."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LISTEN = "0A"
 CPUCLOCK_SCHED = 2
-"""Of the clocks of a process, as clock_getcpuclockid(3) makes their numbers: all of its time on a CPU."""
+"""The clock of all CPU time, as numbered in the clocks of a process by clock_getcpuclockid(3)."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads, exact. Raises OSError when the process has ended."""
+    """Returns user and system time of all threads, exactly. Raises OSError if the process has ended."""
     return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
 
 
 def is_running(pid: int) -> bool:
-    """False also for a process that has ended and that nobody has waited for."""
+    """False also for a process that has ended and has not been waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -28,19 +28,19 @@ def is_running(pid: int) -> bool:
 
 
 def cpu_seconds_with_children(pid: int) -> float:
-    """User and system time with that of the child processes that have ended, in hundredths of a second."""
+    """Returns user and system time, including that of ended child processes, in hundredths of a second."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(int(after_name[field]) for field in (11, 12, 13, 14)) / TICKS_PER_SECOND
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that it has started and not yet waited for."""
+    """Returns the children of a process that have not been waited for."""
     processes = [path for path in Path("/proc").iterdir() if path.name.isdecimal()]
     return [int(path.name) for path in processes if _parent(path) == pid]
 
 
 def cpu_seconds_of_session(session: int) -> float:
-    """As `cpu_seconds_with_children`, of all processes of a session, in whatever process group."""
+    """Like `cpu_seconds_with_children`, for all processes of a session, in any process group."""
     total = 0.0
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
@@ -59,9 +59,9 @@ def resident_bytes(pid: int) -> int:
 
 
 def listener_of(port: int, give_up_s: float = 10) -> int:
-    """The process that listens on a TCP port. Raises ProcessLookupError.
+    """Returns the process that listens on a TCP port. Raises ProcessLookupError.
 
-    Linux leaves lines out of its tables of sockets while others come and go: so it is asked again for some time.
+    Linux omits lines from its socket tables while other sockets come and go, so the look-up is retried for some time.
     """
     give_up = time.monotonic() + give_up_s
     while True:
@@ -83,11 +83,11 @@ def _listener_of(port: int) -> int:
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and inodes.intersection(_open_files(process / "fd")):
             return int(process.name)
-    raise ProcessLookupError(f"nobody listens on port {port}")
+    raise ProcessLookupError(f"no process listens on port {port}")
 
 
 def free_port() -> int:
-    """A port that is free, as is the one after it: Kafka's controller takes that."""
+    """Returns a free port, followed by another free one, which Kafka's controller uses."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -102,7 +102,7 @@ def free_port() -> int:
 def _parent(process: Path) -> int | None:
     try:
         return int((process / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return None
 
 

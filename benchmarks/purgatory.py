@@ -1,4 +1,4 @@
-"""How many requests a purgatory takes per second, and what each costs: the workload of Kafka's
+"""Measures how many requests a purgatory takes per second, and the cost of each, with the workload of Kafka's
 TestPurgatoryPerformance.
 
     python -m benchmarks.purgatory --num 1000000 --rate 400000 --timeout 200 --pct50 200 --pct75 400
@@ -6,13 +6,14 @@ TestPurgatoryPerformance.
 
 Requests arrive as a Poisson process at `--rate` per second. Each is parked under the same `--keys` keys, drawn once
 out of `--key-space-size`, with a time-out of `--timeout` ms, and would be completed after a log-normally distributed
-time with the given 50th and 75th percentiles (ms). Those that come before the time-out are completed then, by
-nobody's key: their entries are left to the purge. The others expire. It is over when every request has ended.
+time with the given 50th and 75th percentiles (ms). Requests whose time comes before the time-out are completed then,
+but not through a key: their entries are left to the purge. The others expire. The run ends when every request has
+ended.
 
 Everything is the broker's own: its clock, timer, purgatory, completion queue and reaper, on one event loop and in
 real time. Where Kafka's test has a thread that generates and one that completes out of a DelayQueue, this has a call
-of the loop each millisecond for both, and a list for each millisecond. (In Kafka's Java version requests are
-completed at their time-out instead of their drawn time, by a slip; here, as in the older Scala version, at their
+of the loop each millisecond for both, and a list for each millisecond. (Kafka's Java version mistakenly completes
+requests at their time-out instead of their drawn time; here, as in the older Scala version, they complete at their
 drawn time.)
 
 The last line of the output is one JSON object. `enqueues_per_second` is measured from the first to the last parking,
@@ -37,7 +38,7 @@ from odradek.timer import ExpirationReaper, SystemClock, SystemTimer
 SAMPLES = 1 << 17
 QUARTILE_OF_NORMAL = 0.674490
 ENQUEUES_PER_SLICE = 1000
-"""How many requests are parked, if they are late, before the loop may look at something else."""
+"""How many late requests are parked before the loop may do something else."""
 
 
 class FakeOperation(DelayedOperation):
@@ -61,14 +62,14 @@ class FakeOperation(DelayedOperation):
 
 
 def latencies_ms(chance: random.Random, pct50: float, pct75: float) -> list[int]:
-    """Times to completion, log-normal with these percentiles, rounded down."""
+    """Returns times to completion, log-normal with these percentiles, rounded down."""
     mean = math.log(pct50)
     deviation = (math.log(pct75) - mean) / QUARTILE_OF_NORMAL
     return [int(chance.lognormvariate(mean, deviation)) for _ in range(SAMPLES)]
 
 
 def intervals_ms(chance: random.Random, rate: float) -> list[int]:
-    """Times between arrivals, exponential; what rounding to milliseconds takes from one is given to the next."""
+    """Returns times between arrivals, exponential; each rounding error is carried over to the next interval."""
     samples = []
     residue = 0.0
     for _ in range(SAMPLES - 1):
@@ -79,7 +80,7 @@ def intervals_ms(chance: random.Random, rate: float) -> list[int]:
 
 
 class Workload:
-    """One run on a running loop: parks `requests` and waits for the end of each."""
+    """One run on a running loop: parks `requests` and waits until all have ended."""
 
     def __init__(self, arguments: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> None:
         chance = random.Random(arguments.seed)
@@ -130,7 +131,7 @@ class Workload:
         self.completed_to_ms = now_ms
 
     def _park_arrived(self, now_ms: int) -> bool:
-        """Park what has arrived; True if there is more of it."""
+        """Parks the requests that have arrived; True if more are due."""
         timeout_ms, keys, clock = self.timeout_ms, self.keys, self.clock
         park = self.purgatory.try_complete_else_watch
         arrival_ms = self.arrival_ms
@@ -159,13 +160,13 @@ def percentile(sorted_values: list[int], fraction: float) -> int | None:
 
 
 def is_compiled() -> bool:
-    """Whether the wheel and the purgatory run compiled."""
+    """Whether the wheel and the purgatory are compiled."""
     names = ("odradek.timer.task", "odradek.purgatory.purgatory")
     return not any((sys.modules[name].__file__ or "").endswith(".py") for name in names)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, object]:
-    """Run once; returns the row."""
+    """Runs once; returns the row."""
     loop = new_loop()
     gc.set_threshold(50_000, 20, 1_000_000)
     gc.freeze()
@@ -191,7 +192,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """The broker's kind of loop: uvloop's where it is installed."""
+    """Returns the same kind of loop as the broker's: uvloop's if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -208,8 +209,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pct75", type=float, required=True, help="75th percentile of the time to completion in ms")
     parser.add_argument("--keys", type=int, default=3, help="keys per request")
     parser.add_argument("--key-space-size", type=int, default=100, help="keys to choose from")
-    parser.add_argument("--seed", type=int, default=1, help="of the random times and keys")
-    parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random times and keys")
+    parser.add_argument("--json", action="store_true", help="print only the JSON object")
     chosen = parser.parse_args(arguments)
     if (
         min(chosen.num, chosen.keys, chosen.key_space_size) < 1

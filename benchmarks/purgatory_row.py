@@ -1,5 +1,4 @@
-"""The purgatories alone: `benchmarks.purgatory` against Kafka's TestPurgatoryPerformance, each in a process of its
-own."""
+"""The row of the purgatory: `benchmarks.purgatory` and Kafka's TestPurgatoryPerformance, each in its own process."""
 
 from __future__ import annotations
 

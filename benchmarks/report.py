@@ -1,4 +1,4 @@
-"""The results as a table for people and as JSON for scripts."""
+"""The results as a table for readers and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NAMES = (ODRADEK, BEFORE, KAFKA)
 
 
 def table(results: Sequence[Result]) -> str:
-    """One line per metric: medians, how many times better ours is, and the brokers' CPU time in the median round.
+    """Returns one line per metric: medians, ratios to the other brokers, and the brokers' CPU time in the median round.
 
-    An older checkout has columns only where it took part.
+    An older checkout has columns only if it was measured.
     """
     names = [name for name in NAMES if name != BEFORE or any(name in result.readings for result in results)]
     lines = [*_headings(names), *(_line(result, names) for result in results)]
@@ -60,7 +60,7 @@ def as_json(results: Sequence[Result], notes: Sequence[str], rounds: int) -> dic
 
 
 def slower_than_before(results: Sequence[Result]) -> list[str]:
-    """A note for each metric that is, by more than the rounds scatter."""
+    """Returns a note for each metric that is worse than before by more than the rounds vary."""
     return [
         f"{result.metric.name}: {result.against_before} than before in every round"
         for result in results
@@ -92,7 +92,7 @@ def machine() -> dict[str, Any]:
 
 
 def _headings(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Two lines."""
+    """Returns the two heading lines."""
     ratios = [f"to {name}" for name in names if name != ODRADEK]
     none = ("",) * len(names)
     verdicts = ("",) * (2 if BEFORE in names else 1)

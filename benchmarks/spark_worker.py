@@ -1,7 +1,7 @@
-"""Spark in a process of its own, which does what it is told line by line: `python -m benchmarks.spark_worker`.
+"""Runs Spark in its own process, with one job per line of stdin: `python -m benchmarks.spark_worker`.
 
 A line on stdin is a job as JSON, the line on stdout its outcome: {"rows", "seconds", ...} or {"error"}. One session
-serves all of a run's rows, so that each is measured on a JVM that is warm.
+serves all rows of a run, so that each is measured on a warm JVM.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Job = Callable[["SparkSession", Settings, Mapping[str, Any]], dict[str, Any]]
 
 
 def read_topic(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
-    """Every record of the topics by the connector, into nothing."""
+    """Reads every record of the topics with the connector and discards them."""
     return _read_all(
         spark.read.format("kafka").options(**connector_options(settings), subscribe=",".join(settings.topics)).load()
     )
 
 
 def read_segments(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Every record of the topics from the log's files, into nothing."""
+    """Reads every record of the topics from the log's files and discards them."""
     options = {"path": asked["log_dir"], "topic": ",".join(settings.topics), "includeHeaders": "true"}
     return _read_all(spark.read.format("odradek").options(**options).load())
 
@@ -50,13 +50,13 @@ def _read_all(records: DataFrame) -> dict[str, Any]:
 
 
 def ingest_all(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The ingest of the topics into a new lake, all that is there."""
+    """Ingests all records of the topics into a new lake."""
     ingest.run(settings)
     return {"rows": int(asked["records"]), "files": len(list(Places.of(settings).rows.path.rglob("*.parquet")))}
 
 
 def compact_all(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
-    """What `compact` leaves of the files."""
+    """Compacts the tables; returns the number of files left."""
     from deltalake import DeltaTable
 
     compact.run(settings)
@@ -72,9 +72,9 @@ JOBS: dict[str, Job] = {
 
 
 def main() -> None:
-    """Serves until stdin ends."""
+    """Serves jobs until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # What Spark and the jobs print goes to stderr.
+    os.dup2(2, 1)  # Output of Spark and the jobs goes to stderr.
     spark = open_session(Settings(master="local[2]"), {"spark.driver.memory": "2g"})
     print(json.dumps({"ready": os.getpid()}), file=answers)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Rows about a broker that has little to do: starting, memory, idle connections, parked fetches."""
+"""Rows of a broker with little to do: starting, memory, idle connections, parked fetches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTLE_S = 2
 
 
 class Start(Row):
-    """From the command to the first answer to a Metadata request, on a data directory that was used before."""
+    """From the command to the first Metadata response, on a data directory that was used before."""
 
     name = "start"
     metrics = (Metric("start to first Metadata", "ms", LESS, 10.0),)
@@ -35,7 +35,7 @@ class Start(Row):
 
 
 class Memory(Row):
-    """Resident memory after one Metadata request, and what 1,000 connections that asked for ApiVersions once add."""
+    """Resident memory after one Metadata request, and its growth by 1,000 connections with one ApiVersions each."""
 
     name = "memory"
     metrics = (
@@ -67,10 +67,10 @@ class Memory(Row):
 
 
 class ParkedFetches(Row):
-    """12,000 fetches that wait, each on a connection of its own, made by a process of their own (benchmarks.parked).
+    """12,000 waiting fetches, each on its own connection, from a separate process (benchmarks.parked).
 
-    First they wait for longer than anybody looks: what does that cost? Then their time-outs are spread over ten
-    seconds: how late is each, at the client?
+    First they wait longer than the measured period: what is their cost? Then their time-outs are spread over ten
+    seconds: how late is each response at the client?
     """
 
     name = "parked"

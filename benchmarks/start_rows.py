@@ -1,7 +1,7 @@
-"""Rows about starts that have much to do: ten thousand logs after a kill, two hundred thousand committed offsets.
+"""Rows of starts with much to do: ten thousand logs after a kill, two hundred thousand committed offsets.
 
-All dirty pages are written before a start that counts, so that its own syncs are what it waits for. Where strace is
-installed one more start of each Odradek, which takes longer for it, counts fsync and fdatasync up to the first answer.
+All dirty pages are written before a measured start, so that it waits only for its own syncs. If strace is installed,
+one more start of each Odradek, which strace slows down, counts fsync and fdatasync up to the first response.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GIVE_UP_S = 120
 
 
 class StartAfterKill(Row):
-    """The first time and the second time. Each partition has a record that was appended since the last start."""
+    """The first and the second start. Each partition has a record that was appended since the previous start."""
 
     name = "start after a kill"
     needs_fresh_broker = True
@@ -65,7 +65,7 @@ class StartAfterKill(Row):
         return {metric.name: value for metric, value in zip(self.metrics, values, strict=False)}
 
     def _append(self, port: int) -> None:
-        """A record or more to each partition. Raises RuntimeError."""
+        """Appends at least one record to each partition. Raises RuntimeError."""
         batch = bytes(build_batch([Record(offset=0, timestamp=int(time.time() * 1000), key=b"k", value=bytes(100))]))
         data = [ProduceRequest.PartitionProduceData(index=i, records=batch) for i in range(PARTITIONS_OF_A_TOPIC)]
         for number in range(self._topics):
@@ -75,7 +75,7 @@ class StartAfterKill(Row):
 
 
 class StartWithOffsets(Row):
-    """The first start on data that another one has left in good order, and the second one."""
+    """The first and the second start on data of a clean shutdown."""
 
     name = "start with offsets"
     needs_fresh_broker = True
@@ -109,7 +109,7 @@ class StartWithOffsets(Row):
         return {metric.name: value for metric, value in zip(self.metrics, values, strict=False)}
 
     def _commit(self, port: int) -> None:
-        """Raises RuntimeError."""
+        """Commits the offsets. Raises RuntimeError."""
         each = OffsetCommitRequest.OffsetCommitRequestPartition
         offsets = [
             each(partition_index=i, committed_offset=i, committed_metadata="") for i in range(PARTITIONS_OF_A_GROUP)
@@ -121,10 +121,10 @@ class StartWithOffsets(Row):
                 answer = wire.call_on(connection, request, OffsetCommitResponse, COMMIT_VERSION)
                 errors = wire.errors_in(answer)
                 if errors:
-                    raise RuntimeError(f"a commit is refused: {errors}")
+                    raise RuntimeError(f"commit refused: {errors}")
 
     def _until_served(self, port: int) -> None:
-        """Of every tenth group, which have all partitions of the internal topic among them. Raises TimeoutError."""
+        """Waits for every tenth group; together these use all partitions of the internal topic. Raises TimeoutError."""
         wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[PARTITIONS_OF_A_GROUP - 1])
         give_up = time.monotonic() + GIVE_UP_S
         with wire.connected(port) as connection:
@@ -143,31 +143,31 @@ class StartWithOffsets(Row):
 
 
 def until_accepted(port: int, request: ProduceRequest) -> None:
-    """By all partitions at once: Kafka's have a leader before it knows that it is the leader. Raises RuntimeError."""
+    """Retries until all partitions accept at once: Kafka elects leaders before they know it. Raises RuntimeError."""
     give_up = time.monotonic() + GIVE_UP_S
     while True:
         errors = wire.errors_in(wire.call(port, request, ProduceResponse, PRODUCE_VERSION, GIVE_UP_S))
         if not errors:
             return
         if time.monotonic() > give_up:
-            raise RuntimeError(f"records are refused: {errors}")
+            raise RuntimeError(f"records refused: {errors}")
         time.sleep(0.1)
 
 
 def started(contestant: Contestant, operations: int) -> Reading:
-    """A start, its CPU time for so many things that it has to load."""
+    """Measures a start and its CPU time; `operations` is the number of items that it loads."""
     os.sync()
     seconds = contestant.start()
     return Reading(seconds, cpu_seconds(contestant.pid), seconds, operations)
 
 
 def fsyncs_of(what: str) -> list[Metric]:
-    """The metric, where they can be counted."""
+    """Returns the metric if it can be measured."""
     return [Metric(f"{what}: fsyncs until Metadata", "", LESS, None)] if shutil.which("strace") else []
 
 
 def fsyncs_of_start(contestant: Odradek) -> int:
-    """Starts it under strace."""
+    """Starts the broker under strace; returns the number of syncs."""
     trace = contestant.directory / "fsyncs"
     contestant.tracer = ("strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", str(trace))
     try:
@@ -178,5 +178,5 @@ def fsyncs_of_start(contestant: Odradek) -> int:
 
 
 def start_rows(scale: float) -> list[Row]:
-    """In the order of the table. `scale` is the part of all partitions and offsets."""
+    """Returns the rows in the order of the table. `scale` is the fraction of all partitions and offsets."""
     return [StartAfterKill(int(10_000 * scale)), StartWithOffsets(int(200_000 * scale))]

@@ -1,4 +1,4 @@
-"""Rows that move records: Kafka's ProducerPerformance, consuming and end-to-end latency by the Java probe, fan-out."""
+"""Rows of traffic: Kafka's ProducerPerformance, consuming and end-to-end latency with the Java probe, fan-out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 
 
 class Produce(Row):
-    """ProducerPerformance, as fast as it goes, into a topic of its own with one partition."""
+    """ProducerPerformance at full speed, into a new topic with one partition."""
 
     needs_warm_memory = True
 
@@ -45,7 +45,7 @@ class Produce(Row):
 
 
 class Consume(Row):
-    """Reading a topic of 1 KB records from its beginning, all from the page cache, after one pass to warm up."""
+    """Reads a topic of 1 KB records from its beginning, all from the page cache, after one warm-up pass."""
 
     name = "consume"
     metrics = (Metric(name, "MB/s", MORE),)
@@ -100,9 +100,9 @@ class Latency(Row):
 
 
 class FanOut(Row):
-    """One producer, CONSUMERS waiting consumers: from before a record is sent until each of them has it.
+    """One producer, CONSUMERS waiting consumers: from before a record is sent until each consumer has received it.
 
-    The clients are a process of their own (benchmarks.fan_out). An operation is a record that one consumer received.
+    The clients are one separate process (benchmarks.fan_out). An operation is a record received by one consumer.
     """
 
     name = "fan-out"

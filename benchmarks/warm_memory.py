@@ -1,10 +1,9 @@
-"""Memory that has been used before, for the rows that write files.
+"""Warms memory before rows that write files.
 
-A machine that has served for a while has its free memory full of the page cache, and a write takes over pages that
-exist. A virtual machine that has just been started (or gives free memory back to its host) has to be given each page
-first, which costs several times as much as the write itself, on every broker alike, and drowns what is to be compared.
-So before each measurement the free memory is filled with the page cache of a hole in a file, which the kernel hands out
-again page by page.
+On a machine that has served for a while, the page cache fills the free memory, and a write reuses existing pages. A
+virtual machine that has just started (or returns free memory to its host) must first get each page from the host. That
+costs several times as much as the write itself, on every broker alike, and hides the differences. So before each
+measurement the free memory is filled with the page cache of a hole in a file, whose pages the kernel then reuses.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ import os
 from pathlib import Path
 
 LEFT_FREE_BYTES = 160 * 1024 * 1024
-"""Little more than the kernel keeps free by itself: what is left is what was given back and is cold."""
+"""Little more than the kernel keeps free by itself: the rest was returned to the host and is cold."""
 HOLE_BYTES = 1 << 42
 CHUNK_BYTES = 1 << 24
 
 
 class WarmMemory:
-    """Fills what is free; each time with the next part of the hole, since the last one is still there."""
+    """Fills free memory, each time with the next part of the hole, since the previous part is still cached."""
 
     def __init__(self, workspace: Path) -> None:
         self._path = workspace / "hole"
@@ -35,7 +34,7 @@ class WarmMemory:
 
 
 def free_bytes() -> int:
-    """MemFree: in use by nobody, not even as a cache."""
+    """Returns MemFree, which excludes the page cache."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemFree:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Requests to a broker from a plain blocking socket, for what no tool of Kafka's does."""
+"""Requests to a broker over a plain blocking socket, for operations that Kafka's tools do not offer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DELETE_TOPICS_VERSION = 1
 FETCH_VERSION = 4
 CLIENT_ID = "odradek-benchmarks"
 GOES_SOON = {"file.delete.delay.ms": "1000"}
-"""The files of a topic with this setting go soon after it is deleted."""
+"""The files of a topic with this setting are removed soon after its deletion."""
 
 
 def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
-    """A whole request with its length."""
+    """Returns a whole request with its length."""
     key = request.__schema__.api_key
     assert key is not None
     header = RequestHeader(
@@ -46,21 +46,21 @@ def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
 
 
 def receive(connection: socket.socket) -> bytes:
-    """The next response without its length. Raises ConnectionError at the end of the stream."""
+    """Returns the next response without its length. Raises ConnectionError at the end of the stream."""
     (size,) = struct.unpack(">i", _receive_exactly(connection, 4))
     return _receive_exactly(connection, size)
 
 
 @contextmanager
 def connected(port: int, timeout_s: float = 60) -> Iterator[socket.socket]:
-    """A connection whose small requests go out at once."""
+    """Yields a connection that sends small requests at once (TCP_NODELAY)."""
     with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield connection
 
 
 def call(port: int, request: Message, response: type[R], version: int, timeout_s: float = 30) -> R:
-    """One request on a connection of its own."""
+    """Sends one request on a new connection; returns its response."""
     with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
         return call_on(connection, request, response, version)
 
@@ -75,13 +75,13 @@ def call_on(connection: socket.socket, request: Message, response: type[R], vers
 
 
 def decoded(answer: bytes, api_key: int, version: int) -> Message:
-    """A response as it came, header included."""
+    """Decodes a response with its header."""
     _, position = read(ResponseHeader, response_header_version(api_key, version), answer)
     return decode(response_class(api_key), version, answer, position)
 
 
 def errors_in(message: Message) -> set[int]:
-    """All error codes in a message and its structures but NONE."""
+    """Returns all error codes in a message and its structures except NONE."""
     found = set()
     for name in message.__slots__:
         value = getattr(message, name, None)
@@ -99,7 +99,7 @@ def metadata(port: int, topics: list[str] | None = None, timeout_s: float = 30) 
 
 
 def until_metadata(port: int, give_up_s: float = 60, expect_running: Callable[[], None] = lambda: None) -> None:
-    """Ask until Metadata is served. Raises TimeoutError, and what `expect_running` raises."""
+    """Retries until Metadata is served. Raises TimeoutError, and what `expect_running` raises."""
     give_up = time.monotonic() + give_up_s
     while time.monotonic() < give_up:
         expect_running()
@@ -113,7 +113,7 @@ def until_metadata(port: int, give_up_s: float = 60, expect_running: Callable[[]
 
 
 def create_topic(port: int, name: str, partitions: int = 1, settings: Mapping[str, str] = GOES_SOON) -> None:
-    """Returns when it has a leader."""
+    """Creates a topic and waits until it has a leader."""
     configs = [CreateTopicsRequest.CreatableTopicConfig(name=each, value=value) for each, value in settings.items()]
     topic = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, configs=configs
@@ -137,7 +137,7 @@ def delete_topic(port: int, name: str) -> None:
 
 
 def waiting_fetch(topic: str, max_wait_ms: int) -> bytes:
-    """A framed fetch from the beginning of an empty partition, which waits for its first byte."""
+    """Returns a framed fetch from the beginning of an empty partition, which waits for its first byte."""
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         replica_id=-1,

@@ -46,7 +46,7 @@ def test_some_of_the_contestants_can_be_chosen(monkeypatch: pytest.MonkeyPatch) 
         names("odradek,before")
     monkeypatch.delenv("KAFKA_CONTROL")
     assert names(None) == ["odradek"]
-    with pytest.raises(ValueError, match="no broker is left"):
+    with pytest.raises(ValueError, match="no broker to measure"):
         names("kafka")
 
 

@@ -17,10 +17,10 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What Kafka's own ConsumerPerformance and EndToEndLatency measure, by assignment instead of a group.
+ * Measures what Kafka's own ConsumerPerformance and EndToEndLatency measure, by assignment instead of a group.
  *
  * <pre>
- * consume BOOTSTRAP TOPIC RECORDS PASSES   reads partition 0 from its beginning, PASSES times; the first warms up
+ * consume BOOTSTRAP TOPIC RECORDS PASSES   reads partition 0 from its beginning, PASSES times; the first is a warm-up
  * latency BOOTSTRAP TOPIC MESSAGES WARMUP BYTES   sends one record with acks=all and waits until it was consumed
  * </pre>
  *
@@ -111,7 +111,7 @@ public final class Probe {
 
     private static void giveUpAfter(long begin) {
         if (System.nanoTime() - begin > GIVE_UP_NANOS) {
-            throw new IllegalStateException("nothing came for a minute");
+            throw new IllegalStateException("no records for a minute");
         }
     }
 

@@ -13,11 +13,11 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Transactions at a steady rate: BOOTSTRAP TOPIC PARTITIONS PER_SECOND COUNT WARMUP PRODUCERS.
  *
- * Each producer has a transactional id and a thread of its own, and its share of the rate. A transaction writes 10
- * records of 100 bytes over the partitions. Its latency counts from when it was due until commitTransaction has
- * returned, so that waiting for the one before counts too.
+ * Each producer has its own transactional id and thread, and its share of the rate. A transaction writes 10 records of
+ * 100 bytes over the partitions. Its latency counts from its due time until commitTransaction has returned, so it
+ * includes waiting for the previous transaction.
  *
- * Prints {"measuring": 1} when the warming up is over, and one JSON object at the end.
+ * Prints {"measuring": 1} after the warm-up, and one JSON object at the end.
  */
 public final class Transactions {
     private static final int RECORDS = 10;
