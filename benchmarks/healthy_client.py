@@ -94,7 +94,7 @@ class Health:
         self._address = ("127.0.0.1", port)
 
     def reconnect(self) -> None:
-        """No effect: every round trip connects anew."""
+        """No effect: every round trip opens a new connection."""
 
     def round_trip(self) -> None:
         with socket.create_connection(self._address, TIMEOUT_S) as connection:

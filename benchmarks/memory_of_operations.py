@@ -1,4 +1,4 @@
-"""Memory leaked by operations: bytes per operation, for every API, in a soak test.
+"""Measures the memory that operations retain: bytes per operation, for every API, in a soak test.
 
     python -m benchmarks.memory_of_operations [--minutes 10] [--operations 10000] [--apis NAME,...]
 

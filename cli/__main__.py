@@ -96,7 +96,7 @@ def describe(error: Exception) -> str:
     text = printable(" ".join(str(error).split()))
     kinds = {kind.__name__ for kind in type(error).__mro__}
     foreseen = isinstance(error, CommandError | OSError) or not FORESEEN.isdisjoint(kinds)
-    return text if foreseen and text else f"{type(error).__name__}: {text} (ODRADEK_DEBUG=1 shows where)"
+    return text if foreseen and text else f"{type(error).__name__}: {text} (ODRADEK_DEBUG=1 prints a traceback)"
 
 
 FORESEEN = frozenset(

@@ -169,7 +169,7 @@ class ErrorCode(IntEnum):
     TELEMETRY_TOO_LARGE = 118, FINAL, "The telemetry is larger than the broker accepts at once."
     INVALID_REGISTRATION = 119, FINAL, "The controller does not accept the broker's registration."
     TRANSACTION_ABORTABLE = 120, FINAL, "The transaction failed; abort it and continue with the same id."
-    INVALID_RECORD_STATE = 121, FINAL, "The record's state does not allow the acknowledgement."
+    INVALID_RECORD_STATE = 121, FINAL, "The record's state does not allow the acknowledgment."
     SHARE_SESSION_NOT_FOUND = 122, RETRIABLE, "There is no such share session."
     INVALID_SHARE_SESSION_EPOCH = 123, RETRIABLE, "The share session expects another epoch."
     FENCED_STATE_EPOCH = 124, FINAL, "The share group's state has another epoch."

@@ -163,7 +163,7 @@ def _read_one(reader: _Reader, base_timestamp: int) -> Record:
         header_key = reader.take(key_size).decode("utf-8", "replace")
         headers.append((header_key, reader.nullable_bytes()))
     if reader.position != end:
-        raise MalformedRecord(f"a record of {size} bytes has fields of {reader.position - start}")
+        raise MalformedRecord(f"a record of {size} bytes has fields of {reader.position - start} bytes")
     return Record(offset_delta, timestamp, key, value, headers, -1, attributes)
 
 

@@ -10,7 +10,7 @@ This module combines ProduceRequest.validateRecords, the checks of UnifiedLog.ap
 (E) the leader's changes (leader_assignment): base offset, leader epoch, LogAppendTime or the true maximum timestamp,
     and the topic's own codec
 
-If Kafka answers -1 for bytes that only a faulty client sends, this module raises INVALID_RECORD, which is just as final
+For bytes that only a faulty client sends, Kafka returns -1; this module raises INVALID_RECORD, which is just as final,
 and names the reason.
 """
 

@@ -68,18 +68,18 @@ class CompletionQueue:
         self._draining = False
 
     def add(self, purgatory: KeyedOperations, key: Hashable) -> None:
-        """Note an event for `key`. Costs one look-up when no operation watches the key."""
+        """Notes an event for `key`. Costs one look-up when no operation watches the key."""
         if purgatory.note_event(key):
             self._keys[(purgatory, key)] = None
             self._schedule()
 
     def add_expired(self, operation: DelayedOperation) -> None:
-        """Note that the operation's time-out has passed."""
+        """Notes that the operation's time-out has passed."""
         self._expired.append(operation)
         self._schedule()
 
     def add_purge(self, purgatory: KeyedOperations) -> None:
-        """Note that the purgatory's lists need purging."""
+        """Notes that the purgatory's lists need purging."""
         self._purges[purgatory] = None
         self._schedule()
 
@@ -89,7 +89,7 @@ class CompletionQueue:
         return not (self._expired or self._keys or self._purges)
 
     def drain(self) -> None:
-        """Do the work, up to the budget of each kind. A nested call has no effect: its work stays queued."""
+        """Does the work, up to the budget of each kind. A nested call has no effect: its work stays queued."""
         if self._draining:
             return
         self._draining = True
@@ -139,5 +139,5 @@ class CompletionQueue:
 
 
 def log_failure(event: str, operation: DelayedOperation) -> None:
-    """Log an operation's exception with its traceback. It is not raised, so that the next operations still run."""
+    """Logs an operation's exception with its traceback. It is not raised, so that the next operations still run."""
     structlog.get_logger("purgatory").exception(event, operation=repr(operation))

@@ -27,14 +27,14 @@ class DelayedHeartbeat(DelayedOperation):
         self.is_satisfied = False
 
     def extend(self, timeout_ms: int) -> None:
-        """Move the end of the session to `timeout_ms` from now."""
+        """Moves the end of the session to `timeout_ms` from now."""
         self.deadline_ms = self.timer.clock.now_ms() + timeout_ms
         if self.deadline_ms < self.expiration_ms:
             self.delay_ms = timeout_ms
             self.timer.add(self)
 
     def satisfy(self) -> None:
-        """Expect no more heartbeats; the next try completes the operation."""
+        """Expects no more heartbeats; the next try completes the operation."""
         self.is_satisfied = True
 
     def run(self) -> None:

@@ -56,18 +56,18 @@ class DelayedOperation(TimerTask):
         self.watched_by: i64 = 0
 
     def try_complete(self) -> bool:
-        """If the operation can complete now, `return self.force_complete()`; else return False."""
+        """Must `return self.force_complete()` if the operation can complete now, else False."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Answer the request. Called once, after an event or the time-out."""
+        """Answers the request. Called once, after an event or the time-out."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Count the time-out, if there is a metric for it. Called after `on_complete`."""
+        """Counts the time-out, if there is a metric for it. Called after `on_complete`."""
 
     def force_complete(self) -> bool:
-        """Complete the operation unless it is completed. Returns True to the one caller that completed it."""
+        """Completes the operation unless it is completed. Returns True to the one caller that completed it."""
         if self.is_completed:
             return False
         self._end()
@@ -75,7 +75,7 @@ class DelayedOperation(TimerTask):
         return True
 
     def abandon(self) -> bool:
-        """Complete the operation without `on_complete`, as no client is left to answer. False if it was completed."""
+        """Completes the operation without `on_complete`, as no client is left to answer. False if it was completed."""
         if self.is_completed:
             return False
         self.is_abandoned = True
@@ -100,7 +100,7 @@ class DelayedOperation(TimerTask):
 
 
 def expire(operation: DelayedOperation) -> bool:
-    """Complete an operation because its time-out has passed. False if it was already completed."""
+    """Completes an operation because its time-out has passed. False if it was already completed."""
     if operation.is_completed:
         return False
     operation.is_expired = True

@@ -21,7 +21,7 @@ class PartitionExpirations:
         self.by_partition[topic_partition] = self.by_partition.get(topic_partition, 0) + 1
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Drop the count of a deleted partition."""
+        """Drops the count of a deleted partition."""
         self.by_partition.pop(topic_partition, None)
 
 

@@ -103,7 +103,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         self._closed: bool = False
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
-        """Try the operation; True if it completed at once. Otherwise park it under all `keys` until its time-out.
+        """Tries the operation; True if it completed at once. Otherwise parks it under all `keys` until its time-out.
 
         One try is enough: no event can occur between it and the parking. Raises ValueError without keys, since only
         the time-out could ever complete such an operation. After `shutdown` nothing waits: the operation is completed
@@ -134,7 +134,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try all operations of the key now; returns how many completed.
+        """Tries all operations of the key now; returns how many completed.
 
         A call from within one of this key's operations returns 0 and leaves the work to the completion queue.
         """
@@ -150,7 +150,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         return watchers.completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Remove the key's list, take its operations out of the timer without completing them, and return them.
+        """Removes the key's list and takes its operations out of the timer without completing them; returns them.
 
         If such an operation has another key, an event of that key may still complete it.
         """
@@ -186,7 +186,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         return len(self._by_key)
 
     def shutdown(self) -> None:
-        """Complete everything that waits; from now on nothing is parked."""
+        """Completes everything that waits; from now on nothing is parked."""
         self._closed = True
         for row in self.waiting():
             try:
@@ -254,7 +254,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         return watchers
 
     def _remove_list(self, watchers: Watchers) -> None:
-        """Remove a list in O(1): the last list takes its index."""
+        """Removes a list in O(1): the last list takes its index."""
         watchers.is_removed = True
         del self._by_key[watchers.key]
         last = self._lists.pop()
@@ -265,7 +265,7 @@ class DelayedOperationPurgatory(KeyedOperations):
             self._pass_position = 0
 
     def _forget_list(self, watchers: Watchers) -> list[DelayedOperation]:
-        """Remove a list with all its entries, even while one of its operations is tried. Returns the operations."""
+        """Removes a list with all its entries, even while one of its operations is tried. Returns the operations."""
         operations = watchers.operations
         if watchers.is_tried:
             del operations[watchers.hole_start : watchers.hole_end]
@@ -281,7 +281,7 @@ class DelayedOperationPurgatory(KeyedOperations):
             self.dead -= 1
 
     def _try_pass(self, watchers: Watchers, budget: i64) -> i64:
-        """Continue the pass to its end or the budget's end; start another pass if the key had an event meanwhile."""
+        """Continues the pass to its end or the budget's end; starts another pass if the key had an event meanwhile."""
         watchers.is_tried = True
         try:
             budget = self._try_entries(watchers, budget)
@@ -332,14 +332,14 @@ class DelayedOperationPurgatory(KeyedOperations):
         self.completions.add_purge(self)
 
     def _next_to_purge(self, cursor: i64) -> None:
-        """Move to the preceding list. A pass runs from the last list to the first: no list can move ahead of it."""
+        """Moves to the preceding list. A pass runs from the last list to the first: no list can move ahead of it."""
         self._pass_position = 0
         self._purge_cursor = cursor - 1
         if self._purge_cursor < 0:
             self._purge_threshold = max(self.purge_interval, self._pass_seen // ENTRIES_PER_DEAD)
 
     def _purge_list(self, watchers: Watchers, budget: i64) -> i64:
-        """Drop completed entries, looking at no more than `budget`; returns how many were looked at, at least 1."""
+        """Drops completed entries, looking at no more than `budget`; returns how many it looked at, at least 1."""
         if watchers.is_tried or watchers.position > 0:
             self._next_to_purge(self._purge_cursor)
             return 1
@@ -372,7 +372,7 @@ def age_of(row: WaitingOperation) -> int:
 
 
 def try_operation(operation: DelayedOperation) -> bool:
-    """Try an operation; True if it is now completed. If the try raises, the operation waits on until its time-out."""
+    """Tries an operation; True if it is now completed. If the try raises, the operation waits on until its time-out."""
     try:
         operation.try_complete()
     except Exception:

@@ -53,7 +53,7 @@ class Watchers:
         self.hole_end: i64 = 0
 
     def start_pass(self) -> None:
-        """Start a pass from the first entry to the one that is the last now."""
+        """Starts a pass from the first entry to the current last one."""
         self.position = 0
         self.stop = len(self.operations)
         self.again = False

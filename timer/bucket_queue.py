@@ -1,4 +1,4 @@
-"""BucketQueue: buckets in the order of their expiration, including those whose tasks were all cancelled.
+"""BucketQueue: buckets in the order of their expiration, including those whose tasks were all canceled.
 
 The queue spares the timer from ticking: instead of looking at every millisecond's bucket, the timer polls the earliest
 one. There are at most `wheel_size` buckets per wheel and a handful of wheels, so the heap stays small however many
@@ -24,7 +24,7 @@ class BucketQueue:
         self.on_earlier: Callable[[], None] | None = None
 
     def offer(self, bucket: TimerTaskList) -> None:
-        """Queue a bucket whose expiration has just been set."""
+        """Queues a bucket whose expiration has just been set."""
         expiration_ms: int = bucket.expiration_ms
         heap = self._heap
         earlier = not heap or expiration_ms < heap[0][0]
@@ -41,7 +41,7 @@ class BucketQueue:
         return heapq.heappop(heap)[2]
 
     def clear(self) -> None:
-        """Remove all buckets."""
+        """Removes all buckets."""
         self._heap.clear()
 
     @property

@@ -52,12 +52,12 @@ class ManualClock:
         return self._wall_ms
 
     def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds pass. Raises ValueError for a negative step: monotonic time does not go back."""
+        """Lets `ms` milliseconds pass. Raises ValueError for a negative step: monotonic time does not go back."""
         if ms < 0:
             raise ValueError(f"the clock cannot go back: advance({ms})")
         self._now_ms += ms
         self._wall_ms += ms
 
     def set_wall_ms(self, wall_ms: int) -> None:
-        """Set the wall clock alone, forwards or back, as an administrator or NTP would."""
+        """Sets the wall clock alone, forwards or back, as an administrator or NTP would."""
         self._wall_ms = wall_ms

@@ -30,7 +30,7 @@ class ExpirationReaper:
         self.wakeups: int = 0
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Start on `loop`, or on the running loop. Raises RuntimeError if the reaper is already running."""
+        """Starts on `loop`, or on the running loop. Raises RuntimeError if the reaper is already running."""
         if self._loop is not None:
             raise RuntimeError("the reaper is already running")
         self._loop = loop if loop is not None else asyncio.get_running_loop()
@@ -38,7 +38,7 @@ class ExpirationReaper:
         self._arm()
 
     def stop(self) -> None:
-        """Cancel the scheduled call. Tasks stay in the timer. Idempotent."""
+        """Cancels the scheduled call. Tasks stay in the timer. Idempotent."""
         self._timer.on_earlier(None)
         if self._handle is not None:
             self._handle.cancel()
@@ -46,7 +46,7 @@ class ExpirationReaper:
         self._loop = None
 
     def _arm(self) -> None:
-        """Schedule the call for the earliest bucket. During a wake-up this is left to the end of the wake-up."""
+        """Schedules the call for the earliest bucket. During a wake-up this is left to the end of the wake-up."""
         expiration_ms = self._timer.next_expiration_ms
         if self._waking or self._loop is None or expiration_ms is None:
             return

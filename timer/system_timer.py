@@ -34,7 +34,7 @@ class SystemTimer:
         self._closed = False
 
     def add(self, task: TimerTask) -> None:
-        """Run the task `task.delay_ms` from now, or immediately if that has passed. A waiting task is moved.
+        """Runs the task `task.delay_ms` from now, or immediately if it is already due. A waiting task is moved.
 
         Raises RuntimeError after `shutdown`.
         """
@@ -46,13 +46,13 @@ class SystemTimer:
             run_task(task)
 
     def call_later(self, delay_ms: int, function: Callable[[], object]) -> TimerTask:
-        """Call the function `delay_ms` from now, unless the returned task is canceled before."""
+        """Calls the function `delay_ms` from now, unless the returned task is canceled before."""
         call = DelayedCall(delay_ms, function)
         self.add(call)
         return call
 
     def advance_clock(self) -> bool:
-        """Expire all buckets that are due on the clock. True if there was one."""
+        """Expires all buckets that are due on the clock. True if there was one."""
         now_ms = self.clock.now_ms()
         advanced = False
         while self.expire_bucket(now_ms):
@@ -60,7 +60,7 @@ class SystemTimer:
         return advanced
 
     def expire_bucket(self, now_ms: i64) -> bool:
-        """If the earliest bucket has expired at `now_ms`, run its due tasks and put the rest into finer wheels.
+        """Empties the earliest bucket if it has expired at `now_ms`: runs its due tasks, adds the rest to finer wheels.
 
         Returns False if no bucket has expired.
         """
@@ -98,11 +98,11 @@ class SystemTimer:
         return self._wheel
 
     def on_earlier(self, callback: Callable[[], None] | None) -> None:
-        """Set the function to call whenever `next_expiration_ms` becomes earlier, or the first bucket is queued."""
+        """Sets the function to call whenever `next_expiration_ms` becomes earlier, or the first bucket is queued."""
         self._queue.on_earlier = callback
 
     def shutdown(self) -> None:
-        """Drop all tasks without running them; `add` raises from now on."""
+        """Drops all tasks without running them; `add` raises from now on."""
         self._closed = True
         self._queue.clear()
         self._queue.on_earlier = None
@@ -116,7 +116,7 @@ class SystemTimer:
 
 
 def run_task(task: TimerTask) -> None:
-    """Run one task. Its exception is logged, so that the next due tasks still run."""
+    """Runs one task. Its exception is logged, so that the next due tasks still run."""
     try:
         task.run()
     except Exception:

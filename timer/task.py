@@ -33,7 +33,7 @@ class TimerTaskEntry:
 
 
 def unlink(entry: TimerTaskEntry) -> bool:
-    """Remove the entry from its list, in O(1), and clear its links, so that they keep no other entry alive.
+    """Removes the entry from its list, in O(1), and clears its links, so that they keep no other entry alive.
 
     Returns False if the entry was in no list.
     """
@@ -63,11 +63,11 @@ class TimerTask(TimerTaskEntry):
         self.delay_ms: i64 = delay_ms
 
     def run(self) -> None:
-        """Do the work. Runs on the timer's thread and must not block; subclasses define it."""
+        """Does the work. Runs on the timer's thread and must not block; subclasses define it."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Remove the task from the timer. No effect on a task that has run or was canceled; it may be added again."""
+        """Removes the task from the timer. No effect on a task that has run or was canceled; it may be added again."""
         unlink(self)
 
     @property

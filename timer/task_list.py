@@ -31,14 +31,14 @@ class TimerTaskList:
         self.root.previous = self.root
 
     def set_expiration(self, expiration_ms: i64) -> bool:
-        """Set the start of the bucket's range. True if it changed, that is, if a new round of this bucket begins."""
+        """Sets the start of the bucket's range. True if it changed, that is, if a new round of this bucket begins."""
         if self.expiration_ms == expiration_ms:
             return False
         self.expiration_ms = expiration_ms
         return True
 
     def add(self, entry: TimerTaskEntry) -> None:
-        """Append an entry that is in no list."""
+        """Appends an entry that is in no list."""
         root = self.root
         last = root.previous
         assert last is not None

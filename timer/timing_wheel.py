@@ -80,7 +80,7 @@ class TimingWheel:
         self.overflow_wheel: TimingWheel | None = None
 
     def add(self, entry: TimerTaskEntry) -> bool:
-        """Add an entry that is in no list to the bucket of its `expiration_ms`. False if it has already expired."""
+        """Adds an entry that is in no list to the bucket of its `expiration_ms`. False if it has already expired."""
         expiration_ms: i64 = entry.expiration_ms
         if expiration_ms < self.current_time_ms + self.tick_ms:
             return False
@@ -103,7 +103,7 @@ class TimingWheel:
         return wheel
 
     def advance_clock(self, time_ms: i64) -> None:
-        """Move the hands of this wheel and the wheels above to the bucket that expires at `time_ms`, never back."""
+        """Moves the hands of this wheel and the wheels above to the bucket that expires at `time_ms`, never back."""
         wheel: TimingWheel | None = self
         while wheel is not None and time_ms >= wheel.current_time_ms + wheel.tick_ms:
             time_ms -= time_ms % wheel.tick_ms

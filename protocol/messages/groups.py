@@ -47,7 +47,7 @@ class JoinGroupResponse(Message):
 
 @message(api_key=12, kind="request", versions=(0, 4), flexible=4)
 class HeartbeatRequest(Message):
-    """A member's sign of life."""
+    """Keeps a member's session alive."""
 
     group_id: str = string()
     generation_id: int = int32()

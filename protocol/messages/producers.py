@@ -27,7 +27,7 @@ class InitProducerIdResponse(Message):
 
 @message(api_key=61, kind="request", versions=(0, 0), flexible=0)
 class DescribeProducersRequest(Message):
-    """The partitions whose active producers to describe."""
+    """Requests the active producers of partitions."""
 
     @struct
     class TopicRequest(Message):

@@ -101,7 +101,7 @@ def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
     monkeypatch.delenv("ODRADEK_DEBUG", raising=False)
     monkeypatch.setattr("odradek.cli.topics.with_admin", lambda *_: {}["missing"])
     assert main(["topics", "list"]) == 1
-    assert capsys.readouterr().err == "odradek: KeyError: 'missing' (ODRADEK_DEBUG=1 shows where)\n"
+    assert capsys.readouterr().err == "odradek: KeyError: 'missing' (ODRADEK_DEBUG=1 prints a traceback)\n"
     monkeypatch.setenv("ODRADEK_DEBUG", "1")
     with pytest.raises(KeyError):
         main(["topics", "list"])
