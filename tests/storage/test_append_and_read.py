@@ -1,8 +1,6 @@
 """What a leader's append stores, and what reads give back."""
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -12,6 +10,8 @@ from odradek.protocol.records import BatchHeader, Compression, TimestampType, ch
 from odradek.storage.log import Log
 from odradek.storage.log_offsets import LogOffsetMetadata
 from odradek.timer import ManualClock
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
 
 @pytest.fixture

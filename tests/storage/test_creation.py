@@ -5,8 +5,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, headers_of, open_small
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -17,6 +15,8 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.storage.segment_cache import SegmentCache
 from odradek.timer import ManualClock
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, headers_of, open_small
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=7)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vector_logs import LOGS, answers, config_of, contents, copy_of, open_manager, partition_folders
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.control_records import read_control_type, read_coordinator_epoch
@@ -18,6 +17,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log import Log
 from odradek.storage.log_manager import LogManager
 from odradek.storage.segment import LogSegment
+from tests.storage.vector_logs import LOGS, answers, config_of, contents, copy_of, open_manager, partition_folders
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 

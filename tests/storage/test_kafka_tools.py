@@ -5,14 +5,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from small_logs import NOW, append, batch, idempotent, open_small
-from vector_logs import copy_of, open_manager
 
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker
 from odradek.storage.dump.files import DumpOptions, dump_files
 from odradek.storage.files import OsFiles
+from tests.storage.small_logs import NOW, append, batch, idempotent, open_small
+from tests.storage.vector_logs import copy_of, open_manager
 
 KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, headers_of, idempotent
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -28,6 +26,8 @@ from odradek.storage.log_manager import LogManager
 from odradek.storage.log_names import deleted_folder, is_deleted_folder, parse_folder
 from odradek.storage.meta_properties import MetaPropertiesError, read_meta_properties
 from odradek.timer import ManualClock
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
@@ -492,9 +492,8 @@ def test_expired_producers_are_forgotten_in_all_logs(files: ForgetfulFiles) -> N
 
 
 def test_segments_beyond_the_limit_give_their_files_back(tmp_path: Path) -> None:
-    from small_logs import open_small
-
     from odradek.storage.segment_cache import SegmentCache
+    from tests.storage.small_logs import open_small
 
     cache = SegmentCache(max_segments=3)
     log = open_small(OsFiles(), str(tmp_path / "orders-0"), segment_bytes=150, options={"cache": cache})

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from memory_files import ForgetfulFiles, _Inode
-from small_logs import NOW, all_bytes, append, batch, idempotent
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage import log_move
@@ -20,6 +18,8 @@ from odradek.storage.log_manager import LogManager
 from odradek.storage.log_move import LogMove
 from odradek.storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
 from odradek.timer import ManualClock
+from tests.storage.memory_files import ForgetfulFiles, _Inode
+from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")

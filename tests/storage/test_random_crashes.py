@@ -8,8 +8,6 @@ is read is what was appended; producers keep their sequences. A failing seed is 
 import random
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, all_bytes, batch, headers_of, idempotent
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -21,6 +19,8 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
 from tests.soak import rounds
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, all_bytes, batch, headers_of, idempotent
 
 SEEDS = range(rounds(40, in_soak=1_200))
 STEPS = 120

@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from small_logs import NOW, headers_of, idempotent
-from test_random_crashes import SEEDS, STEPS, Run
 
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.control_records import ControlType, read_control_type
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker, iter_batches, read_batch_header, read_records
+from tests.storage.small_logs import NOW, headers_of, idempotent
+from tests.storage.test_random_crashes import SEEDS, STEPS, Run
 
 TRANSACTIONAL = (3, 4, 5)
 

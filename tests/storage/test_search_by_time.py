@@ -1,14 +1,14 @@
 """Searches by time that take several steps, between which anything may happen to the log."""
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, open_small
 
 from odradek.broker.background.stepwise import Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Compression
 from odradek.storage.log import Log
 from odradek.storage.log_offsets import TimestampOffset
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, open_small
 
 RECORDS = 5000
 

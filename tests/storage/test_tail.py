@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, open_small
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
@@ -19,6 +17,8 @@ from odradek.storage.log_read import FetchData
 from odradek.storage.segment_cache import SegmentCache
 from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
 from odradek.timer import ManualClock
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, open_small
 
 KB, MB = 1 << 10, 1 << 20
 

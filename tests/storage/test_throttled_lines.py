@@ -3,12 +3,11 @@
 import errno
 import os
 
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, open_small
-from test_full_disk import append_fails
-
 from odradek.storage.throttled_lines import MOST_KINDS, PERIOD_MS, ThrottledLines
 from odradek.timer import ManualClock
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, open_small
+from tests.storage.test_full_disk import append_fails
 
 
 def errors(logged: list[dict[str, object]]) -> list[tuple[object, object]]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import lz4.frame
 import pytest
 import zstandard
-from batch_builder import batch, record
-from log_files import rows_of, write_log
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.segments import reading
 from odradek.protocol.compression import compress
+from tests.pipeline.segments.batch_builder import batch, record
+from tests.pipeline.segments.log_files import rows_of, write_log
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 VALUES = [b"%d" % number * 10 for number in range(20)]

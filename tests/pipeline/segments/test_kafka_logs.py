@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_files import LOGS, copy_of, json_lines, rows_of, stored, told
+
+from tests.pipeline.segments.log_files import LOGS, copy_of, json_lines, rows_of, stored, told
 
 CLEAN = sorted(entry.name for entry in (LOGS / "clean").iterdir() if entry.is_dir() and entry.name[-1].isdigit())
 RECOVERED = sorted(entry.name for entry in (LOGS / "recovered").iterdir() if entry.name[-1].isdigit())

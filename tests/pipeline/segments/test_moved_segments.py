@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from batch_builder import batch
-from log_files import planned, rows_in, write_log
 
 from odradek.pipeline.errors import PipelineError
+from tests.pipeline.segments.batch_builder import batch
+from tests.pipeline.segments.log_files import planned, rows_in, write_log
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from batch_builder import ABORT, COMMIT, batch, marker, record, wrapped
-from log_files import LOGS, Row, planned, rows_of, write_log
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.segments.options import parse_options
+from tests.pipeline.segments.batch_builder import ABORT, COMMIT, batch, marker, record, wrapped
+from tests.pipeline.segments.log_files import LOGS, Row, planned, rows_of, write_log
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 

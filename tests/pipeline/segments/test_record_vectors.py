@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from log_files import VECTORS, json_lines, rows_of, stored, told, write_log
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.segments.options import parse_options
 from odradek.pipeline.segments.planning import plan
 from odradek.pipeline.segments.reading import read_range
+from tests.pipeline.segments.log_files import VECTORS, json_lines, rows_of, stored, told, write_log
 
 RECORDS = VECTORS / "records"
 BUILT = [one for one in json_lines(RECORDS / "batches.jsonl") if not one["name"].startswith(("magic0", "magic1"))]

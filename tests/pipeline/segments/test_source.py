@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from batch_builder import batch
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from log_files import write_log
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -18,6 +16,8 @@ from pyspark.testing import assertSchemaEqual
 from odradek.broker.testing import BrokerThread
 from odradek.pipeline.segments.columns import arrow_schema
 from pyspark_odradek import DefaultSource
+from tests.pipeline.segments.batch_builder import batch
+from tests.pipeline.segments.log_files import write_log
 
 
 @pytest.fixture(scope="module")

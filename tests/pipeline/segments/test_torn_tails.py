@@ -4,10 +4,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from batch_builder import batch
-from log_files import Row, rows_of, write_log
 
 from odradek.pipeline.errors import PipelineError
+from tests.pipeline.segments.batch_builder import batch
+from tests.pipeline.segments.log_files import Row, rows_of, write_log
 
 GOOD = batch(0, [b"a", b"b"]) + batch(2, [b"c"])
 LAST = batch(3, [b"d", b"e", b"f"])

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-from small_logs import NOW
-
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import (
@@ -19,6 +17,7 @@ from odradek.storage.cleaner.cleaner import clean_steps
 from odradek.storage.cleaner.job import CleanDone, CleanedGroup, CleanJob
 from odradek.storage.cleaner.swap import replace_segments
 from odradek.storage.log import Log
+from tests.storage.small_logs import NOW
 
 PLENTY = 64 << 20
 

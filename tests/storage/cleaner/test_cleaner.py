@@ -4,8 +4,6 @@ import random
 from typing import Any
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, append, batch, open_small
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.records import Compression, TimestampType
@@ -16,6 +14,8 @@ from odradek.storage.cleaner.swap import replace_segments
 from odradek.storage.log import Log
 from odradek.timer import ManualClock
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, job_of, put, seal
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, append, batch, open_small
 
 DAY = 86_400_000
 HOUR = 3_600_000

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_logs import NOW, open_small
-from vector_logs import LOGS, config_of, copy_of, open_manager
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
@@ -18,6 +16,8 @@ from odradek.storage.files import OsFiles
 from odradek.storage.log import Log
 from tests.spawned_broker import free_port_beside_another
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
+from tests.storage.small_logs import NOW, open_small
+from tests.storage.vector_logs import LOGS, config_of, copy_of, open_manager
 
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",

@@ -9,14 +9,14 @@ import random
 from typing import Any
 
 import pytest
-from memory_files import ForgetfulFiles
-from small_logs import NOW, open_small
 
 from odradek.protocol.records import ControlType, read_control_type
 from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.log import Log
 from tests.soak import rounds
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
+from tests.storage.memory_files import ForgetfulFiles
+from tests.storage.small_logs import NOW, open_small
 
 SEEDS = range(rounds(40, in_soak=600))
 CRASH_SEEDS = range(rounds(8, in_soak=120))

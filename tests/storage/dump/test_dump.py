@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from vector_logs import LOGS, partition_folders
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.dump.coordinators import offsets_texts, plain_texts, transaction_texts
 from odradek.storage.dump.files import DumpOptions, dump_files
 from odradek.storage.files import OsFiles
+from tests.storage.vector_logs import LOGS, partition_folders
 
 CASES = [(name, partition) for name in ("clean", "recovered") for partition in partition_folders(name)]
 
