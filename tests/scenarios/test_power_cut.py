@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from odradek.broker.testing import BrokerThread
+from tests.memory_files import ForgetfulFiles
 from tests.scenarios.numbered_producer import NumberedProducer, read_all
 from tests.soak import rounds
-from tests.storage.memory_files import ForgetfulFiles
 
 ROUNDS = rounds(4, in_soak=25)
 SETTINGS = {"log.segment.bytes": "60000", "num.partitions": "1", "log.flush.offset.checkpoint.interval.ms": "50"}

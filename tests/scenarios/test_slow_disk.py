@@ -16,7 +16,7 @@ from odradek.broker.controller.state import NewTopic
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.topic_partition import TopicPartition
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import idempotent
 
 SETTINGS: Mapping[str, object] = {"log.cleaner.enable": "false"}

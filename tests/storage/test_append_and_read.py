@@ -10,7 +10,7 @@ from odradek.protocol.records import BatchHeader, Compression, TimestampType, ch
 from odradek.storage.log import Log
 from odradek.storage.log_offsets import LogOffsetMetadata
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
 

@@ -15,7 +15,7 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.storage.segment_cache import SegmentCache
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, open_small
 
 ORDERS = TopicPartition("orders", 0)

@@ -8,7 +8,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.storage.log import Log
 from odradek.storage.segment import LogSegment
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import append, batch, open_small
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import OsFiles
+from tests.memory_files import ForgetfulFiles
 from tests.patience import until
-from tests.storage.memory_files import ForgetfulFiles
 from tests.storage.small_logs import append, batch, open_small
 
 CONTENT = bytes(range(256)) * 4096

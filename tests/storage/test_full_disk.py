@@ -23,7 +23,7 @@ from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
 SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 50}

@@ -26,7 +26,7 @@ from odradek.storage.log_manager import LogManager
 from odradek.storage.log_names import deleted_folder, is_deleted_folder, parse_folder
 from odradek.storage.meta_properties import MetaPropertiesError, read_meta_properties
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"

@@ -18,7 +18,7 @@ from odradek.storage.log_manager import LogManager
 from odradek.storage.log_move import LogMove
 from odradek.storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles, _Inode
+from tests.memory_files import ForgetfulFiles, Inode
 from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
@@ -326,7 +326,7 @@ class FailingPower(ForgetfulFiles):
         if self.changes - 1 == self.ends_at:
             raise PowerCut
 
-    def _change(self, directory: str, added: dict[str, _Inode | None], removed: list[str]) -> None:
+    def _change(self, directory: str, added: dict[str, Inode | None], removed: list[str]) -> None:
         self._tick()
         super()._change(directory, added, removed)
 

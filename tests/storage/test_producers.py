@@ -11,7 +11,7 @@ from odradek.storage.log import Log
 from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
 from odradek.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small
 
 MAX_INT = 2**31 - 1

@@ -18,8 +18,8 @@ from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
+from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds
-from tests.storage.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, batch, headers_of, idempotent
 
 SEEDS = range(rounds(40, in_soak=1_200))

@@ -8,7 +8,7 @@ from odradek.broker.background.stepwise import finished
 from odradek.protocol.records import check_crc, iter_batches
 from odradek.storage.batch_scan import scan_batches
 from odradek.storage.log import Log
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
 FOLDER = "/data/orders-0"

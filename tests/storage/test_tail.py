@@ -17,7 +17,7 @@ from odradek.storage.log_read import FetchData
 from odradek.storage.segment_cache import SegmentCache
 from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, open_small
 
 KB, MB = 1 << 10, 1 << 20

@@ -5,7 +5,7 @@ import os
 
 from odradek.storage.throttled_lines import MOST_KINDS, PERIOD_MS, ThrottledLines
 from odradek.timer import ManualClock
-from tests.storage.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, open_small
 from tests.storage.test_full_disk import append_fails
 

@@ -19,9 +19,20 @@ from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_creation import NewLog
 from odradek.timer import ManualClock, SystemTimer
-from tests.broker.controller.memory_files import MemoryFiles
+from tests.memory_files import ForgetfulFiles
 
 BROKER_ID = 7
+DIRECTORY = "/data"
+
+
+def store_disk(contents: Mapping[str, bytes] | None = None) -> ForgetfulFiles:
+    """A disk with the metadata store's directory, and durably in it these contents by path."""
+    files = ForgetfulFiles()
+    files.make_directories(DIRECTORY)
+    for path, content in (contents or {}).items():
+        files.replace_file(path, content)
+    files.make_durable()
+    return files
 
 
 def at_once(
@@ -82,14 +93,14 @@ class NotedPartitions:
 class ControllerRoom:
     """Everything around one controller. `again()` is the same node after its process has ended, however it ended."""
 
-    def __init__(self, files: MemoryFiles | None = None, settings: dict[str, str] | None = None) -> None:
-        self.files = files or MemoryFiles()
-        self.settings = {"broker.id": str(BROKER_ID), "log.dirs": "/data", **(settings or {})}
+    def __init__(self, files: ForgetfulFiles | None = None, settings: dict[str, str] | None = None) -> None:
+        self.files = files or store_disk()
+        self.settings = {"broker.id": str(BROKER_ID), "log.dirs": DIRECTORY, **(settings or {})}
         self.config = BrokerConfig.from_mapping(self.settings)
         self.clock = ManualClock()
         self.partitions = NotedPartitions()
         self.cache = MetadataCache("", BROKER_ID)
-        self.store = EmbeddedMetadataStore("/data", self.files)  # type: ignore[arg-type]
+        self.store = EmbeddedMetadataStore(DIRECTORY, self.files)
         self.tasks: list[asyncio.Task[Any]] = []
         self.timer = SystemTimer(self.clock)
         self.purgatory = DelayedOperationPurgatory("topic", self.timer, self.clock, CompletionQueue(self._call_soon))
@@ -125,5 +136,4 @@ class ControllerRoom:
         return self
 
     async def again(self, settings: dict[str, str] | None = None) -> ControllerRoom:
-        self.files.crash()
-        return await ControllerRoom(self.files, settings).start()
+        return await ControllerRoom(self.files.crash(), settings).start()

@@ -128,12 +128,12 @@ async def test_unset_counts_are_the_brokers_defaults() -> None:
 
 async def test_validate_only_changes_nothing(room: ControllerRoom) -> None:
     await create(room, NewTopic("t"))
-    before = dict(room.files.contents)
+    before = room.files.contents()
     assert await create(room, NewTopic("n", 5), validate_only=True, timeout_ms=0) == [ErrorCode.NONE]
     more = await room.controller.create_partitions([NewPartitions("t", 5)], timeout_ms=0, validate_only=True)
     assert more == [None]
     await room.controller.alter_topic_config("t", at_once(lambda _: {"retention.ms": "1"}), validate_only=True)
-    assert room.files.contents == before
+    assert room.files.contents() == before
     assert room.cache.topic_config("t") == {}
 
 
@@ -304,7 +304,7 @@ async def test_a_topic_whose_logs_cannot_be_made_is_taken_back_and_what_was_in_t
 
 async def test_a_full_disk_refuses_changes_with_the_storage_error_and_takes_them_later(room: ControllerRoom) -> None:
     await create(room, NewTopic("t"))
-    room.files.capacity = sum(map(len, room.files.contents.values())) + 5
+    room.files.room = 5
     assert await create(room, NewTopic("n")) == [ErrorCode.KAFKA_STORAGE_ERROR]
     (deleted,) = await room.controller.delete_topics(["t"], timeout_ms=1000)
     assert codes(deleted) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -313,7 +313,7 @@ async def test_a_full_disk_refuses_changes_with_the_storage_error_and_takes_them
     with pytest.raises(ProtocolError):
         await room.controller.alter_topic_config("t", at_once(lambda _: {"retention.ms": "1"}))
     assert list(room.partitions.led) == [TopicPartition("t", 0)]
-    room.files.capacity = 1 << 30
+    room.files.room = None
     assert await create(room, NewTopic("n")) == [ErrorCode.NONE]
     assert (await room.again()).cache.topic_names() == ["n", "t"]
 
@@ -322,8 +322,7 @@ async def test_one_partition_that_cannot_be_opened_does_not_keep_the_others_from
     room: ControllerRoom,
 ) -> None:
     await create(room, NewTopic("t", 3))
-    room.files.crash()
-    again = ControllerRoom(room.files)
+    again = ControllerRoom(room.files.crash())
     again.partitions.failures[TopicPartition("t", 1)] = OSError(errno.EIO, "Input/output error")
     await again.start()
     assert list(again.partitions.led) == [TopicPartition("t", 0), TopicPartition("t", 2)]
@@ -331,8 +330,7 @@ async def test_one_partition_that_cannot_be_opened_does_not_keep_the_others_from
 
 async def test_partitions_of_another_broker_have_no_leader_here(room: ControllerRoom) -> None:
     await create(room, NewTopic("t"))
-    room.files.crash()
-    other = ControllerRoom(room.files)
+    other = ControllerRoom(room.files.crash())
     other.cache.broker_id = 8
     await other.start()
     state = other.cache.partition("t", 0)

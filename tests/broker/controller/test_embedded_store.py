@@ -1,8 +1,10 @@
 import asyncio
+import errno
 
 import pytest
 
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
+from odradek.broker.controller.embedded_store import DEFAULT_COMPACT_BYTES, EmbeddedMetadataStore
+from odradek.broker.controller.metadata_journal import JOURNAL_NAME, SNAPSHOT_NAME, encode_journal_header
 from odradek.broker.controller.metadata_store import (
     ANY_VERSION,
     BadVersion,
@@ -16,38 +18,40 @@ from odradek.broker.controller.metadata_store import (
     StoreUnavailable,
     WatchEvent,
 )
-from tests.broker.controller.memory_files import MemoryFiles
+from tests.broker.controller.rooms import DIRECTORY, store_disk
+from tests.memory_files import ForgetfulFiles
+
+JOURNAL = f"{DIRECTORY}/{JOURNAL_NAME}"
+SNAPSHOT = f"{DIRECTORY}/{SNAPSHOT_NAME}"
 
 
-async def opened(files: MemoryFiles, **options: int) -> EmbeddedMetadataStore:
-    store = EmbeddedMetadataStore("/data", files, **options)  # type: ignore[arg-type]
+async def opened(files: ForgetfulFiles, compact_bytes: int = DEFAULT_COMPACT_BYTES) -> EmbeddedMetadataStore:
+    store = EmbeddedMetadataStore(DIRECTORY, files, compact_bytes=compact_bytes)
     await store.open()
     return store
 
 
 async def test_what_was_answered_survives_a_crash() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
     assert await store.set("/a", b"2") == 1
     await store.multi([Create("/a/b", b"x"), Create("/a/c")])
     await store.delete("/a/c")
-    files.crash()
-    again = await opened(files)
+    again = await opened(files.crash())
     assert (await again.get("/a")).data == b"2"
     assert await again.children("/a") == ["b"]
 
 
 async def test_a_crash_at_any_byte_of_a_change_leaves_all_of_it_or_nothing() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
-    before = len(files.contents["/data/metadata.journal"])
+    before = len(files.read_file(JOURNAL))
     await store.multi([Set("/a", b"2"), Create("/a/b")])
-    after = files.contents["/data/metadata.journal"]
+    after = files.read_file(JOURNAL)
     for cut in range(before, len(after) + 1):
-        torn = MemoryFiles()
-        torn.contents = {"/data/metadata.journal": after[:cut]}
+        torn = store_disk({JOURNAL: after[:cut]})
         again = await opened(torn)
         entry, child = await again.get("/a"), await again.exists("/a/b")
         assert (entry.data, child is not None) in [(b"1", False), (b"2", True)]
@@ -56,11 +60,11 @@ async def test_a_crash_at_any_byte_of_a_change_leaves_all_of_it_or_nothing() -> 
 
 
 async def test_ephemeral_entries_end_with_the_session_and_with_the_process() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
     await store.create("/live", ephemeral=True)
-    files.crash()
+    files = files.crash()
     store = await opened(files)
     assert await store.exists("/live") is None
     await store.create("/live", ephemeral=True)
@@ -70,7 +74,7 @@ async def test_ephemeral_entries_end_with_the_session_and_with_the_process() -> 
 
 
 async def test_creation_numbers_grow_over_restarts_though_the_entry_is_ephemeral() -> None:
-    files, numbers = MemoryFiles(), []
+    files, numbers = store_disk(), []
     for _ in range(3):
         store = await opened(files)
         await store.create("/live", ephemeral=True)
@@ -80,7 +84,7 @@ async def test_creation_numbers_grow_over_restarts_though_the_entry_is_ephemeral
 
 
 async def test_a_compare_and_set_with_an_old_version_fails() -> None:
-    store = await opened(MemoryFiles())
+    store = await opened(store_disk())
     await store.create("/a", b"1")
     await asyncio.gather(store.set("/a", b"2", 0), store.set("/b", b"3"), return_exceptions=True)
     with pytest.raises(BadVersion):
@@ -95,7 +99,7 @@ async def test_a_compare_and_set_with_an_old_version_fails() -> None:
 
 
 async def test_a_watch_is_called_once_for_the_first_change() -> None:
-    store = await opened(MemoryFiles())
+    store = await opened(store_disk())
     seen: list[WatchEvent] = []
     await store.exists("/a", seen.append)
     await store.create("/a")
@@ -117,8 +121,8 @@ async def test_a_watch_is_called_once_for_the_first_change() -> None:
 
 
 async def test_the_session_epoch_and_its_listeners_follow_open_and_close() -> None:
-    files, states = MemoryFiles(), list[SessionState]()
-    store = EmbeddedMetadataStore("/data", files)  # type: ignore[arg-type]
+    files, states = store_disk(), list[SessionState]()
+    store = EmbeddedMetadataStore(DIRECTORY, files)
     store.add_session_listener(states.append)
     assert store.session_epoch == 0
     with pytest.raises(StoreUnavailable):
@@ -135,29 +139,29 @@ async def test_the_session_epoch_and_its_listeners_follow_open_and_close() -> No
 
 
 async def test_a_full_disk_refuses_changes_loses_nothing_and_takes_them_again_when_there_is_room() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
-    files.capacity = sum(map(len, files.contents.values())) + 20
+    files.room = 20
     with pytest.raises(StoreUnavailable, match="No space left"):
         await store.set("/a", b"2" * 50)
     assert (await store.get("/a")).data == b"1"
-    files.capacity = 1 << 20
+    files.room = None
     await store.set("/a", b"3")
     assert (await (await opened(files)).get("/a")).data == b"3"
 
 
-@pytest.mark.parametrize("refusal", ["refuses_sync", "refuses_truncation"])
+@pytest.mark.parametrize("refusal", ["fail_sync", "fail_truncate"])
 async def test_a_disk_in_an_unknown_state_is_written_no_more_until_the_store_is_opened_again(refusal: str) -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
-    setattr(files, refusal, True)
-    files.capacity = sum(map(len, files.contents.values())) + (20 if refusal == "refuses_truncation" else 1000)
+    setattr(files, refusal, OSError(errno.EIO, "Input/output error"))
+    files.room = 20 if refusal == "fail_truncate" else 1000
     with pytest.raises(StoreUnavailable):
         await store.set("/a", b"2" * 50)
-    setattr(files, refusal, False)
-    files.capacity = 1 << 20
+    setattr(files, refusal, None)
+    files.room = None
     with pytest.raises(StoreUnavailable, match="could not be undone"):
         await store.set("/a", b"3")
     again = await opened(files)
@@ -166,61 +170,60 @@ async def test_a_disk_in_an_unknown_state_is_written_no_more_until_the_store_is_
 
 
 async def test_the_journal_is_compacted_and_every_crash_in_between_is_survived() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files, compact_bytes=2000)
     await store.create("/a", b"")
     states: list[dict[str, bytes]] = []
     for number in range(100):
-        journal_before = files.contents["/data/metadata.journal"]
+        journal_before = files.read_file(JOURNAL)
         await store.set("/a", b"%d" % number)
-        if len(files.contents["/data/metadata.journal"]) < len(journal_before):
+        if len(files.read_file(JOURNAL)) < len(journal_before):
             # As a crash between the two renames leaves it: the new snapshot beside the old journal.
-            states.append({**files.contents, "/data/metadata.journal": journal_before})
-        assert len(files.contents["/data/metadata.journal"]) < 2500
+            states.append({**files.contents(), JOURNAL: journal_before})
+        assert len(files.read_file(JOURNAL)) < 2500
     assert len(states) >= 2
     assert (await (await opened(files)).get("/a")).data == b"99"
     for state in states:
-        crashed = MemoryFiles()
-        crashed.contents = state
-        assert (await (await opened(crashed)).get("/a")).data is not None
+        assert (await (await opened(store_disk(state))).get("/a")).data is not None
 
 
 async def test_a_compaction_that_finds_no_room_leaves_the_change_written() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files, compact_bytes=100)
-    files.capacity = 520
+    files.room = 520 - len(encode_journal_header())
     await store.create("/a", b"x" * 250)
-    assert "/data/metadata.snapshot" not in files.contents
-    files.capacity = 1 << 20
+    assert not files.exists(SNAPSHOT)
+    files.room = None
     assert (await (await opened(files)).get("/a")).data == b"x" * 250
 
 
 async def test_damage_is_an_error_that_names_file_line_and_byte_and_leaves_the_files_alone() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
     await store.create("/b", b"1")
-    journal = files.contents["/data/metadata.journal"]
+    journal = files.read_file(JOURNAL)
     position = journal.index(b"/a")
-    files.contents["/data/metadata.journal"] = damaged = journal.replace(b"/a", b"/x", 1)
+    damaged = journal.replace(b"/a", b"/x", 1)
+    files.replace_file(JOURNAL, damaged)
     with pytest.raises(StoreDamaged, match=r"metadata\.journal, line 2, byte ") as caught:
         await opened(files)
     assert int(str(caught.value).split("byte ")[1].split(":")[0]) <= position
-    assert files.contents["/data/metadata.journal"] == damaged
+    assert files.read_file(JOURNAL) == damaged
 
 
 async def test_a_snapshot_without_its_journal_is_damage() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files, compact_bytes=10)
     await store.create("/a", b"1")
-    assert "/data/metadata.snapshot" in files.contents
-    del files.contents["/data/metadata.journal"]
+    assert files.exists(SNAPSHOT)
+    files.remove(JOURNAL)
     with pytest.raises(StoreDamaged, match=r"metadata\.snapshot without metadata\.journal"):
         await opened(files)
 
 
 async def test_changes_at_once_are_written_one_after_the_other_and_a_cancelled_one_is_not_lost() -> None:
-    files, gate = MemoryFiles(), asyncio.Event()
+    files, gate = store_disk(), asyncio.Event()
 
     async def slowly(work):  # type: ignore[no-untyped-def]
         await gate.wait()
@@ -240,39 +243,37 @@ async def test_changes_at_once_are_written_one_after_the_other_and_a_cancelled_o
 
 
 async def test_on_a_full_disk_a_session_begins_in_memory_and_is_written_before_the_next_change() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/epoch", b"1")
     await store.create("/me", b"", ephemeral=True)
-    files.crash()
-    files.capacity = sum(map(len, files.contents.values()))
+    files = files.crash()
+    files.room = 0
     again = await opened(files)
     assert await again.exists("/me") is None
     await again.multi([Create("/me", b"", ephemeral=True), Set("/epoch", b"2")])
     assert (await again.get("/epoch")).data == b"2"
     with pytest.raises(StoreUnavailable):
         await again.set("/epoch", b"3")
-    files.capacity = 1 << 20
+    files.room = None
     await again.create("/kept", b"x")
-    files.crash()
-    last = await opened(files)
+    last = await opened(files.crash())
     assert ((await last.get("/epoch")).data, (await last.get("/kept")).data) == (b"2", b"x")
 
 
 async def test_on_a_full_disk_a_torn_tail_is_cut_off_and_a_change_that_it_held_whole_is_kept() -> None:
-    files = MemoryFiles()
+    files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
-    before = len(files.contents["/data/metadata.journal"])
+    before = len(files.read_file(JOURNAL))
     await store.create("/b", b"2")
-    journal = files.contents["/data/metadata.journal"]
+    journal = files.read_file(JOURNAL)
     for cut in (before + 5, len(journal) - 1):
-        torn = MemoryFiles()
-        torn.contents = {"/data/metadata.journal": journal[:cut]}
-        torn.capacity = cut
+        torn = store_disk({JOURNAL: journal[:cut]})
+        torn.room = 0
         again = await opened(torn)
-        assert torn.contents == {"/data/metadata.journal": journal[:before]}
-        torn.capacity = 1 << 20
+        assert torn.contents() == {JOURNAL: journal[:before]}
+        torn.room = None
         await again.create("/c", b"3")
         last = await opened(torn)
         assert await last.children("/") == (["a", "c"] if cut < len(journal) - 1 else ["a", "b", "c"])

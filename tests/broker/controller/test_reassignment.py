@@ -249,10 +249,10 @@ async def test_wishes_that_lie_in_the_store_are_taken_up_at_the_start(room: Cont
 
 
 async def test_what_the_store_refuses_has_not_happened(room: ControllerRoom) -> None:
-    room.files.capacity = 0
+    room.files.room = 0
     before = room.cache.topic("t")
     outcomes = await room.controller.replica_changes.reassign({KEY: [BROKER_ID]})
     assert code_of(outcomes[KEY]) is ErrorCode.KAFKA_STORAGE_ERROR
     assert room.cache.topic("t") == before
-    room.files.capacity = 1 << 40
+    room.files.room = None
     assert await room.controller.replica_changes.reassign({KEY: [BROKER_ID]}) == {KEY: None}

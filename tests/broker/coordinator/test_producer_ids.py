@@ -36,9 +36,9 @@ async def test_callers_and_brokers_at_once_get_different_ids() -> None:
 async def test_a_store_that_cannot_be_written_makes_clients_try_again() -> None:
     room = await ControllerRoom().start()
     ids = ProducerIds(room.store, BROKER_ID)
-    room.files.capacity = 0
+    room.files.room = 0
     with pytest.raises(ProtocolError) as caught:
         await ids.next()
     assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    room.files.capacity = 1 << 30
+    room.files.room = None
     assert await ids.next() == 0

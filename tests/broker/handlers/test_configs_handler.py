@@ -212,7 +212,7 @@ async def test_a_refused_change_changes_nothing() -> None:
 
 async def test_a_full_disk_refuses_a_change_and_keeps_what_was() -> None:
     ours = await client()
-    ours.room.files.capacity = 0
+    ours.room.files.room = 0
     answer = await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert dict(ours.room.cache.topic_config("t")) == {}

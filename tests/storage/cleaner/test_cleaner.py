@@ -13,8 +13,8 @@ from odradek.storage.cleaner.job import SourceSegment, UncleanableLog
 from odradek.storage.cleaner.swap import replace_segments
 from odradek.storage.log import Log
 from odradek.timer import ManualClock
+from tests.memory_files import ForgetfulFiles
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, job_of, put, seal
-from tests.storage.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, open_small
 
 DAY = 86_400_000

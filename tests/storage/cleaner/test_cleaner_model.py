@@ -13,9 +13,9 @@ import pytest
 from odradek.protocol.records import ControlType, read_control_type
 from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.log import Log
+from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
-from tests.storage.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, open_small
 
 SEEDS = range(rounds(40, in_soak=600))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from odradek.storage.files import Buffer
 
 
-class _Inode:
+class Inode:
     __slots__ = ("data", "modified_ms", "synced")
 
     def __init__(self, data: bytes = b"", synced: bytes = b"") -> None:
@@ -23,13 +23,13 @@ class _Inode:
 class MemoryFile:
     """`write` takes what fits and then raises ENOSPC, as a real disk does."""
 
-    def __init__(self, disk: "ForgetfulFiles", path: str, inode: _Inode) -> None:
+    def __init__(self, disk: "ForgetfulFiles", path: str, inode: Inode) -> None:
         self.path = path
         self._disk = disk
-        self._inode: _Inode | None = inode
+        self._inode: Inode | None = inode
 
     @property
-    def inode(self) -> _Inode:
+    def inode(self) -> Inode:
         if self._inode is None:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         return self._inode
@@ -60,6 +60,8 @@ class MemoryFile:
         return total
 
     def truncate(self, size: int) -> None:
+        if self._disk.fail_truncate is not None:
+            raise self._disk.fail_truncate
         data = self.inode.data
         if size < len(data):
             self._disk.give_back(len(data) - size)
@@ -121,18 +123,19 @@ class ForgetfulFiles:
     the first so many changes of names are there, as a journal keeps them.
 
     `room`: bytes that still fit, None for as many as one likes. `cold`: paths that the page cache does not hold.
-    `fail_sync`: raised by every sync of a file while it is set.
+    `fail_sync`, `fail_truncate`: raised by every sync or truncation of a file while it is set.
     """
 
     def __init__(self, room: int | None = None) -> None:
-        self.names: dict[str, _Inode | None] = {"/": None}  # None: a directory
-        self.durable_names: dict[str, _Inode | None] = {"/": None}
+        self.names: dict[str, Inode | None] = {"/": None}  # None: a directory
+        self.durable_names: dict[str, Inode | None] = {"/": None}
         self.room = room
         self.cold: set[str] = set()
         self.synced_paths: list[str] = []
         self.fail_sync: OSError | None = None
+        self.fail_truncate: OSError | None = None
         self._locks: set[str] = set()
-        self._pending: list[tuple[str, dict[str, _Inode | None], list[str]]] = []  # (directory, added, removed)
+        self._pending: list[tuple[str, dict[str, Inode | None], list[str]]] = []  # (directory, added, removed)
         self._renamed: list[tuple[str, str]] = []  # directories, whose new names are not durable yet
         self._one_at_a_time = threading.RLock()  # of what changes names, or looks at all of them
 
@@ -142,11 +145,11 @@ class ForgetfulFiles:
     def crash(self, source: random.Random | None = None) -> "ForgetfulFiles":
         after = ForgetfulFiles(self.room)
         for path, inode in self._surviving_names(source).items():
-            survivor = None if inode is None else _Inode(*[_surviving_content(inode, source)] * 2)
+            survivor = None if inode is None else Inode(*[_surviving_content(inode, source)] * 2)
             after.names[path] = after.durable_names[path] = survivor
         return after
 
-    def _surviving_names(self, source: random.Random | None) -> dict[str, _Inode | None]:
+    def _surviving_names(self, source: random.Random | None) -> dict[str, Inode | None]:
         names = dict(self.durable_names)
         if source is not None:
             for _, added, removed in self._pending[: source.randint(0, len(self._pending))]:
@@ -176,8 +179,12 @@ class ForgetfulFiles:
         assert inode is not None
         return inode.data
 
+    def contents(self) -> dict[str, bytes]:
+        """What is in each file, synced or not."""
+        return {path: bytes(inode.data) for path, inode in self.names.items() if inode is not None}
+
     @_alone
-    def _change(self, directory: str, added: dict[str, _Inode | None], removed: list[str]) -> None:
+    def _change(self, directory: str, added: dict[str, Inode | None], removed: list[str]) -> None:
         for path in removed:
             self.names.pop(path, None)
         self.names.update(added)
@@ -206,20 +213,24 @@ class ForgetfulFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return MemoryFile(self, path, inode)
 
-    def _new(self, path: str) -> _Inode:
-        if os.path.dirname(path) not in self.names:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    def _new(self, path: str) -> Inode:
+        self._check_directory_of(path)
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        inode = _Inode()
+        inode = Inode()
         self._change(os.path.dirname(path), {path: inode}, [])
         return inode
+
+    def _check_directory_of(self, path: str) -> None:
+        if os.path.dirname(path) not in self.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def read_file(self, path: str) -> bytes:
         return bytes(self.open(path).inode.data)
 
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        inode = _Inode()
+        self._check_directory_of(path)
+        inode = Inode()
         room = self.take(len(data))
         if room < len(data):
             self.give_back(room)
@@ -315,7 +326,7 @@ class ForgetfulFiles:
         return 1 << 40, (1 << 40) if self.room is None else self.room
 
 
-def _has_parents(path: str, names: dict[str, _Inode | None]) -> bool:
+def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:
     while path != "/":
         path = os.path.dirname(path)
         if path not in names:
@@ -323,7 +334,7 @@ def _has_parents(path: str, names: dict[str, _Inode | None]) -> bool:
     return True
 
 
-def _surviving_content(inode: _Inode, source: random.Random | None) -> bytes:
+def _surviving_content(inode: Inode, source: random.Random | None) -> bytes:
     """What was synced; or, by chance, all that was written, or some of it, its end torn or filled with zeros."""
     if source is None or bytes(inode.data) == inode.synced:
         return inode.synced
