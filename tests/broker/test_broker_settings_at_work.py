@@ -12,13 +12,14 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from odradek.broker.background.background import Background
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
@@ -478,13 +479,17 @@ async def test_batches_that_inflate_beyond_the_limit_of_their_request_are_refuse
 
 
 @shows("log.retention.check.interval.ms")
-async def test_retention_is_applied_at_its_interval() -> None:
-    """With the longest interval, what should go stays; that it goes with a short one is in the tests of topics."""
-    beside = {"log.segment.bytes": "2000", "log.retention.hours": "1", "log.retention.check.interval.ms": "300000"}
+async def test_retention_is_applied_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all periodic work, what runs at this interval, and nothing before it, removes what is too old."""
+    jobs: list[tuple[float, Callable[[], Awaitable[None]]]] = []
+    monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, name: jobs.append((interval_ms, job)))
+    beside = {"log.segment.bytes": "2000", "log.retention.hours": "1", "log.retention.check.interval.ms": "7777"}
     async with topic_with("retention.ms", "log.retention.ms", None, "", beside) as api:
         log = await produced(api, 3, 1500, at_ms=now_ms() - 7_200_000)
-        await asyncio.sleep(0.1)
         assert log.log_start_offset == 0
+        (apply_retention,) = [job for interval_ms, job in jobs if interval_ms == 7777]
+        await apply_retention()
+        assert log.log_start_offset == 3
 
 
 def test_each_broker_setting_that_takes_effect_is_seen_at_work() -> None:

@@ -89,8 +89,10 @@ def test_sequences_go_on_at_zero_after_the_largest(files: ForgetfulFiles) -> Non
 
 def test_a_producer_that_is_not_known_may_begin_with_any_sequence(files: ForgetfulFiles) -> None:
     log = open_small(files)
-    append(log, idempotent(77))
-    append(log, idempotent(78))
+    assert append(log, idempotent(77)) == 0
+    assert refusal(log, idempotent(79)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(78)) == 1
+    assert log.producer_state.producers[1].last_sequence == 78
 
 
 def test_a_new_epoch_begins_at_sequence_zero(files: ForgetfulFiles) -> None:

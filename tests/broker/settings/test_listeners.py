@@ -56,11 +56,15 @@ def test_one_ipv4_and_one_ipv6_address_may_share_a_port() -> None:
 
 
 def test_advertised_listeners_may_share_a_port() -> None:
-    listeners(
+    both = listeners(
         "PLAINTEXT://:9092,B://:9093",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
         advertised_listeners="PLAINTEXT://a:1,B://b:1",
     )
+    assert [(each.port, each.advertised_host, each.advertised_port) for each in both] == [
+        (9092, "a", 1),
+        (9093, "b", 1),
+    ]
 
 
 def test_a_kraft_controllers_listener_stays_closed() -> None:

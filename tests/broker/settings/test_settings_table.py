@@ -149,9 +149,12 @@ def test_a_value_that_cannot_be_is_refused_by_name(name: str, text: str) -> None
     assert caught.value.name == name
 
 
-@pytest.mark.parametrize("text", ["*", "", "0:1,12:3", " 0:1 , 1:2 "])
-def test_throttled_replicas_are_a_star_or_pairs(text: str) -> None:
-    parse_value(TOPIC["leader.replication.throttled.replicas"], text)
+@pytest.mark.parametrize(
+    ("text", "replicas"),
+    [("*", ["*"]), ("", []), ("0:1,12:3", ["0:1", "12:3"]), (" 0:1 , 1:2 ", ["0:1", "1:2"])],
+)
+def test_throttled_replicas_are_a_star_or_pairs(text: str, replicas: list[str]) -> None:
+    assert parse_value(TOPIC["leader.replication.throttled.replicas"], text) == replicas
 
 
 @pytest.mark.parametrize("text", ["0", "0:x", "*,0:1", ":1", "0:", "1:2:3"])
