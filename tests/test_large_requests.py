@@ -47,7 +47,9 @@ def test_distinct_elements_have_names_of_their_own_and_equal_ones_the_known_name
     names = {}
     for case in cases(3, 11):
         _, position = read(RequestHeader, 2, case.payload())
-        names[case.name] = [topic.name for topic in read(MetadataRequest, 11, case.payload(), position)[0].topics]
+        topics = read(MetadataRequest, 11, case.payload(), position)[0].topics
+        assert topics is not None
+        names[case.name] = [topic.name for topic in topics]
     distinct = names["Topics of distinct elements"]
     assert len(set(distinct)) == len(distinct) > 100
     assert set(names["Topics of equal elements"]) == {Known().topic}

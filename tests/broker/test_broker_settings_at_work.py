@@ -33,7 +33,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from odradek.storage.tail import ENTRY_BYTES
 from tests.broker.handlers.api_client import Api, api_of_a_broker
-from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with, until
+from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with
+from tests.patience import until
 from tests.scenarios.raw_client import API_VERSIONS_V0, request_payload
 
 TESTS = Path(__file__).parent.parent
@@ -454,7 +455,7 @@ async def test_a_silent_producer_is_forgotten() -> None:
     async with api_of_a_broker(settings) as api:
         await create(api, 1)
         for number, age_ms in enumerate((0, 7_200_000)):
-            sent = {"producer_id": 100 + number, "producer_epoch": 0, "base_sequence": 0}
+            sent: dict[str, Any] = {"producer_id": 100 + number, "producer_epoch": 0, "base_sequence": 0}
             assert (await produce(api, at_ms=now_ms() - age_ms, **sent)).error_code == ErrorCode.NONE
         assert 100 in await producers(api)
         async with asyncio.timeout(20):

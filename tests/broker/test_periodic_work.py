@@ -1,6 +1,7 @@
 """What a broker does from time to time, called here instead of waited for."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog.testing
@@ -13,9 +14,10 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, RECOVERY_POINT, read_offsets
 
 T0 = TopicPartition("t", 0)
+NOTHING: Mapping[str, str] = {}
 
 
-async def fill(broker: Broker, batches: int, timestamp: int = -1, **config: str) -> None:
+async def fill(broker: Broker, batches: int, config: Mapping[str, str] = NOTHING, timestamp: int = -1) -> None:
     await broker.controller.create_topics([NewTopic("t", 1, 1, configs=config)], timeout_ms=10_000)
     for number in range(batches):
         batch = build_batch([Record(value=b"x" * 900, timestamp=timestamp, key=b"%d" % number)])
@@ -50,7 +52,7 @@ async def test_a_checkpoint_that_cannot_be_written_is_named_and_tried_again(tmp_
 
 async def test_rolled_segments_are_flushed(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
-        await fill(broker, 10, **{"segment.bytes": "2000"})
+        await fill(broker, 10, {"segment.bytes": "2000"})
         log = broker.replica_manager.partition(T0).log
         assert log.recovery_point == 0
         await broker.periodic_work.keep_house()
@@ -62,7 +64,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_while(tm
         day_ms = 86_400_000
         old = broker.clock.wall_ms() - 10 * day_ms
         config = {"segment.bytes": "2000", "retention.ms": str(day_ms), "file.delete.delay.ms": "0"}
-        await fill(broker, 10, old, **config)
+        await fill(broker, 10, config, old)
         work = broker.periodic_work
         await work.apply_retention()
         log = broker.replica_manager.partition(T0).log
@@ -73,7 +75,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_while(tm
 
 async def test_the_folders_of_deleted_topics_are_removed_after_a_while(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
-        await fill(broker, 1, **{"file.delete.delay.ms": "0"})
+        await fill(broker, 1, {"file.delete.delay.ms": "0"})
         await broker.controller.delete_topics(["t"], timeout_ms=10_000)
         assert [name for name in os.listdir(tmp_path) if name.endswith("-delete")] != []
         await broker.periodic_work.keep_house()

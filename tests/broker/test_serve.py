@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import kafka
@@ -52,16 +52,18 @@ class Served:
         return self.process.returncode, out, err
 
 
+Serve = Callable[..., Served]
+
+
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[type[Served]]:
+def serve(tmp_path: Path) -> Iterator[Serve]:
     started: list[Served] = []
 
-    class Here(Served):
-        def __init__(self, *arguments: str) -> None:
-            super().__init__(*arguments, cwd=tmp_path)
-            started.append(self)
+    def here(*arguments: str) -> Served:
+        started.append(Served(*arguments, cwd=tmp_path))
+        return started[-1]
 
-    yield Here
+    yield here
     for served in started:
         if served.process.poll() is None:
             served.process.kill()
@@ -69,9 +71,7 @@ def serve(tmp_path: Path) -> Iterator[type[Served]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_says_where_it_is_ready_and_ends_in_good_order(
-    serve: type[Served], tmp_path: Path, number: signal.Signals
-) -> None:
+def test_it_says_where_it_is_ready_and_ends_in_good_order(serve: Serve, tmp_path: Path, number: signal.Signals) -> None:
     served = serve("--port", "0", "--data-dir", "here")
     address = served.ready()
     with served.connect(address):
@@ -88,9 +88,7 @@ def test_it_says_where_it_is_ready_and_ends_in_good_order(
     assert "Traceback" not in err
 
 
-def test_settings_may_be_given_one_by_one_and_the_data_is_in_data_unless_said(
-    serve: type[Served], tmp_path: Path
-) -> None:
+def test_settings_may_be_given_one_by_one_and_the_data_is_in_data_unless_said(serve: Serve, tmp_path: Path) -> None:
     served = serve("--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "num.partitions=5")
     served.connect(served.ready()).close()
     served.process.terminate()
@@ -98,7 +96,7 @@ def test_settings_may_be_given_one_by_one_and_the_data_is_in_data_unless_said(
     assert (tmp_path / "data" / "meta.properties").exists()
 
 
-def test_a_config_file_counts_alone_and_flags_override_it(serve: type[Served], tmp_path: Path) -> None:
+def test_a_config_file_counts_alone_and_flags_override_it(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "my.properties").write_text("listeners=PLAINTEXT://127.0.0.1:1\nlog.dirs=elsewhere\nbroker.id=5\n")
     served = serve("--config", "my.properties", "--port", "0")
     served.connect(served.ready()).close()
@@ -107,7 +105,7 @@ def test_a_config_file_counts_alone_and_flags_override_it(serve: type[Served], t
     assert "broker.id=5" in (tmp_path / "elsewhere" / "meta.properties").read_text()
 
 
-def test_a_signal_that_make_passes_on_is_not_a_second_one(serve: type[Served], tmp_path: Path) -> None:
+def test_a_signal_that_make_passes_on_is_not_a_second_one(serve: Serve, tmp_path: Path) -> None:
     served = serve("--port", "0", "--data-dir", "here")
     served.connect(served.ready()).close()
     served.process.terminate()
@@ -116,7 +114,7 @@ def test_a_signal_that_make_passes_on_is_not_a_second_one(serve: type[Served], t
     assert (tmp_path / "here" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_second_signal_ends_it_at_once(serve: type[Served]) -> None:
+def test_a_second_signal_ends_it_at_once(serve: Serve) -> None:
     served = serve("--port", "0")
     with served.connect(served.ready()) as client:
         # Bytes that never become a request keep the connection open; its end is waited for.
@@ -159,7 +157,7 @@ def one_line(err: str) -> str:
     return line
 
 
-def test_a_taken_port_is_one_line_and_status_1(serve: type[Served]) -> None:
+def test_a_taken_port_is_one_line_and_status_1(serve: Serve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         status, out, err = serve("--port", str(port)).end()
@@ -167,7 +165,7 @@ def test_a_taken_port_is_one_line_and_status_1(serve: type[Served]) -> None:
     assert f"port {port} is already in use" in one_line(err)
 
 
-def test_a_locked_directory_is_one_line_and_status_1(serve: type[Served]) -> None:
+def test_a_locked_directory_is_one_line_and_status_1(serve: Serve) -> None:
     first = serve("--port", "0", "--data-dir", "d")
     first.ready()
     status, out, err = serve("--port", "0", "--data-dir", "d").end()
@@ -177,7 +175,7 @@ def test_a_locked_directory_is_one_line_and_status_1(serve: type[Served]) -> Non
 
 @pytest.mark.parametrize(("changed", "named"), [("cluster.id=", "cluster.id=x"), ("broker.id=0", "broker.id=77")])
 def test_the_directory_of_another_cluster_or_broker_is_one_line_and_status_1_and_stays_as_it_is(
-    serve: type[Served], tmp_path: Path, changed: str, named: str
+    serve: Serve, tmp_path: Path, changed: str, named: str
 ) -> None:
     first = serve("--port", "0", "--data-dir", "d")
     first.ready()
@@ -197,7 +195,7 @@ def test_the_directory_of_another_cluster_or_broker_is_one_line_and_status_1_and
 
 
 def test_settings_that_do_nothing_yet_and_names_that_are_none_are_warned_of_in_a_line_each(
-    serve: type[Served],
+    serve: Serve,
 ) -> None:
     served = serve("--port", "0", "--set", "background.threads=3", "--set", "no.such=1", "--set", "num.partitions=2")
     served.ready()
@@ -230,7 +228,7 @@ def test_it_serves_on_asyncios_own_loop_where_uvloop_is_missing(tmp_path: Path) 
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: type[Served], tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, out, err = serve("--port", "0", "--data-dir", "file/sub").end()
     assert (status, out) == (1, "")
@@ -248,19 +246,19 @@ def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: type[Se
         (("--set", "max.connections.per.ip.overrides=rubbish"), "max.connections.per.ip.overrides"),
     ],
 )
-def test_bad_settings_are_one_line_and_status_1(serve: type[Served], arguments: tuple[str, ...], named: str) -> None:
+def test_bad_settings_are_one_line_and_status_1(serve: Serve, arguments: tuple[str, ...], named: str) -> None:
     status, out, err = serve(*arguments).end()
     assert (status, out) == (1, "")
     assert named in one_line(err)
 
 
-def test_an_impossible_port_is_a_usage_error(serve: type[Served]) -> None:
+def test_an_impossible_port_is_a_usage_error(serve: Serve) -> None:
     status, out, err = serve("--port", "65536").end()
     assert (status, out) == (2, "")
     assert "65536" in err
 
 
-def test_an_idle_broker_sleeps(serve: type[Served]) -> None:
+def test_an_idle_broker_sleeps(serve: Serve) -> None:
     """Its timers and look-arounds: a few wake-ups a second, no more."""
     served = serve("--port", "0")
     served.ready()
@@ -372,7 +370,7 @@ def test_it_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other mallocs keep memory in their own ways")
-def test_the_memory_of_large_answers_is_used_again(serve: type[Served]) -> None:
+def test_the_memory_of_large_answers_is_used_again(serve: Serve) -> None:
     """Of those that are read: 10 MB, of 40 partitions, too little of each to be sent from the file."""
     broker = serve("--port", "0", "--set", "num.partitions=40")
     address = broker.ready()

@@ -125,10 +125,11 @@ async def is_cleaned(api: Api) -> bool:
     """Whether the cleaner takes up the log within some rounds."""
     log = await produced(api, 4)
     log.flush()
+    assert api.broker.log_cleaner is not None
     manager = api.broker.log_cleaner.manager
     for _ in range(4):
         looked = manager.last_run_ms
-        await until(lambda looked=looked: manager.last_run_ms > looked)  # type: ignore[misc]
+        await until(lambda looked=looked: manager.last_run_ms > looked)
     return log.cleaned_offset is not None
 
 
@@ -143,6 +144,7 @@ async def tombstones_stay_long(api: Api) -> bool:
     await until(lambda: log.cleaned_offset is not None and log.cleaned_offset > 2)
     batches = [header for segment in log.segments for header in headers_in(log.use(segment))]
     (horizon,) = [header.delete_horizon_ms for header in batches if header.has_delete_horizon]
+    assert horizon is not None
     return horizon > now_ms() + HOUR_MS
 
 

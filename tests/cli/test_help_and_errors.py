@@ -99,7 +99,11 @@ def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("ODRADEK_DEBUG", raising=False)
-    monkeypatch.setattr("odradek.cli.topics.with_admin", lambda *_: {}["missing"])
+
+    def with_admin(*_: object) -> None:
+        raise KeyError("missing")
+
+    monkeypatch.setattr("odradek.cli.topics.with_admin", with_admin)
     assert main(["topics", "list"]) == 1
     assert capsys.readouterr().err == "odradek: KeyError: 'missing' (ODRADEK_DEBUG=1 prints a traceback)\n"
     monkeypatch.setenv("ODRADEK_DEBUG", "1")

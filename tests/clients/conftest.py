@@ -31,9 +31,9 @@ class ClientBroker:
 def client_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientBroker]:
     against = os.environ.get("ODRADEK_CLIENTS_AGAINST")
     if against:
-        bootstrap, data_dir = against.split("=", 1)
+        bootstrap, its_data_dir = against.split("=", 1)
         until_coordinators(bootstrap)
-        yield ClientBroker(bootstrap, Path(data_dir), None)
+        yield ClientBroker(bootstrap, Path(its_data_dir), None)
         return
     data_dir = tmp_path_factory.mktemp("clients") / "data"
     with spawned_broker(data_dir, SETTINGS, with_metrics=True) as broker:

@@ -146,16 +146,21 @@ def confluent_produce(bootstrap: str, topic: str, records: Iterable[Sent], codec
     assert not failures, failures[:3]
 
 
+def sent_of(message: confluent_kafka.Message) -> Sent:
+    partition, headers = message.partition(), message.headers() or []
+    assert partition is not None
+    assert isinstance(headers, list)
+    pairs = tuple((name, value) for name, value in headers if not isinstance(value, str))
+    return Sent(partition, message.timestamp()[1], message.key(), message.value(), pairs)
+
+
 def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Sent]:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
     )
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        return [
-            Sent(m.partition(), m.timestamp()[1], m.key(), m.value(), tuple(m.headers() or ()))
-            for m in confluent_messages(consumer, count)
-        ]
+        return [sent_of(message) for message in confluent_messages(consumer, count)]
     finally:
         consumer.close()
 

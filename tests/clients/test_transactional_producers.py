@@ -199,12 +199,14 @@ def read_confluent(bootstrap: str, topic: str, count: int) -> Values:
     while len(ended) < PARTITIONS:
         message = consumer.poll(30)
         assert message is not None
-        error = message.error()
+        error, partition, value = message.error(), message.partition(), message.value()
+        assert partition is not None
         if error is None:
-            read[message.partition()].append(message.value())
+            assert value is not None
+            read[partition].append(value)
         else:
             assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-            ended.add(message.partition())
+            ended.add(partition)
     consumer.close()
     return read
 

@@ -32,7 +32,7 @@ Mishap = Callable[[Places], object]
 def read_topic(broker: BrokerThread, settings: Settings) -> str:
     """A topic of 2 partitions with 20 records each, and its ingest of which batches 0 and 1 are done."""
     send(broker.bootstrap, settings.topics[0], [order(number, number) for number in range(40)])
-    ingested(settings, look(settings, bool)[settings.topics[0]].id)
+    ingested(settings, look(settings, list)[settings.topics[0]].id)
     return settings.topics[0]
 
 

@@ -32,8 +32,8 @@ def main() -> int:
     if "standby" in sys.argv[4:]:
         open_session(settings)
         sys.stdin.read()
-    job = backfill if "backfill" in sys.argv[4:] else ingest
-    return job.run(settings, reached)
+    run = backfill.run if "backfill" in sys.argv[4:] else ingest.run
+    return run(settings, reached)
 
 
 if __name__ == "__main__":

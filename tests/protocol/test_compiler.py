@@ -56,7 +56,7 @@ def test_records_that_were_read_belong_to_the_message() -> None:
         ProduceRequest(
             topic_data=[
                 ProduceRequest.TopicProduceData(
-                    name="t", partition_data=[ProduceRequest.PartitionProduceData(records=memoryview(b"batch"))]
+                    name="t", partition_data=[ProduceRequest.PartitionProduceData(records=b"batch")]
                 )
             ]
         ),
@@ -88,7 +88,7 @@ def test_an_attribute_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError):
         FetchRequest(max_wait=5)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        FetchRequest(5)  # type: ignore[misc]
+        FetchRequest(5)  # type: ignore[misc, arg-type]
 
 
 def test_messages_are_equal_when_all_their_fields_are() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import cramjam
 import pytest
 
-from odradek.protocol import compression
-from odradek.protocol.compression import CHUNK, Compression, Scratch, TooLarge, compress, decompress
+from odradek.protocol.compression import CHUNK, Scratch, TooLarge, compress, decompress
+from odradek.protocol.records import Compression
 
 
 def test_many_small_gzip_members_are_handed_to_zlib_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,9 +30,10 @@ def test_many_small_gzip_members_are_handed_to_zlib_in_small_pieces(monkeypatch:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._member, name)
 
-    monkeypatch.setattr(compression.zlib, "decompressobj", Counting)
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
     members = 5000
-    assert decompress(Compression.GZIP, gzip.compress(b"a") * members, 1 << 20) == b"a" * members
+    stream = memoryview(gzip.compress(b"a") * members)
+    assert decompress(Compression.GZIP, stream, 1 << 20) == b"a" * members
     assert max(handed_over) <= 1 << 14
     assert len(handed_over) <= members + 1
 
@@ -45,9 +46,9 @@ def test_too_much_is_told_with_the_limit_also_when_the_last_piece_passes_it(code
     else:
         block = bytes(cramjam.snappy.compress_raw(piece))
         stream = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * 4
-    assert decompress(codec, stream, 4000) == bytes(4000)
+    assert decompress(codec, memoryview(stream), 4000) == bytes(4000)
     with pytest.raises(TooLarge, match="more than 3999 bytes"):
-        decompress(codec, stream, 3999)
+        decompress(codec, memoryview(stream), 3999)
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec != Compression.NONE])

@@ -11,13 +11,13 @@ from odradek.protocol.documents import to_document
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import BadFrame, FrameSplitter, frame, frame_length
 from odradek.protocol.headers import (
-    RequestHeader,
     ResponseHeader,
     read_request_header,
     request_header_version,
     response_header_version,
 )
 from odradek.protocol.messages.registry import NAMES, message_class
+from odradek.protocol.schema import Message
 from tests.protocol.vector_files import lines_of
 
 FRAMES = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]
@@ -40,11 +40,12 @@ def test_every_frame_is_read_header_and_body_and_written_again() -> None:
         key, version, data = line["apiKey"], line["version"], bytes.fromhex(line["hex"])
         cls = message_class(line["name"])
         if line["type"] == "request":
-            header_class, header_version = RequestHeader, request_header_version(key, version)
+            header_version = request_header_version(key, version)
+            header: Message
             header, position = read_request_header(data, 4)
         else:
-            header_class, header_version = ResponseHeader, response_header_version(key, version)
-            header, position = read(header_class, header_version, data, 4)
+            header_version = response_header_version(key, version)
+            header, position = read(ResponseHeader, header_version, data, 4)
         assert header_version == line["headerVersion"]
         assert to_document(header, header_version) == line["header"]
         body, end = read(cls, version, data, position)

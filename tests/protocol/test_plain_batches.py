@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from tests.protocol.validated_batches import validate_for_append
 SIZES = (0, 1, 20, 50, 63, 64, 65, 8000, 8191, 8192, 8193, 20_000, 1_100_000)
 
 
-def expected(records: list[tuple[bytes, bytes | None]], time_ms: int, **producer: int) -> bytes:
+def expected(records: Sequence[tuple[bytes, bytes | None]], time_ms: int, **producer: Any) -> bytes:
     made = [Record(offset, time_ms, key, value) for offset, (key, value) in enumerate(records)]
     return build_batch(made, is_transactional="producer_id" in producer, **producer)
 

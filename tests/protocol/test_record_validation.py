@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -31,7 +32,7 @@ CODECS = list(Compression)
 ids = [codec.name.lower() for codec in CODECS]
 
 
-def three(codec: Compression = Compression.NONE, *, first_time: int = NOW, **header: int) -> bytes:
+def three(codec: Compression = Compression.NONE, *, first_time: int = NOW, **header: Any) -> bytes:
     records = [Record(index, first_time + index, b"k%d" % index, b"v" * 50, [("h", b"x")]) for index in range(3)]
     return build_batch(records, compression=codec, **header)
 

@@ -63,7 +63,7 @@ def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
         return b"".join(map(deflating.compress, pieces)) + deflating.flush()
     if codec == Compression.LZ4:
         with lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False) as frame:
-            return frame.begin() + b"".join(map(frame.compress, pieces)) + frame.flush()
+            return bytes(frame.begin() + b"".join(map(frame.compress, pieces)) + frame.flush())
     return bytes(cramjam.snappy.compress_raw(b"".join(pieces)))
 
 

@@ -190,7 +190,7 @@ class Sweep:
 
 
 async def _tasks() -> set[asyncio.Task[object]]:
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[operator]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 async def _settled(known: set[asyncio.Task[object]]) -> None:

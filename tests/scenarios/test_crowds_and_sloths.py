@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import kafka
 import pytest
@@ -167,7 +168,7 @@ async def test_a_half_closed_connection_ends_within_a_second_and_its_parked_fetc
         writer.close()
 
 
-def fetch_of(**parameters: int) -> bytes:
+def fetch_of(**parameters: Any) -> bytes:
     """The frame of a fetch that finds nothing; of no session unless said."""
     asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=99)
     topics = [FetchRequest.FetchTopic(topic="felt", partitions=[asked])]

@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def end_offset(client: RawClient, partition: int = 0) -> int:
     return offset_at(client, LATEST, partition)
 
 
-def small_batch(count: int = 1, **options: int) -> bytes:
+def small_batch(count: int = 1, **options: Any) -> bytes:
     return build_batch([Record(offset, 0, b"k", b"v") for offset in range(count)], **options)
 
 

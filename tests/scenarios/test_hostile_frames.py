@@ -89,6 +89,7 @@ def turns_measured() -> Iterator[list[float]]:
     loop = asyncio.get_running_loop()
     spent: list[float] = []
     before = time.thread_time()
+    handle: asyncio.Handle
 
     def turn() -> None:
         nonlocal before, handle

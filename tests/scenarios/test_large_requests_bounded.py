@@ -116,8 +116,9 @@ def teller(request: pytest.FixtureRequest) -> Callable[[str], None]:
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
 
     def tell(text: str) -> None:
-        for line in text.splitlines() if SOAK and reporter is not None else ():
-            reporter.write_line(line)
+        if SOAK and reporter is not None:
+            for line in text.splitlines():
+                reporter.write_line(line)
 
     return tell
 

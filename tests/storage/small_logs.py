@@ -5,9 +5,11 @@ from typing import Any
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import Files
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
+from odradek.storage.log_read import FetchData
 from odradek.storage.recovery import open_log
 from odradek.timer import ManualClock
 
@@ -48,12 +50,18 @@ def append(log: Log, data: bytes | None = None, epoch: int = 0) -> int:
     return info.first_offset
 
 
+def bytes_of(data: FetchData) -> bytes:
+    """The records of a read that did not ask for a slice of the file."""
+    assert not isinstance(data.records, FileSlice)
+    return bytes(data.records)
+
+
 def headers_of(log: Log) -> list[BatchHeader]:
     """The headers of all batches, read as a consumer reads them."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        read = [header for _, header in iter_batches(log.read(offset, 1 << 20).records)]
+        read = [header for _, header in iter_batches(bytes_of(log.read(offset, 1 << 20)))]
         assert read, offset
         found += read
         offset = read[-1].next_offset
@@ -65,7 +73,7 @@ def all_bytes(log: Log) -> bytes:
     parts = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = bytes(log.read(offset, 1 << 20).records)
+        data = bytes_of(log.read(offset, 1 << 20))
         assert data, offset
         parts.append(data)
         for _, header in iter_batches(data):

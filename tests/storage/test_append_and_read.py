@@ -5,13 +5,14 @@ import pytest
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.plain_batch import build_plain_batch
-from odradek.protocol.record_validation import AppendOrigin, InvalidRecord
+from odradek.protocol.record_rules import InvalidRecord
+from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import BatchHeader, Compression, TimestampType, check_crc, iter_batches, read_records
 from odradek.storage.log import Log
 from odradek.storage.log_offsets import LogOffsetMetadata
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
-from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small
+from tests.storage.small_logs import NOW, append, batch, bytes_of, headers_of, idempotent, open_small
 
 
 @pytest.fixture
@@ -40,10 +41,10 @@ def test_a_read_gives_the_batch_that_holds_the_offset(files: ForgetfulFiles) -> 
     append(log, batch(b"a", b"b", b"c"))
     append(log, batch(b"d"))
     data = log.read(2, 1 << 20)
-    first, second = iter_batches(data.records)
+    first, second = iter_batches(bytes_of(data))
     assert (first[1].base_offset, second[1].base_offset) == (0, 3)
-    assert [record.value for record in read_records(data.records, *first)] == [b"a", b"b", b"c"]
-    assert all(check_crc(data.records, position, header) for position, header in (first, second))
+    assert [record.value for record in read_records(bytes_of(data), *first)] == [b"a", b"b", b"c"]
+    assert all(check_crc(bytes_of(data), position, header) for position, header in (first, second))
     assert data.offset_metadata == LogOffsetMetadata(2, 0, 0)
 
 
@@ -64,7 +65,7 @@ def test_at_least_one_batch_is_read_however_small_the_limit(files: ForgetfulFile
     append(log, batch(b"x" * 500))
     append(log)
     data = log.read(0, 1, min_one_message=True)
-    assert [header.base_offset for _, header in iter_batches(data.records)] == [0]
+    assert [header.base_offset for _, header in iter_batches(bytes_of(data))] == [0]
     cut = log.read(0, 10, min_one_message=False)
     assert len(cut.records) == 10
     assert cut.first_batch_incomplete
@@ -77,7 +78,7 @@ def test_a_read_stops_at_the_upper_bound(files: ForgetfulFiles) -> None:
         append(log)
     log.update_high_watermark(2)
     data = log.read(0, 1 << 20, upper=log.high_watermark_metadata)
-    assert [header.base_offset for _, header in iter_batches(data.records)] == [0, 1]
+    assert [header.base_offset for _, header in iter_batches(bytes_of(data))] == [0, 1]
     assert log.read(2, 1 << 20, upper=log.high_watermark_metadata).records == b""
     beyond = log.read(3, 1 << 20, upper=log.high_watermark_metadata)
     assert beyond.records == b""
@@ -102,7 +103,7 @@ def test_every_offset_is_found_in_every_segment_by_index_or_at_the_end(files: Fo
     headers = headers_of(log)
     for offset in range(log.log_end_offset):
         data = log.read(offset, 1, min_one_message=True)
-        found = next(iter_batches(data.records))[1]
+        found = next(iter_batches(bytes_of(data)))[1]
         assert found.base_offset <= offset <= found.last_offset
     assert sum(header.record_count for header in headers) == log.log_end_offset
 
@@ -227,7 +228,7 @@ def test_log_append_time_is_the_brokers(files: ForgetfulFiles) -> None:
     assert (info.log_append_time_ms, info.max_timestamp) == (NOW + 77, NOW + 77)
     (header,) = headers_of(log)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert check_crc(log.read(0, 1 << 20).records, 0, header)
+    assert check_crc(bytes_of(log.read(0, 1 << 20)), 0, header)
 
 
 def test_a_timestamp_too_far_from_the_clock_is_refused(files: ForgetfulFiles) -> None:
@@ -253,7 +254,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(files: ForgetfulFiles) 
 def test_a_topic_with_a_codec_of_its_own_stores_that_codec(files: ForgetfulFiles) -> None:
     log = open_small(files, compression_type="gzip")
     append(log, batch(b"a" * 100, b"b" * 100))
-    data = log.read(0, 1 << 20).records
+    data = bytes_of(log.read(0, 1 << 20))
     ((position, header),) = iter_batches(data)
     assert header.compression == 1
     assert [record.value for record in read_records(data, position, header)] == [b"a" * 100, b"b" * 100]
@@ -314,7 +315,7 @@ def plain_append(log: Log) -> tuple[BatchHeader, list[tuple[bytes | None, bytes 
     info = log.append_as_leader(build_plain_batch(PLAIN, NOW), 4, origin=AppendOrigin.COORDINATOR)
     log.update_high_watermark(log.log_end_offset)
     assert (info.first_offset, info.last_offset, info.record_count) == (1, 2, 2)
-    data = log.read(1, 1 << 20).records
+    data = bytes_of(log.read(1, 1 << 20))
     ((position, header),) = iter_batches(data)
     assert check_crc(data, position, header)
     assert (header.base_offset, header.partition_leader_epoch) == (1, 4)

@@ -9,7 +9,7 @@ from odradek.protocol.records import iter_batches
 from odradek.storage.log import Log
 from odradek.storage.segment import LogSegment
 from tests.memory_files import ForgetfulFiles
-from tests.storage.small_logs import append, batch, open_small
+from tests.storage.small_logs import append, batch, bytes_of, open_small
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def three_segments(files: ForgetfulFiles) -> tuple[Log, LogSegment]:
 
 
 def offsets_read(log: Log, offset: int) -> list[int]:
-    return [header.base_offset for _, header in iter_batches(log.read(offset, 1 << 20).records)]
+    return [header.base_offset for _, header in iter_batches(bytes_of(log.read(offset, 1 << 20)))]
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros"])

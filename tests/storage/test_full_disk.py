@@ -26,7 +26,7 @@ from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
 
-SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 50}
+SETTINGS: dict[str, Any] = {"segment_bytes": 400, "index_interval_bytes": 50}
 
 
 def append_fails(log: Log, data: bytes) -> None:
@@ -161,8 +161,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
-    settings = {"segment_bytes": 64 << 10}
-    log = open_small(OsFiles(), str(small_disk / "orders-0"), **settings)
+    log = open_small(OsFiles(), str(small_disk / "orders-0"), segment_bytes=64 << 10)
     size = 0
     while (code := append_code(log, batch(b"x" * 3000))) is None:
         size += 1
@@ -178,7 +177,10 @@ def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
     append(log, batch(b"x" * 3000))
     log.close()
     again = open_small(
-        OsFiles(), str(small_disk / "orders-0"), options={"clean": False, "log_start_offset": 50}, **settings
+        OsFiles(),
+        str(small_disk / "orders-0"),
+        options={"clean": False, "log_start_offset": 50},
+        segment_bytes=64 << 10,
     )
     assert (again.log_start_offset, again.log_end_offset) == (50, size + 1)
     again.close()

@@ -3,6 +3,7 @@
 import io
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,8 +48,9 @@ def check(tools: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert all(line.endswith(("passed sanity check.", "is empty.")) for line in results)
 
 
-def fill(folder: Path, clean: bool, **settings: object) -> None:
-    log = open_small(OsFiles(), str(folder), **{"segment_bytes": 3000, "index_interval_bytes": 200, **settings})
+def fill(folder: Path, clean: bool, **settings: Any) -> None:
+    settings = {"segment_bytes": 3000, "index_interval_bytes": 200, **settings}
+    log = open_small(OsFiles(), str(folder), **settings)
     for number in range(60):
         values = [b"value %d" % number] * (1 + number % 3)
         append(log, batch(*values, timestamp=NOW + 10 * (number ^ 3), compression=number % 5))

@@ -12,6 +12,7 @@ import pytest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage import log_move
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from odradek.storage.files import Files
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
@@ -71,7 +72,7 @@ def carry_out(manager: LogManager, move: LogMove, meanwhile: Callable[[], object
     raise AssertionError("the move does not come to an end")
 
 
-def folders(files: ForgetfulFiles, directory: str) -> list[str]:
+def folders(files: Files, directory: str) -> list[str]:
     return [name for name in files.list_directory(directory) if files.is_directory(f"{directory}/{name}")]
 
 
@@ -150,9 +151,15 @@ def test_a_log_that_grows_faster_than_the_disk_syncs_is_caught_up_with(
             for number in itertools.islice(sequence, 50):
                 append(log, idempotent(number, b"w" * 60))
 
-    sync_file, sync_directory = files.sync_file, files.sync_directory
-    monkeypatch.setattr(files, "sync_file", lambda path: (produce(path), sync_file(path)))
-    monkeypatch.setattr(files, "sync_directory", lambda path: (produce(path), sync_directory(path)))
+    def producing(sync: Callable[[str], None]) -> Callable[[str], None]:
+        def produce_and_sync(path: str) -> None:
+            produce(path)
+            sync(path)
+
+        return produce_and_sync
+
+    monkeypatch.setattr(files, "sync_file", producing(files.sync_file))
+    monkeypatch.setattr(files, "sync_directory", producing(files.sync_directory))
     carry_out(manager, move)
     assert manager.directory_of(log) == B
 

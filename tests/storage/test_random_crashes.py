@@ -20,7 +20,7 @@ from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds
-from tests.storage.small_logs import NOW, all_bytes, batch, headers_of, idempotent
+from tests.storage.small_logs import NOW, all_bytes, batch, bytes_of, headers_of, idempotent
 
 SEEDS = range(rounds(40, in_soak=1_200))
 STEPS = 120
@@ -79,7 +79,7 @@ class Run:
         info = self.log.append_as_leader(data, 0, api_version=9)
         assert info.first_offset == self.model.end
         self.log.update_high_watermark(self.log.log_end_offset)
-        stored = bytes(self.log.read(info.first_offset, 1).records)
+        stored = bytes_of(self.log.read(info.first_offset, 1))
         assert self.log.size - size == len(stored) == len(data)
         self.model.batches.append((info.first_offset, info.last_offset, stored))
 
@@ -175,7 +175,7 @@ class Run:
         assert all_bytes(log) == model.readable()
         offset = self.random.randint(model.start - 1, model.end + 1)
         if model.start <= offset < model.end:
-            found = next(iter_batches(log.read(offset, 1).records))[1]
+            found = next(iter_batches(bytes_of(log.read(offset, 1))))[1]
             assert found.base_offset <= offset <= found.last_offset
         elif offset != model.end:
             with pytest.raises(ProtocolError) as error:

@@ -12,7 +12,7 @@ from odradek.protocol.control_records import ControlType, read_control_type
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker, iter_batches, read_batch_header, read_records
-from tests.storage.small_logs import NOW, headers_of, idempotent
+from tests.storage.small_logs import NOW, bytes_of, headers_of, idempotent
 from tests.storage.test_random_crashes import SEEDS, STEPS, Run
 
 TRANSACTIONAL = (3, 4, 5)
@@ -44,7 +44,7 @@ class TransactionalRun(Run):
     def store(self, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
         info = self.log.append_as_leader(data, 0, origin=origin)
         self.log.update_high_watermark(self.log.log_end_offset)
-        stored = bytes(self.log.read(info.first_offset, 1).records)
+        stored = bytes_of(self.log.read(info.first_offset, 1))
         self.model.batches.append((info.first_offset, info.last_offset, stored))
 
     def mark_as_a_zombie(self) -> None:
@@ -128,7 +128,7 @@ class TransactionalRun(Run):
             data = self.log.read(offset, 500, upper=self.log.last_stable_offset_metadata)
             aborted = sorted(self.log.aborted_transactions(data), key=lambda entry: entry.first_offset)
             filtered: set[int] = set()
-            records = bytes(data.records)
+            records = bytes_of(data)
             for position, header in iter_batches(records):
                 while aborted and aborted[0].first_offset <= header.last_offset:
                     filtered.add(aborted.pop(0).producer_id)

@@ -1,6 +1,7 @@
 """A small log, cut and changed at every position, opens to what it still holds."""
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,10 @@ from odradek.protocol.records import check_crc, iter_batches
 from odradek.storage.batch_scan import scan_batches
 from odradek.storage.log import Log
 from tests.memory_files import ForgetfulFiles
-from tests.storage.small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small
+from tests.storage.small_logs import NOW, all_bytes, append, batch, bytes_of, headers_of, idempotent, open_small
 
 FOLDER = "/data/orders-0"
-SETTINGS = {"segment_bytes": 420, "index_interval_bytes": 60}
+SETTINGS: dict[str, Any] = {"segment_bytes": 420, "index_interval_bytes": 60}
 # No checksum covers a batch's base offset (0-7) and leader epoch (12-15): Kafka takes them as they stand.
 UNPROTECTED = {*range(8), *range(12, 16)}
 
@@ -37,7 +38,7 @@ def check_usable(log: Log) -> None:
     assert headers_of(log)[-1].base_offset == end
     for header in headers_of(log):
         found = log.read(header.last_offset, 1)
-        assert next(iter_batches(found.records))[1].base_offset == header.base_offset
+        assert next(iter_batches(bytes_of(found)))[1].base_offset == header.base_offset
     assert finished(log.offset_for_timestamp(0)) is not None
 
 
@@ -125,7 +126,7 @@ def test_no_changed_byte_of_an_index_changes_what_is_read(suffix: str, clean: bo
                 again = reopened(disk, clean, recovery_point=log.log_end_offset)
                 assert all_bytes(again) == whole, (path, position)
                 for offset in range(again.log_end_offset):
-                    found = next(iter_batches(again.read(offset, 1).records))[1]
+                    found = next(iter_batches(bytes_of(again.read(offset, 1))))[1]
                     assert found.base_offset <= offset <= found.last_offset, (path, position, offset)
                 if suffix == ".index":
                     assert [finished(again.offset_for_timestamp(NOW + number)) for number in range(7)] == times
@@ -186,7 +187,7 @@ def test_only_segments_from_the_recovery_point_on_are_read_again() -> None:
     files.content(first.path(".log"))[17:21] = damage
     again = reopened(files, clean=False, recovery_point=second.base_offset)
     assert again.log_end_offset == log.log_end_offset
-    assert not check_crc(again.read(0, 1).records, 0, headers_of(again)[0])
+    assert not check_crc(bytes_of(again.read(0, 1)), 0, headers_of(again)[0])
     thorough = reopened(files, clean=False, recovery_point=second.base_offset - 1)
     assert thorough.log_end_offset == 0
 
@@ -278,7 +279,7 @@ def test_messages_of_old_formats_are_kept_and_walked_over() -> None:
     log = reopened(files, clean=False)
     assert log.log_end_offset == 2
     assert append(log) == 2
-    assert bytes(log.read(0, len(old)).records) == old
+    assert bytes_of(log.read(0, len(old))) == old
     assert log.active_segment.locate(1) == (len(old_message(0, 0, b"zero" * 10)), len(old_message(1, 1, b"one" * 20)))
     files.content(f"{FOLDER}/{0:020d}.log")[len(old) - 1] ^= 1
     assert reopened(files, clean=False).log_end_offset == 1

@@ -11,16 +11,32 @@ import pytest
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.storage.file_slice import FileSlice
-from odradek.storage.files import OsFiles
+from odradek.storage.files import Buffer, OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_read import FetchData
 from odradek.storage.segment_cache import SegmentCache
 from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
 from odradek.timer import ManualClock
-from tests.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles, Inode, MemoryFile
 from tests.storage.small_logs import NOW, append, batch, open_small
 
 KB, MB = 1 << 10, 1 << 20
+
+
+class CountedFile(MemoryFile):
+    """Notes every read."""
+
+    def __init__(self, disk: "CountingFiles", path: str, inode: Inode) -> None:
+        super().__init__(disk, path, inode)
+        self._reads = disk.reads
+
+    def read(self, position: int, length: int) -> Buffer:
+        self._reads.append((self.path, position, length))
+        return super().read(position, length)
+
+    def read_cached(self, position: int, length: int) -> Buffer | None:
+        self._reads.append((self.path, position, length))
+        return super().read_cached(position, length)
 
 
 class CountingFiles(ForgetfulFiles):
@@ -30,19 +46,11 @@ class CountingFiles(ForgetfulFiles):
         super().__init__()
         self.reads: list[tuple[str, int, int]] = []
 
-    def open(self, path: str, **options: Any) -> Any:
-        file = super().open(path, **options)
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> MemoryFile:
+        file = super().open(path, create=create, exclusive=exclusive)
         if path.endswith(".log"):
-            file.read = self._counted(path, file.read)
-            file.read_cached = self._counted(path, file.read_cached)
+            return CountedFile(self, path, file.inode)
         return file
-
-    def _counted(self, path: str, read: Any) -> Any:
-        def counted(position: int, length: int) -> Any:
-            self.reads.append((path, position, length))
-            return read(position, length)
-
-        return counted
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from odradek.storage.files import Buffer, File, OsFile, OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.write_ahead import PIECE_BYTES, give_up_ahead, write_ahead
-from tests.storage.small_logs import append, batch, headers_of, open_small
+from tests.storage.small_logs import append, batch, bytes_of, headers_of, open_small
 
 LARGE = batch(b"x" * (2 * PIECE_BYTES + 1000))
 STEPS = 3
@@ -92,7 +92,7 @@ def test_it_is_written_in_pieces_and_appended_by_its_place_alone(log: Log, files
     assert append_checked(log, large) == 1
     assert files.sizes[STEPS:] == [17]
     assert log.ahead is None
-    assert bytes(log.read(1, 1 << 30).records)[61:] == LARGE[61:]
+    assert bytes_of(log.read(1, 1 << 30))[61:] == LARGE[61:]
     assert counts(log) == [before, len(LARGE)]
 
 

@@ -57,11 +57,12 @@ def test_a_task_without_run_is_logged_and_the_next_one_runs(
 
 def test_is_scheduled_tells_whether_a_task_waits(room: WheelRoom) -> None:
     task = room.task("task", 4)
-    assert not task.is_scheduled
+    states = [task.is_scheduled]
     room.timer.add(task)
-    assert task.is_scheduled
+    states.append(task.is_scheduled)
     room.move_to(4)
-    assert not task.is_scheduled
+    states.append(task.is_scheduled)
+    assert states == [False, True, False]
 
 
 def test_a_cancelled_task_is_kept_alive_by_nobody(room: WheelRoom) -> None:
@@ -152,14 +153,18 @@ def test_setting_the_same_expiration_again_is_no_news() -> None:
     assert bucket.set_expiration(60)
 
 
+def overflow_wheel_of(wheel: TimingWheel) -> TimingWheel:
+    assert wheel.overflow_wheel is not None
+    return wheel.overflow_wheel
+
+
 def test_overflow_wheels_are_made_on_demand_and_each_as_wide_as_all_below() -> None:
     wheel = TimingWheel(1, 20, 0, TaskCounter(), BucketQueue())
     assert wheel.overflow_wheel is None
     entry = TimerTask(0)
     entry.expiration_ms = 400
     assert wheel.add(entry)
-    second = wheel.overflow_wheel
-    assert second is not None
+    second = overflow_wheel_of(wheel)
     assert second.overflow_wheel is not None
     assert (second.tick_ms, second.interval_ms, second.overflow_wheel.tick_ms) == (20, 400, 400)
     assert second.overflow_wheel.overflow_wheel is None

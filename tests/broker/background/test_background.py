@@ -112,7 +112,11 @@ async def test_a_stopped_background_takes_nothing_more() -> None:
 
 def test_at_the_end_several_threads_wait_for_the_disk_at_a_time() -> None:
     together = threading.Barrier(4, timeout=30)
-    run_all_in_threads([together.wait] * 8)
+
+    def wait_for_others() -> None:
+        together.wait()
+
+    run_all_in_threads([wait_for_others] * 8)
     assert not together.broken
 
 

@@ -54,7 +54,7 @@ def test_each_item_comes_once_in_the_order_of_the_first() -> None:
 
 
 async def test_all_that_take_turns_have_one_step_a_turn_together() -> None:
-    turns, seen = Turns(), []
+    turns, seen = Turns(), list[str]()
     both = [asyncio.ensure_future(turns.take(count(5, seen, name))) for name in "ab"]
     before: list[int] = []
     while not all(task.done() for task in both):

@@ -25,6 +25,7 @@ from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
 from odradek.storage.cleaner.cleaned_segment import CleanedSegment
 from odradek.storage.log import Log
 from tests.patience import until
+from tests.storage.small_logs import bytes_of
 
 PARTITION = TopicPartition("t", 0)
 QUICK: dict[str, object] = {
@@ -37,7 +38,7 @@ PROCESS_OR_LOOP = pytest.mark.parametrize("small_bytes", [0, 1 << 40], ids=["in 
 
 
 @asynccontextmanager
-async def broker_with_topic(**settings: object) -> AsyncIterator[tuple[Broker, Log]]:
+async def broker_with_topic(**settings: Any) -> AsyncIterator[tuple[Broker, Log]]:
     async with in_process_broker(QUICK, **settings) as broker:
         await create(broker)
         yield broker, log_of(broker)
@@ -67,7 +68,7 @@ def found(log: Log) -> dict[bytes | None, list[int]]:
     offsets: dict[bytes | None, list[int]] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = bytes(log.read(offset, 1 << 20).records)
+        data = bytes_of(log.read(offset, 1 << 20))
         for position, header in iter_batches(data):
             for record in read_records(data, position, header):
                 assert record.value is not None
@@ -230,7 +231,7 @@ async def test_a_log_that_is_damaged_is_marked_and_others_are_cleaned(monkeypatc
 async def test_a_clean_that_finds_the_disk_full_is_tried_again_in_the_next_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failures = []
+    failures: list[CleanedSegment] = []
     finish = CleanedSegment.finish
 
     def full_once(segment: CleanedSegment, modified_ms: int) -> None:

@@ -131,7 +131,7 @@ async def test_what_is_loaded_after_a_clean_is_what_was_known(
             await coordinated(api, "t")
             if before:
                 assert await known(api) == before
-                producer = {"transactional_id": "tx", "producer_id": -1, "producer_epoch": -1}
+                producer: dict[str, Any] = {"transactional_id": "tx", "producer_id": -1, "producer_epoch": -1}
                 described = (await api(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)).transaction_states[0]
                 producer |= {"producer_id": described.producer_id, "producer_epoch": described.producer_epoch}
                 assert (await api(EndTxnRequest(committed=number == 1, **producer), 3)).error_code == 0

@@ -81,6 +81,7 @@ async def test_the_topics_are_created_as_kafka_creates_them() -> None:
         await found(api)
         metadata = api.broker.metadata
         topic = metadata.topic(GROUP_TOPIC)
+        assert topic is not None
         assert (len(topic.partitions), topic.replication_factor, topic.is_internal) == (7, 1, True)
         assert metadata.topic(TRANSACTION_TOPIC) is None
         assert dict(metadata.topic_config(GROUP_TOPIC)) == {
@@ -90,6 +91,7 @@ async def test_the_topics_are_created_as_kafka_creates_them() -> None:
         }
         await found(api, 1)
         topic = metadata.topic(TRANSACTION_TOPIC)
+        assert topic is not None
         assert (len(topic.partitions), topic.replication_factor, topic.is_internal) == (50, 1, True)
         assert dict(metadata.topic_config(TRANSACTION_TOPIC)) == {
             "cleanup.policy": "compact",

@@ -16,6 +16,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Compression, iter_batches, read_batch_header, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.workplace import PARTITION, TOPIC, Notes, Outcome, Workplace, workplace
+from tests.storage.small_logs import bytes_of
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def refusal(place: Workplace, key: str = "g") -> ErrorCode | None:
 
 def stored(place: Workplace) -> bytes:
     log = place.manager.partition(PARTITION).log
-    return bytes(log.read(0, 1 << 20).records) if log.log_end_offset else b""
+    return bytes_of(log.read(0, 1 << 20)) if log.log_end_offset else b""
 
 
 # Who coordinates
@@ -145,7 +146,12 @@ def test_a_decision_is_appended_as_one_batch_replayed_and_then_done(place: Workp
     order: list[str] = []
     shard: Any = place.runtime.shard_for("g")
     replay = shard.replay
-    shard.replay = lambda record, **where: (order.append("replayed"), replay(record, **where))
+
+    def noted(record: CoordinatorRecord, **where: Any) -> None:
+        order.append("replayed")
+        replay(record, **where)
+
+    shard.replay = noted
     records = [CoordinatorRecord(b"a", b"1"), CoordinatorRecord(b"b", None)]
     decision = Decision(records, lambda error: order.append(f"done {error}"))
     place.runtime.act(shard, decision)

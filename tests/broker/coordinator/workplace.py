@@ -95,7 +95,7 @@ class WatchedFile:
         return None if self._disk.cold else self.read(position, length)
 
     def duplicate(self) -> File:
-        return WatchedFile(self._file.duplicate(), self._disk)  # type: ignore[return-value]
+        return WatchedFile(self._file.duplicate(), self._disk)
 
 
 class Disk(HastyFiles):
@@ -114,7 +114,7 @@ class Disk(HastyFiles):
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
         file = super().open(path, create=create, exclusive=exclusive)
-        return WatchedFile(file, self)  # type: ignore[return-value]
+        return WatchedFile(file, self)
 
 
 class Notes:

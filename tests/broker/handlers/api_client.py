@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.schema import Message
 
@@ -14,7 +15,7 @@ from odradek.protocol.schema import Message
 class Api:
     """`await api(request, version)` gives the response; `broker` is the broker itself."""
 
-    def __init__(self, broker: Any, client: NetworkClient) -> None:
+    def __init__(self, broker: Broker, client: NetworkClient) -> None:
         self.broker = broker
         self._client = client
 
@@ -23,7 +24,7 @@ class Api:
 
 
 @asynccontextmanager
-async def api_of_a_broker(settings: dict[str, object] | None = None, **options: Any) -> AsyncIterator[Api]:
+async def api_of_a_broker(settings: Mapping[str, object] | None = None, **options: Any) -> AsyncIterator[Api]:
     """A new broker with these settings."""
     async with in_process_broker(settings, **options) as broker:
         host, port = broker.bootstrap.split(":")

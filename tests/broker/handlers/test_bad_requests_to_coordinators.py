@@ -335,7 +335,7 @@ async def test_who_asks_a_coordinator_that_loads_is_told_so_and_groups_of_other_
         assert (await api(given, 4)).error_code == 0
     held_load.clear()
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        runtime = api.broker.coordinators.groups.runtime
+        runtime, _ = api.broker.coordinators.runtimes
         elsewhere = next(name for name in "bcdef" if runtime.partition_for(name) != runtime.partition_for("a"))
         for request, version, expected in asked_while_it_loads(me):
             assert await codes(api, request, version) == expected, request

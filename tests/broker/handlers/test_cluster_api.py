@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ async def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) 
         ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_a_producer_id_that_is_refused(api: Api, fields: dict[str, object], code: ErrorCode) -> None:
+async def test_a_producer_id_that_is_refused(api: Api, fields: dict[str, Any], code: ErrorCode) -> None:
     response = await api(InitProducerIdRequest(**fields), 4)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,12 @@ from odradek.broker.logging.structured_logging import configure_logging
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.settings.config_description import TopicDescriptions, describe_broker_setting, shown_settings
+from odradek.broker.settings.config_description import (
+    ConfigDescription,
+    TopicDescriptions,
+    describe_broker_setting,
+    shown_settings,
+)
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -146,7 +151,7 @@ def described(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {row.pop("Name"): row for row in rows}
 
 
-def as_in_the_vectors(descriptions: list[Any]) -> dict[str, Any]:
+def as_in_the_vectors(descriptions: Iterable[ConfigDescription]) -> dict[str, Any]:
     return {
         each.name: {
             "Value": each.value,

@@ -17,7 +17,7 @@ from tests.broker.handlers.test_bad_requests_to_coordinators import commit_reque
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined as lives_alone
 from tests.broker.handlers.test_offsets_api import coordinated
 from tests.broker.test_broker_settings_at_work import peer_of
-from tests.broker.test_topic_settings_at_work import until
+from tests.patience import until
 from tests.scenarios.raw_client import request_payload
 
 SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

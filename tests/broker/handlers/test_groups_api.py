@@ -92,7 +92,7 @@ async def test_a_member_lives_in_every_version_that_is_advertised(version: int) 
         assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, answer.member_id)
         me = {"group_id": "g", "generation_id": 1, "member_id": answer.member_id}
         given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"x")]
-        protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+        protocol: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
         synced = await api(SyncGroupRequest(**me, assignments=given, **protocol), min(version, 5))
         assert synced.assignment == b"x"
         assert (await api(HeartbeatRequest(**me), min(version, 4))).error_code == ErrorCode.NONE
@@ -224,8 +224,8 @@ async def test_groups_are_counted_by_state_and_purgatories_by_name() -> None:
 
 
 async def _metrics(api: Api) -> str:
-    host, port = "127.0.0.1", api.broker.metrics_server.port
-    reader, writer = await asyncio.open_connection(host, port)
+    assert api.broker.metrics_server is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.broker.metrics_server.port)
     writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
     text = (await reader.read()).decode()
     writer.close()

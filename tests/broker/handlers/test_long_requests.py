@@ -99,13 +99,10 @@ async def busy_turns(api: Api, request: Message, version: int) -> tuple[Any, int
 
         return await take(each())
 
-    turns.take = counted
-    try:
-        with turns_counted() as count:
-            response = await api(request, version)
-            assert count() >= steps, "each step had a turn of the loop of its own"
-    finally:
-        turns.take = take
+    with pytest.MonkeyPatch.context() as patched, turns_counted() as count:
+        patched.setattr(turns, "take", counted)
+        response = await api(request, version)
+        assert count() >= steps, "each step had a turn of the loop of its own"
     return response, steps
 
 
@@ -310,15 +307,16 @@ async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> Non
     assert steps == 0
 
 
-async def test_a_long_error_answer_is_made_while_it_is_written(api: Api) -> None:
+async def test_a_long_error_answer_is_made_while_it_is_written(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     row = api.broker.api_table.row(ApiKey.OFFSET_FETCH)
-    error_response, made = row.error_response, []
+    assert row is not None
+    error_response, made = row.error_response, list[Any]()
 
     def kept(*arguments: Any) -> Any:
         made.append((yield from error_response(*arguments)))
         return made[-1]
 
-    row.error_response = kept
+    monkeypatch.setattr(row, "error_response", kept)
     topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=[topic]) for name in NAMES]
     answer = await api(OffsetFetchRequest(groups=groups), 8)

@@ -410,7 +410,9 @@ def told(api: Api, name: str) -> dict[tuple[str, ...], float]:
     return {tuple(labels): value for labels, value in family.read(api.broker.metric_sources())}
 
 
-async def test_metrics_count_ids_by_state_and_what_is_being_completed(api: Api) -> None:
+async def test_metrics_count_ids_by_state_and_what_is_being_completed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"
     retries = "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize"
     await new_producer(api, "idle")
@@ -419,7 +421,7 @@ async def test_metrics_count_ids_by_state_and_what_is_being_completed(api: Api) 
     found = told(api, "odradek_transactional_ids")
     assert {labels: count for labels, count in found.items() if count} == {("Empty",): 1, ("Ongoing",): 1}
     assert set(found) == {(label,) for label in BY_LABEL}
-    api.broker.replica_manager.append_end_transaction_marker = never_written
+    monkeypatch.setattr(api.broker.replica_manager, "append_end_transaction_marker", never_written)
     await end(api, producer)
     assert told(api, "odradek_transactions_being_completed") == {(): 1}
     assert told(api, queue) == told(api, retries) == {(): 0}

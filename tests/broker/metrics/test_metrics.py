@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from odradek.broker.controller.metadata_store import Operation
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
 from odradek.broker.metrics.families import FAMILIES, TOTAL
@@ -153,9 +153,9 @@ async def test_a_creation_that_takes_its_time_is_seen_in_the_purgatory_of_topics
         gate = asyncio.Event()
         put = broker.metadata_store.multi
 
-        async def slowly(*operations: Any) -> Any:
+        async def slowly(operations: Iterable[Operation]) -> list[str | int | None]:
             await gate.wait()
-            return await put(*operations)
+            return await put(operations)
 
         broker.metadata_store.multi = slowly  # type: ignore[method-assign]
         topics = [NewTopic("a", 1, 1), NewTopic("b", 1, 1)]

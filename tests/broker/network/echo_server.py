@@ -135,6 +135,15 @@ class Bench:
             while not condition():  # noqa: ASYNC110 - what is waited for has no event to set
                 await asyncio.sleep(0.002)
 
+    async def sweep_until(self, condition: Callable[[], bool]) -> None:
+        """Waits for what the server finds when it looks at its connections, which it does all the while."""
+
+        def holds() -> bool:
+            self.server.sweep()
+            return condition()
+
+        await self.until(holds)
+
 
 def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo, SocketServer]:
     """Not bound yet."""

@@ -227,7 +227,7 @@ async def test_more_than_the_bounded_bytes_in_flight_is_not_handled(bench: Bench
     await asyncio.sleep(0.05)
     assert len(bench.echo.handled) == 68
     client.writer.transport.abort()
-    await bench.until(lambda: bench.server.sweep() is None and bench.echo.abandoned == 68)
+    await bench.sweep_until(lambda: bench.echo.abandoned == 68)
 
 
 @pytest.mark.parametrize("length", [-1, -2147483648, 0, 7, 104857601, 2147483647])
@@ -415,7 +415,7 @@ async def test_many_clients_that_read_nothing_end_before_their_answers_fill_the_
     await bench.until(lambda: len(bench.server.not_read_by) == 5)
     await asyncio.sleep(0.2)
     with structlog.testing.capture_logs() as logs:
-        await bench.until(lambda: bench.server.sweep() is None and len(bench.server.connections) <= 3)
+        await bench.sweep_until(lambda: len(bench.server.connections) <= 3)
     assert {entry["event"] for entry in logs} == {"client does not read responses"}
     left = sum(connection.transport.get_write_buffer_size() for connection in bench.server.connections)
     assert 0 < left <= 40_000_000
@@ -448,7 +448,7 @@ async def test_a_client_that_never_reads_is_expired_at_last(bench: Bench) -> Non
     client.send(request(BIG, 1, (30_000_000).to_bytes(4, "big")))
     await bench.until(lambda: len(bench.server.blocked) == 1)
     with structlog.testing.capture_logs() as logs:
-        await bench.until(lambda: bench.server.sweep() is None and not bench.server.connections)
+        await bench.sweep_until(lambda: not bench.server.connections)
     assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 

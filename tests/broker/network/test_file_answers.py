@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -162,7 +162,7 @@ async def test_a_client_that_goes_amid_its_answer_leaves_nothing_behind(bench: B
     for _ in range(5):
         client = await stalled(bench, (0, SIZE), (0, SIZE))
         await client.close()
-        await bench.until(lambda: bench.server.sweep() is None and not bench.server.connections)
+        await bench.sweep_until(lambda: not bench.server.connections)
     await bench.until(lambda: open_files() <= before)
 
 
@@ -204,7 +204,7 @@ async def test_a_client_that_never_reads_is_expired_and_one_that_reads_slowly_is
             rest -= len(await slowly.reader.readexactly(min(rest, 1_000_000)))
             await asyncio.sleep(0.02)
             bench.server.sweep()
-        await bench.until(lambda: bench.server.sweep() is None and len(bench.server.connections) <= 1)
+        await bench.sweep_until(lambda: len(bench.server.connections) <= 1)
     assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
@@ -215,10 +215,17 @@ async def test_closing_waits_for_the_answers_before_it(bench: Bench, content: by
     assert await client.is_closed()
 
 
+async def ended(bench: Bench) -> None:
+    [connection] = bench.server.connections
+    connection.end()
+    connection.close_by_ms = 1
+    await bench.sweep_until(lambda: not bench.server.connections)
+
+
 @pytest.mark.usefixtures("content", "cache")
-@pytest.mark.parametrize("stop", [lambda bench: bench.server.stop(20), lambda bench: bench.until(ended(bench))])
+@pytest.mark.parametrize("stop", [lambda bench: bench.server.stop(20), ended])
 async def test_a_closing_connection_that_does_not_read_is_cut_off(
-    bench: Bench, stop: Callable[[Bench], asyncio.Future[None]]
+    bench: Bench, stop: Callable[[Bench], Awaitable[None]]
 ) -> None:
     before = open_files()
     client = await stalled(bench, (0, SIZE))
@@ -226,13 +233,6 @@ async def test_a_closing_connection_that_does_not_read_is_cut_off(
     assert not bench.server.connections
     own = str(client.writer.get_extra_info("socket").fileno())
     await bench.until(lambda: open_files() <= {*before, own})
-
-
-def ended(bench: Bench) -> Callable[[], bool]:
-    [connection] = bench.server.connections
-    connection.end()
-    connection.close_by_ms = 1
-    return lambda: bench.server.sweep() is None and not bench.server.connections
 
 
 async def test_stop_waits_for_a_client_that_takes_its_answer(bench: Bench, content: bytes) -> None:

@@ -22,6 +22,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
 from tests.broker.replica.conftest import T0, Room
 from tests.patience import until
+from tests.storage.small_logs import bytes_of
 
 T1 = TopicPartition("t", 1)
 LARGE = 2 * TURN_BYTES
@@ -164,7 +165,7 @@ async def test_a_coordinator_goes_before_a_large_batch_that_is_being_written(pla
     await place.until_written_ahead()
     assert place.room.manager.appends.append_as_coordinator(T0, place.room.batch()).base_offset == 0
     assert (await place.result(produced)).base_offset == 1
-    data = place.room.manager.partition(T0).log.read(0, 1 << 30).records
+    data = bytes_of(place.room.manager.partition(T0).log.read(0, 1 << 30))
     assert [header.base_offset for _, header in iter_batches(data)] == [0, 1]
 
 
@@ -197,7 +198,7 @@ async def test_settings_that_change_under_a_batch_count_for_it(place: Workplace)
     changed = LogConfig({"max.message.bytes": str(1 << 30), "compression.type": "gzip"})
     place.room.manager.update_log_config("t", changed)
     assert (await place.result(produced)).error is ErrorCode.NONE
-    data = place.room.manager.partition(T0).log.read(0, 1 << 30).records
+    data = bytes_of(place.room.manager.partition(T0).log.read(0, 1 << 30))
     assert [header.compression for _, header in iter_batches(data)] == [Compression.GZIP]
 
     produced = place.produce({T0: place.room.batch(1, LARGE)})
@@ -270,7 +271,7 @@ async def test_batches_that_inflate_into_the_same_memory_are_told_apart(place: W
     for size in sizes:
         produced = place.produce({T0: place.room.batch(1, size, compression=Compression.ZSTD)})
         assert (await place.result(produced)).error is ErrorCode.NONE
-    data = partition.log.read(0, 1 << 30).records
+    data = bytes_of(partition.log.read(0, 1 << 30))
     values = [read_records(data, position, header)[0].value for position, header in iter_batches(data)]
     assert values == [b"v" * size for size in sizes]
 

@@ -48,7 +48,10 @@ class Member:
         positions = []
         for message in self.consumer.consume(BATCH, POLL_S):
             if (error := message.error()) is None:
-                positions.append((message.partition(), message.offset()))
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                positions.append((partition, offset))
                 continue
             tell("error", error.name(), error.str())
             if error.fatal() or error.code() == KafkaError._FATAL:

@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,7 +34,7 @@ EXECUTORS = 2
 def on_each_executor(session: SparkSession, look: Callable[[int], Seen]) -> list[Seen]:
     """What tasks that run at the same time return: each executor has one core."""
 
-    def task(numbers: Iterator[int]) -> Iterator[Seen]:
+    def task(numbers: Iterable[int]) -> Iterable[Seen]:
         time.sleep(1)
         yield from map(look, numbers)
 
@@ -56,9 +56,14 @@ def is_written(path: Path) -> bool:
     return True
 
 
+def host_of(session: SparkSession) -> str:
+    """The host of the cluster's master."""
+    return urlsplit(str(session.sparkContext.master)).hostname or ""
+
+
 def see(session: SparkSession, lake: str, bootstrap: str, topic: str, bucket: str, options: str) -> Seen:
     config = json.loads(options)
-    master = urlsplit(session.sparkContext.master).hostname or ""
+    master = host_of(session)
 
     def look(number: int) -> Seen:
         obstore.put(S3Store(bucket, config=config), f"executor-{number}", f"by {number}".encode(), mode="create")
@@ -92,9 +97,9 @@ def see(session: SparkSession, lake: str, bootstrap: str, topic: str, bucket: st
 
 def work(session: SparkSession, tasks: str, seconds: str) -> list[Seen]:
     pause_s = float(seconds)
-    master = urlsplit(session.sparkContext.master).hostname or ""
+    master = host_of(session)
 
-    def task(numbers: Iterator[int]) -> Iterator[Seen]:
+    def task(numbers: Iterable[int]) -> Iterable[Seen]:
         time.sleep(pause_s)
         context = TaskContext.get()
         assert context is not None
@@ -108,7 +113,8 @@ def main() -> None:
     what, master, *arguments = sys.argv[1:]
     session = open_session(Settings(name="lakeless", master=master), SESSION_OPTIONS)
     try:
-        print(json.dumps({"see": see, "work": work}[what](session, *arguments)), flush=True)
+        jobs: dict[str, Callable[..., Any]] = {"see": see, "work": work}
+        print(json.dumps(jobs[what](session, *arguments)), flush=True)
     finally:
         session.stop()
 

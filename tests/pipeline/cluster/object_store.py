@@ -3,7 +3,7 @@
     with s3_server(program, directory, "127.0.0.1") as store:
         mine = store.with_new_bucket()
         write_deltalake(f"{mine.url}/table", rows, storage_options=mine.options)
-        obstore.put(S3Store(mine.bucket, config=mine.options), "key", b"value", mode="create")
+        obstore.put(S3Store(mine.bucket, config=mine.config()), "key", b"value", mode="create")
 
 What the server promises, and test_object_store.py checks:
 
@@ -35,9 +35,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from odradek.pipeline.spark.cache import cache_directory
 from tests.spawned_broker import free_port
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
 
 VERSION = "v1.8.0"
 PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
@@ -63,7 +67,7 @@ class ObjectStore:
 
     @property
     def options(self) -> dict[str, str]:
-        """For deltalake's `storage_options` and obstore's `config`: both take the names of object_store."""
+        """For deltalake's `storage_options`."""
         return {
             "aws_access_key_id": self.access_key,
             "aws_secret_access_key": self.secret_key,
@@ -71,6 +75,10 @@ class ObjectStore:
             "aws_region": self.region,
             "aws_allow_http": "true",
         }
+
+    def config(self, **more: str) -> S3Config:
+        """For obstore's `config`, which takes the same names."""
+        return cast("S3Config", {**self.options, **more})
 
     def with_new_bucket(self) -> ObjectStore:
         """The same server with an empty bucket that nobody else has."""

@@ -46,7 +46,7 @@ def client(store: ObjectStore, max_retries: int = 0, timeout_s: float = 30, **mo
     pause = timedelta(milliseconds=10)
     return S3Store(
         store.bucket,
-        config={**store.options, **more},
+        config=store.config(**more),
         client_options={"timeout": timedelta(seconds=timeout_s)},
         retry_config={
             "max_retries": max_retries,

@@ -38,7 +38,7 @@ def seen(cluster: NamespacedCluster, cluster_broker: BrokerThread, bucket: Objec
     with KafkaProducer(bootstrap_servers=cluster_broker.bootstrap) as producer:
         for value in VALUES:
             producer.send(topic, value.encode())
-    arguments = [cluster.url, cluster.lake, cluster_broker.bootstrap, topic, bucket.bucket]
+    arguments: list[str | Path] = [cluster.url, cluster.lake, cluster_broker.bootstrap, topic, bucket.bucket]
     printed: dict[str, Any] = json.loads(
         cluster.run_driver([*JOB, "see", *arguments, json.dumps(bucket.options)]).splitlines()[-1]
     )
@@ -56,7 +56,7 @@ def test_executors_read_a_topic_by_the_connector(seen: dict[str, Any]) -> None:
 
 
 def test_executors_write_to_the_object_store(seen: dict[str, Any], bucket: ObjectStore) -> None:
-    store = S3Store(bucket.bucket, config=bucket.options)
+    store = S3Store(bucket.bucket, config=bucket.config())
     assert [obstore.get(store, f"executor-{number}").bytes() for number in range(2)] == [b"by 0", b"by 1"]
 
 

@@ -31,7 +31,7 @@ for number in range(first, first + count):
 
 
 def client(bucket: ObjectStore, **more: str) -> S3Store:
-    return S3Store(bucket.bucket, config={**bucket.options, **more})
+    return S3Store(bucket.bucket, config=bucket.config(**more))
 
 
 def winners(write: Callable[[S3Store, int], object], bucket: ObjectStore, **more: str) -> list[int]:
@@ -58,9 +58,11 @@ def body(number: int, size: int) -> bytes:
 @pytest.mark.parametrize("size", [1, 1 << 20])
 def test_of_twenty_who_create_a_key_one_wins(bucket: ObjectStore, size: int) -> None:
     for key in (f"created/{number}" for number in range(ROUNDS)):
-        won = winners(
-            lambda s, n, key=key: obstore.put(s, key, body(n, size), mode="create", use_multipart=False), bucket
-        )
+
+        def create(store: S3Store, number: int, key: str = key) -> None:
+            obstore.put(store, key, body(number, size), mode="create", use_multipart=False)
+
+        won = winners(create, bucket)
         assert len(won) == 1
         assert obstore.get(client(bucket), key).bytes() == body(won[0], size)
 
@@ -69,10 +71,11 @@ def test_of_twenty_who_create_a_key_one_wins(bucket: ObjectStore, size: int) -> 
 def test_of_twenty_who_replace_one_version_one_wins(bucket: ObjectStore, size: int) -> None:
     for _ in range(ROUNDS):
         seen = obstore.put(client(bucket), "state", os.urandom(8))
-        mode = {"e_tag": seen["e_tag"]}
-        won = winners(
-            lambda s, n, mode=mode: obstore.put(s, "state", body(n, size), mode=mode, use_multipart=False), bucket
-        )
+
+        def replace(store: S3Store, number: int, e_tag: str | None = seen["e_tag"]) -> None:
+            obstore.put(store, "state", body(number, size), mode={"e_tag": e_tag}, use_multipart=False)
+
+        won = winners(replace, bucket)
         assert len(won) == 1
         assert obstore.get(client(bucket), "state").bytes() == body(won[0], size)
 
@@ -80,11 +83,11 @@ def test_of_twenty_who_replace_one_version_one_wins(bucket: ObjectStore, size: i
 def test_of_twenty_who_complete_an_upload_on_condition_one_wins(bucket: ObjectStore) -> None:
     obstore.put(client(bucket), "source", b"content")
     for key in (f"completed/{number}" for number in range(ROUNDS)):
-        won = winners(
-            lambda s, n, key=key: obstore.copy(s, "source", key, overwrite=False),
-            bucket,
-            aws_copy_if_not_exists="multipart",
-        )
+
+        def complete(store: S3Store, number: int, key: str = key) -> None:
+            obstore.copy(store, "source", key, overwrite=False)
+
+        won = winners(complete, bucket, aws_copy_if_not_exists="multipart")
         assert len(won) == 1
         assert obstore.get(client(bucket), key).bytes() == b"content"
 

@@ -33,7 +33,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"job_version": "2"},
     {"format": "raw", "schema": "", "event_time": "", "required": (), "window_by": (), "window_sums": ()},
 )
-WINDOWS = {"window": "1 minute", "window_by": ("customer",), "window_sums": ("amount",)}
+WINDOWS: dict[str, Any] = {"window": "1 minute", "window_by": ("customer",), "window_sums": ("amount",)}
 
 
 class Killed(BaseException):

@@ -198,7 +198,7 @@ def counts(path: Path) -> dict[int, int]:
 def test_a_merge_that_comes_first_makes_it_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         write_deltalake(str(tmp_path), pa.table({"id": [number], "count": [1]}), mode="append")
-    merges, pauses = [1, 1], []
+    merges, pauses = [1, 1], list[float]()
 
     class Overtaken(DeltaTable):
         @property

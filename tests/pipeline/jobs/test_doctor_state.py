@@ -205,7 +205,7 @@ def begun_backfill(settings: Settings, batches: int, topic_id: str = "") -> None
 def test_the_ingest_begins_where_a_backfill_has_ended(broker: BrokerThread, settings: Settings) -> None:
     name = settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
-    begun_backfill(settings, 4, look(settings, bool)[name].id)
+    begun_backfill(settings, 4, look(settings, list)[name].id)
     found = told(settings)
     assert found["backfill"] == (OK, "is at its end, of 40 offsets", "")
     assert found["state"][1].endswith(f"goes on at {name}-0 20, {name}-1 20")
@@ -215,7 +215,7 @@ def test_the_ingest_begins_where_a_backfill_has_ended(broker: BrokerThread, sett
 def test_an_unfinished_backfill_comes_first(broker: BrokerThread, settings: Settings) -> None:
     name = settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
-    begun_backfill(settings, 3, look(settings, bool)[name].id)
+    begun_backfill(settings, 3, look(settings, list)[name].id)
     found = told(settings)
     assert found["backfill"] == refused(settings)
     assert found["backfill"][1:] == (

@@ -159,7 +159,7 @@ def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -
     sleep(0.01)
     stopping.set()
     with pytest.raises(Stopped):
-        look(Settings(bootstrap_server="127.0.0.1:1", topics=("t",)), bool, sleep=sleep)
+        look(Settings(bootstrap_server="127.0.0.1:1", topics=("t",)), list, sleep=sleep)
 
 
 @pytest.mark.usefixtures("spark")

@@ -70,7 +70,7 @@ def test_segments_give_the_same_rows_as_the_connector(
     produce(broker, topic, 10)
     produce(broker, topic, 3, partition=1)
     settings = replace(orders, backfill_from="segments", log_dirs=(str(broker.data_dir),))
-    ids = {topic: look(orders, bool)[topic].id}
+    ids = {topic: look(orders, list)[topic].id}
     start, end = {topic: {0: 2}}, {topic: {0: 7}}
     history = records_of(spark, settings, "backfill", start, end, ids)
     assert places(history) == [(topic, 0, offset) for offset in range(2, 7)], "nothing of a-1, which is there too"

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def segment(log: Path, base: int, suffix: str = ".log") -> Path:
     return log / "t-0" / f"{base:020d}{suffix}"
 
 
-def offsets(log: Path, change: object = None, **options: str) -> list[int]:
+def offsets(log: Path, change: object = None, **options: Any) -> list[int]:
     """Plans, lets `change` happen, and reads."""
     ranges, given = planned(log, "t", **options)
     if callable(change):

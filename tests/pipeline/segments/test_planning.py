@@ -3,6 +3,7 @@
 import re
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_range_is_read_to_the_record(log: Path, start: str, end: str, expected
         ({"path": " , "}, "the odradek source needs a path"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(log: Path, options: dict[str, str], problem: str) -> None:
+def test_what_cannot_be_is_told_in_one_line(log: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(PipelineError, match=re.escape(problem)):
         rows_of(options.pop("path", log), options.pop("topic", "t"), **options)
 

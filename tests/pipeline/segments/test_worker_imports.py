@@ -39,7 +39,12 @@ def test_they_are_not_read_again_and_still_importable(tmp_path: Path, monkeypatc
     assert path in sys.path_importer_cache
     read: list[str] = []
     read_directory = zipimport._read_directory  # type: ignore[attr-defined]
-    monkeypatch.setattr(zipimport, "_read_directory", lambda path: read.append(path) or read_directory(path))
+
+    def noted(path: str) -> object:
+        read.append(path)
+        return read_directory(path)
+
+    monkeypatch.setattr(zipimport, "_read_directory", noted)
     importlib.invalidate_caches()
     if sys.version_info < (3, 12):
         assert path in read  # what costs so much

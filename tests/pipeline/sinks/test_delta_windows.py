@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -97,7 +98,7 @@ def test_windows_are_added_to_and_a_repeated_batch_is_not(spark: SparkSession, t
     sink.add(of(("a", 2, 5, "1.50"), (None, 1, None, None)), batch(0))
     sink.add(of(("a", 2, 5, "1.50")), batch(0))
     sink.add(of(("a", 3, None, "0.25"), (None, 1, 4, None), ("b", 1, 1, "9.99")), batch(1))
-    wanted = [
+    wanted: list[dict[str, Any]] = [
         {"kind": "a", "count": 5, "sum_n": 5, "sum_price": Decimal("1.75")},
         {"kind": None, "count": 2, "sum_n": 4, "sum_price": None},
         {"kind": "b", "count": 1, "sum_n": 1, "sum_price": Decimal("9.99")},

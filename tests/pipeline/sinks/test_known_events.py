@@ -38,9 +38,8 @@ def settings_of(**changes: Any) -> Settings:
 
 
 def sink_of(kind: str, directory: Path, *partition_by: str) -> Sink:
-    return {"delta": DeltaSink, "parquet": ParquetSink}[kind](
-        Location(str(directory / "rows")), "rows", Layout(partition_by)
-    )
+    sinks: dict[str, type[DeltaSink] | type[ParquetSink]] = {"delta": DeltaSink, "parquet": ParquetSink}
+    return sinks[kind](Location(str(directory / "rows")), "rows", Layout(partition_by))
 
 
 def write(sink: Sink, rows: DataFrame, number: int = 0) -> None:
@@ -57,7 +56,9 @@ def rows_of(
     rows = rows.withColumn("_timestamp", sf.timestamp_micros("us"))
     if not settings.event_time:
         return rows.drop("us")
-    wanted = StructType.fromDDL(settings.schema)["at"].dataType
+    schema = StructType.fromDDL(settings.schema)
+    assert isinstance(schema, StructType)
+    wanted = schema["at"].dataType
     at = sf.floor(sf.col("us") / 1000) if wanted.typeName() == "long" else sf.timestamp_micros("us")
     return rows.withColumn("at", at.cast(wanted)).drop("us")
 

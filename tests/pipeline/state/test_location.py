@@ -47,7 +47,7 @@ def test_what_is_there_is_not_made_again(place: Location) -> None:
 
 def test_of_many_who_make_a_file_at_once_one_wins(place: Location) -> None:
     for attempt in range(10):
-        together, won = threading.Barrier(THREADS), []
+        together, won = threading.Barrier(THREADS), list[int]()
 
         def make(
             number: int, name: str = f"plan-{attempt}", together: threading.Barrier = together, won: list[int] = won
@@ -130,7 +130,7 @@ def test_a_file_is_swapped_as_long_as_it_is_of_the_version_that_was_seen() -> No
     assert second == place.version("job.lock") != first
     assert place.swap("job.lock", b"three", first) == ""
     assert place.read("job.lock") == b"two"
-    together, won = threading.Barrier(THREADS), []
+    together, won = threading.Barrier(THREADS), list[int]()
 
     def swap(number: int) -> None:
         together.wait()

@@ -242,7 +242,7 @@ def test_a_job_that_has_lost_its_lease_leaves_the_other_its_own(monkeypatch: pyt
 def test_a_renewal_whose_answer_is_lost_does_not_lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "RENEWED_S", 0.01)
     place, clock = in_memory(), Clock()
-    swap, lost = InMemory.swap, []
+    swap, lost = InMemory.swap, list[object]()
 
     def swap_and_fail_once(self: InMemory, name: str, content: bytes, version: str) -> str:
         done = swap(self, name, content, version)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from odradek.pipeline.state.delta_tables import open_table, read_table
 from odradek.pipeline.state.location import Location
@@ -56,7 +57,7 @@ EVERY_TYPE = pa.table(
 def every_type(tmp_path: Path) -> DeltaTable:
     """Two files that are older than the column `later`."""
     write_deltalake(tmp_path / "table", EVERY_TYPE, partition_by=["part"])
-    DeltaTable(tmp_path / "table").alter.add_columns(Field("later", "string"))
+    DeltaTable(tmp_path / "table").alter.add_columns(Field("later", PrimitiveType("string")))
     return open_table(Location(str(tmp_path / "table")))
 
 

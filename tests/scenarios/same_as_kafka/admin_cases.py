@@ -103,7 +103,8 @@ def reassignments_of_nothing(b: Peer) -> None:
 @CASES.of([0])
 def reassignments_are_listed(b: Peer) -> None:
     topic = b.create("t", 2)
-    for named in ([(topic, [0, 1, 7, -1])], [(b.name("none"), [0])], [(topic, [])], []):
+    asked: list[list[tuple[str, list[int]]]] = [[(topic, [0, 1, 7, -1])], [(b.name("none"), [0])], [(topic, [])], []]
+    for named in asked:
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in named]
         b.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, {"topics": topics, "timeout_ms": 0})
     b.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, {"topics": None})

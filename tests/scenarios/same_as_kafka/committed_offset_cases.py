@@ -192,7 +192,8 @@ def who_may_commit_for_a_group_with_members(b: Peer) -> None:
 def offsets_with_times_of_their_own(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 1)
-    for more in ({"retention_time_ms": 0}, {"retention_time_ms": 86400000}, {"commit_timestamp": 0}):
+    times: list[dict[str, Any]] = [{"retention_time_ms": 0}, {"retention_time_ms": 86400000}, {"commit_timestamp": 0}]
+    for more in times:
         commit(b, topic, {0: 5}, **more)
         fetch(b, (topic, [0]), version=5)
 

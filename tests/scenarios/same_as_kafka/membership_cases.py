@@ -319,7 +319,7 @@ def leaves_that_are_refused(b: Peer) -> None:
         one.join()
         one.leave(member_id="nobody")
         one.leave(member_id="")
-        empty = {"member_id": one.member_id} if b.version < 3 else {"members": []}
+        empty: Document = {"member_id": one.member_id} if b.version < 3 else {"members": []}
         b.ask(ApiKey.LEAVE_GROUP, {"group_id": "", **empty})
         b.ask(ApiKey.LEAVE_GROUP, {"group_id": b.name("none"), **empty})
         if b.version >= 3:

@@ -149,7 +149,7 @@ class Peer:
             **more,
         }
         answer = self.ask(ApiKey.PRODUCE, document, version, is_answered=acks != 0, is_noted=is_noted)
-        return {} if "Responses" not in answer else answer["Responses"][0]["PartitionResponses"][0]  # type: ignore[no-any-return]
+        return {} if "Responses" not in answer else answer["Responses"][0]["PartitionResponses"][0]
 
     def log_start_and_end(self, topic: str, partition: int = 0) -> None:
         """Notes where the partition's log begins and ends."""

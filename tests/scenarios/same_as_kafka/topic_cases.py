@@ -121,38 +121,37 @@ def an_assignment_to_no_broker_that_is_there(b: Peer) -> None:
 
 @CASES.of(CREATE)
 def settings_of_new_topics(b: Peer) -> None:
-    for number, config in enumerate(
-        [
-            {"no.such": "1"},
-            {"retention.ms": "x"},
-            {"retention.ms": "-2"},
-            {"retention.ms": None},
-            {"retention.ms": ""},
-            {"cleanup.policy": "shred"},
-            {"cleanup.policy": "delete,compact"},
-            {"cleanup.policy": ""},
-            {"min.insync.replicas": "0"},
-            {"max.message.bytes": "-1"},
-            {"compression.type": "zip"},
-            {"segment.bytes": "13"},
-            {"segment.bytes": "99999999999"},
-            {"unclean.leader.election.enable": "maybe"},
-            {"unclean.leader.election.enable": "TRUE"},
-            {"message.timestamp.type": "Never"},
-            {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
-            {"follower.replication.throttled.replicas": "x"},
-            {"follower.replication.throttled.replicas": "0:0,1:0"},
-            {"message.format.version": "0.10.2"},
-            {"min.cleanable.dirty.ratio": "1.5"},
-            {"retention.ms": " 5 "},
-            {"": "1"},
-            {"remote.storage.enable": "true"},
-            {"remote.storage.enable": "false"},
-            {"remote.log.copy.disable": "true"},
-            {"remote.log.delete.on.disable": "true"},
-            {"local.retention.ms": "5", "retention.ms": "3"},
-        ]
-    ):
+    settings: list[dict[str, str | None]] = [
+        {"no.such": "1"},
+        {"retention.ms": "x"},
+        {"retention.ms": "-2"},
+        {"retention.ms": None},
+        {"retention.ms": ""},
+        {"cleanup.policy": "shred"},
+        {"cleanup.policy": "delete,compact"},
+        {"cleanup.policy": ""},
+        {"min.insync.replicas": "0"},
+        {"max.message.bytes": "-1"},
+        {"compression.type": "zip"},
+        {"segment.bytes": "13"},
+        {"segment.bytes": "99999999999"},
+        {"unclean.leader.election.enable": "maybe"},
+        {"unclean.leader.election.enable": "TRUE"},
+        {"message.timestamp.type": "Never"},
+        {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+        {"follower.replication.throttled.replicas": "x"},
+        {"follower.replication.throttled.replicas": "0:0,1:0"},
+        {"message.format.version": "0.10.2"},
+        {"min.cleanable.dirty.ratio": "1.5"},
+        {"retention.ms": " 5 "},
+        {"": "1"},
+        {"remote.storage.enable": "true"},
+        {"remote.storage.enable": "false"},
+        {"remote.log.copy.disable": "true"},
+        {"remote.log.delete.on.disable": "true"},
+        {"local.retention.ms": "5", "retention.ms": "3"},
+    ]
+    for number, config in enumerate(settings):
         configs = [{"name": name, "value": value} for name, value in config.items()]
         create(b, topic(b.name(f"s{number}"), configs=configs))
 

@@ -76,7 +76,7 @@ def write(b: Peer, producer: Producer, topic: str, sequence: int, **more: Any) -
     def is_settled() -> bool:
         nonlocal answer
         answer = b.produce(topic, records, partition=partition, transactional_id=transactional_id)
-        return answer.get("ErrorCode", ErrorCode.NOT_ENOUGH_REPLICAS) != ErrorCode.NOT_ENOUGH_REPLICAS
+        return bool(answer.get("ErrorCode", ErrorCode.NOT_ENOUGH_REPLICAS) != ErrorCode.NOT_ENOUGH_REPLICAS)
 
     until(is_settled)
     b.note("PRODUCE", answer)

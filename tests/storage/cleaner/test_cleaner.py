@@ -15,7 +15,7 @@ from odradek.storage.log import Log
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, job_of, put, seal
-from tests.storage.small_logs import NOW, append, batch, open_small
+from tests.storage.small_logs import NOW, append, batch, bytes_of, open_small
 
 DAY = 86_400_000
 HOUR = 3_600_000
@@ -381,7 +381,7 @@ class TestSegments:
         assert max(len(segment.offset_index) for segment in log.segments) > 3
         for offset in range(200):
             found = next((header for header, _ in batches(log) if header.last_offset >= offset), None)
-            data = log.read(offset, 1).records
+            data = bytes_of(log.read(offset, 1))
             assert (int.from_bytes(data[:8], "big") if data else None) == (found.base_offset if found else None)
         for time in range(200):
             expected = next((offset for offset in kept if offset >= time), None)
@@ -415,7 +415,7 @@ class TestSegments:
         before = bytes(handle.read(0, 1000))
         clean(log)
         assert bytes(handle.read(0, 1000)) == before
-        assert bytes(log.read(0, 1000).records) != before
+        assert bytes_of(log.read(0, 1000)) != before
 
     def test_the_new_segment_is_as_old_as_the_last_of_those_it_replaces(self, files: ForgetfulFiles) -> None:
         log = compacted(files)

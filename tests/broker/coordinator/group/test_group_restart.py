@@ -44,7 +44,7 @@ def test_a_stable_group_comes_back_with_its_members_and_what_they_were_told() ->
     assert (room.group.protocol_type, room.group.protocol_name) == ("consumer", "range")
     assert room.heartbeat(follower, 2) is ErrorCode.NONE
     assert room.sync(follower, 2).response.assignment == b"1"
-    assert room.group.subscribed_topics == {"orders", "bills"}
+    assert room.group.subscribed_topics == frozenset({"orders", "bills"})
 
 
 def test_members_have_their_whole_session_to_be_heard_of_after_a_restart() -> None:

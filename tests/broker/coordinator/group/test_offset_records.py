@@ -101,9 +101,9 @@ def test_the_offsets_that_a_real_broker_stored_are_written_again_byte_for_byte()
 
 @pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 32767])
 def test_the_short_way_to_a_value_writes_what_the_general_writer_does(metadata: str) -> None:
-    value = {"offset": 2**40, "leader_epoch": 7, "metadata": metadata, "commit_timestamp": 1_700_000_000_000}
+    value = OffsetCommitValue(offset=2**40, leader_epoch=7, metadata=metadata, commit_timestamp=1_700_000_000_000)
     written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000))
-    assert written == encode_value(OffsetCommitValue(**value), 3)
+    assert written == encode_value(value, 3)
 
 
 def test_a_key_does_not_hold_the_prefix_that_it_was_made_of() -> None:

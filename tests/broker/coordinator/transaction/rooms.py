@@ -87,7 +87,7 @@ class TransactionRoom:
             start_runtime=self._start_runtime,
         )
         assert self._new_shard is not None
-        self.shard = self._new_shard(0, self.coordinator_epoch)
+        self.shard: TransactionShard = self._new_shard(0, self.coordinator_epoch)
         for offset, record in enumerate(list(self.log)):
             self.shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
         self.shard.loaded()

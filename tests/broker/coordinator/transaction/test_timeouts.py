@@ -2,6 +2,8 @@
 
 import pytest
 
+from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.state import PREPARE_COMMIT
 from odradek.broker.coordinator.transaction.timeouts import (
     ABORTS_PER_STEP,
@@ -187,9 +189,9 @@ def test_many_ids_expire_in_steps_and_in_batches_that_fit(room: TransactionRoom)
     batches: list[int] = []
     act = room.act
 
-    def counted(shard: object, decision: object) -> None:
-        batches.append(sum(len(record.key) for record in decision.records))  # type: ignore[attr-defined]
-        act(shard, decision)  # type: ignore[arg-type]
+    def counted(shard: TransactionShard, decision: Decision) -> None:
+        batches.append(sum(len(record.key) for record in decision.records))
+        act(shard, decision)
 
     room.act = counted  # type: ignore[method-assign]
     assert list(expiry_steps(room.coordinator, room.clock.wall_ms(), WEEK_MS)) == [1000, 1000, 500]
