@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import pytest
 
 from odradek.broker.background.background import Background
+from odradek.broker.server import Broker
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
@@ -203,7 +204,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def peer_of(broker: Any, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
+async def peer_of(broker: Broker, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
     port = int(broker.bootstrap.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
     try:

@@ -18,7 +18,7 @@ from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import build_end_transaction_marker
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import Buffer, File
-from tests.broker.replica.conftest import HastyFiles, Room, ThreadCall
+from tests.broker.replica.rooms import HastyFiles, Room, ThreadCall
 
 TOPIC = "__consumer_offsets"
 PARTITION = TopicPartition(TOPIC, 0)

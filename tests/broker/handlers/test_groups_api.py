@@ -36,7 +36,7 @@ def joining(group: str = "g", member_id: str = "", version: int = 3, **more: Any
     return JoinGroupRequest(**{**asked, **more})
 
 
-async def joined(api: Any, group: str = "g", version: int = 3, **more: Any) -> Any:
+async def joined(api: Api, group: str = "g", version: int = 3, **more: Any) -> Any:
     """The answer to a new member; from version 4 on it comes back with the id that it is given."""
     answer = await api(joining(group, version=version, **more), version)
     if version >= JOIN_WITH_KNOWN_ID and not more.get("group_instance_id"):
@@ -45,7 +45,7 @@ async def joined(api: Any, group: str = "g", version: int = 3, **more: Any) -> A
     return answer
 
 
-async def stable(api: Any, group: str = "g") -> tuple[str, int]:
+async def stable(api: Api, group: str = "g") -> tuple[str, int]:
     """A member that is alone in its group, and its generation."""
     answer = await joined(api, group)
     assert answer.error_code == ErrorCode.NONE

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.controller.state import NewTopic
+from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -73,7 +74,7 @@ async def fetch(api: Api, offset: int) -> Any:
     return [header.base_offset for _, header in iter_batches(bytes(answer.records or b""))]
 
 
-async def ended(broker: Any) -> None:
+async def ended(broker: Broker) -> None:
     """The move under way has come to its end."""
     (task,) = [task for task in asyncio.all_tasks() if task.get_name() == f"move {KEY}" and not task.done()]
     await task

@@ -14,6 +14,7 @@ from odradek.protocol.compiler import encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import ManualClock
+from tests.broker.replica.rooms import Room, records_of
 
 MB = 1 << 20
 KEYS = [TopicPartition("t", number) for number in range(5)]
@@ -24,41 +25,41 @@ def target(key: TopicPartition, offset: int = 0, **options: int) -> FetchTarget:
     return FetchTarget(key, offset, MB, **options)
 
 
-def open_session(room: Any, *keys: TopicPartition, **parameters: int) -> int:
+def open_session(room: Room, *keys: TopicPartition, **parameters: Any) -> int:
     """A full fetch at offset 0 of each partition; returns the session's id."""
     fetched = room.fetch(*(target(key) for key in keys), session=(0, 0), **parameters)
     assert fetched.response.session_id != 0
     assert list(fetched.partitions) == list(keys)
-    return int(fetched.response.session_id)
+    return fetched.response.session_id
 
 
 class TestIncrementalAnswers:
     @pytest.fixture
-    def session(self, room: Any) -> int:
+    def session(self, room: Room) -> int:
         for key in KEYS[:3]:
             room.lead(key)
         return open_session(room, T0, T1, T2)
 
-    def test_nothing_new_is_an_empty_answer(self, room: Any, session: int) -> None:
+    def test_nothing_new_is_an_empty_answer(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1))
         assert fetched.partitions == {}
         assert fetched.response.session_id == session
         assert fetched.response.error_code == ErrorCode.NONE
 
-    def test_only_the_partition_with_records_is_told(self, room: Any, session: int) -> None:
+    def test_only_the_partition_with_records_is_told(self, room: Room, session: int) -> None:
         room.produce(room.batch(3), T1)
         fetched = room.fetch(session=(session, 1))
         assert list(fetched.partitions) == [T1]
         assert fetched.partitions[T1].records
 
-    def test_records_are_told_again_until_the_client_moves_on(self, room: Any, session: int) -> None:
+    def test_records_are_told_again_until_the_client_moves_on(self, room: Room, session: int) -> None:
         room.produce(room.batch(3), T1)
         for epoch in (1, 2):
             assert room.fetch(session=(session, epoch)).partitions[T1].records
         assert room.fetch(target(T1, 3), session=(session, 3)).partitions == {}
         assert room.fetch(session=(session, 4)).partitions == {}
 
-    def test_a_new_high_watermark_is_told_once(self, room: Any) -> None:
+    def test_a_new_high_watermark_is_told_once(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(5))
         partition.update_follower(1, 2, 0)
@@ -71,14 +72,14 @@ class TestIncrementalAnswers:
         assert fetched.data.records == b""
         assert room.fetch(session=(session, 3)).partitions == {}
 
-    def test_a_new_log_start_is_told_once(self, room: Any, session: int) -> None:
+    def test_a_new_log_start_is_told_once(self, room: Room, session: int) -> None:
         room.produce(room.batch(5), T2)
         room.fetch(target(T2, 5), session=(session, 1))
         room.manager.delete_records(0, {T2: 2}, lambda _: None)
         assert room.fetch(session=(session, 2)).partitions[T2].log_start_offset == 2
         assert room.fetch(session=(session, 3)).partitions == {}
 
-    def test_an_error_is_told_every_time_and_its_end_too(self, room: Any, session: int) -> None:
+    def test_an_error_is_told_every_time_and_its_end_too(self, room: Room, session: int) -> None:
         room.manager.stop_replica(T1, delete=True)
         for epoch in (1, 2):
             fetched = room.fetch(session=(session, epoch))
@@ -87,7 +88,7 @@ class TestIncrementalAnswers:
         assert room.fetch(session=(session, 3)).partitions[T1].error_code == ErrorCode.NONE
         assert room.fetch(session=(session, 4)).partitions == {}
 
-    def test_a_new_leader_epoch_is_told_to_those_who_named_the_old_one(self, room: Any) -> None:
+    def test_a_new_leader_epoch_is_told_to_those_who_named_the_old_one(self, room: Room) -> None:
         room.lead(epoch=1)
         session = room.fetch(target(T0, current_leader_epoch=1), session=(0, 0)).response.session_id
         assert room.fetch(session=(session, 1)).partitions == {}
@@ -97,14 +98,14 @@ class TestIncrementalAnswers:
         fetched = room.fetch(target(T0, current_leader_epoch=2), session=(session, 4))
         assert fetched.data.error_code == ErrorCode.NONE
 
-    def test_a_partition_that_was_made_anew_is_seen(self, room: Any, session: int) -> None:
+    def test_a_partition_that_was_made_anew_is_seen(self, room: Room, session: int) -> None:
         room.manager.stop_replica(T1, delete=True)
         room.lead(T1)
         room.fetch(session=(session, 1))
         room.produce(room.batch(3), T1)
         assert room.fetch(session=(session, 2)).partitions[T1].records
 
-    def test_partitions_are_added_and_forgotten(self, room: Any, session: int) -> None:
+    def test_partitions_are_added_and_forgotten(self, room: Room, session: int) -> None:
         room.lead(KEYS[3])
         room.produce(room.batch(), KEYS[3])
         room.produce(room.batch(), T0)
@@ -114,13 +115,13 @@ class TestIncrementalAnswers:
         room.produce(room.batch(), T0)
         assert T0 not in room.fetch(session=(session, 2)).partitions
 
-    def test_forgetting_everything_ends_the_session(self, room: Any, session: int) -> None:
+    def test_forgetting_everything_ends_the_session(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), forgotten=[T0, T1, T2])
         assert fetched.response.session_id == 0
         assert len(room.sessions) == 0
         assert not any(room.manager.partition(key).watchers for key in (T0, T1, T2))
 
-    def test_who_had_records_goes_behind_the_others(self, room: Any, session: int) -> None:
+    def test_who_had_records_goes_behind_the_others(self, room: Room, session: int) -> None:
         for key in (T0, T1, T2):
             room.produce(room.batch_of_bytes(1000), key)
             room.produce(room.batch_of_bytes(1000), key)
@@ -135,7 +136,7 @@ class TestIncrementalAnswers:
             moved = [target(key, offsets[key])]
         assert order == [T0, T1, T2, T0, T1, T2]
 
-    def test_another_isolation_level_looks_at_everything_again(self, room: Any, session: int) -> None:
+    def test_another_isolation_level_looks_at_everything_again(self, room: Room, session: int) -> None:
         assert room.fetch(session=(session, 1), isolation_level=1).partitions == {}
         room.produce(room.batch(), T1)
         assert list(room.fetch(session=(session, 2), isolation_level=1).partitions) == [T1]
@@ -143,56 +144,62 @@ class TestIncrementalAnswers:
 
 class TestWaiting:
     @pytest.fixture
-    def session(self, room: Any) -> int:
+    def session(self, room: Room) -> int:
         for key in KEYS[:3]:
             room.lead(key)
         return open_session(room, T0, T1, T2)
 
-    def test_a_quiet_session_waits_and_is_woken_by_any_of_its_partitions(self, room: Any, session: int) -> None:
+    def test_a_quiet_session_waits_and_is_woken_by_any_of_its_partitions(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         assert not fetched.is_answered
         room.produce(room.batch(), T2)
         assert list(fetched.partitions) == [T2]
 
-    def test_appends_add_up_to_min_bytes(self, room: Any, session: int) -> None:
+    def test_appends_add_up_to_min_bytes(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=4500)
         for key in (T2, T2, T1, T2):
             assert not fetched.is_answered
             room.produce(room.batch_of_bytes(1000), key)
         assert not fetched.is_answered
         room.produce(room.batch_of_bytes(1000), T0)
-        assert {key: len(data.records) for key, data in fetched.partitions.items()} == {T2: 3000, T1: 1000, T0: 1000}
+        assert {key: len(records_of(data)) for key, data in fetched.partitions.items()} == {
+            T2: 3000,
+            T1: 1000,
+            T0: 1000,
+        }
 
-    def test_what_was_there_before_counts(self, room: Any, session: int) -> None:
+    def test_what_was_there_before_counts(self, room: Room, session: int) -> None:
         room.produce(room.batch_of_bytes(1000), T1)
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=2000)
         assert not fetched.is_answered
         room.produce(room.batch_of_bytes(1000), T1)
-        assert len(fetched.data.records) == 2000
+        assert len(fetched.records) == 2000
 
-    def test_at_the_timeout_it_is_answered_empty(self, room: Any, session: int) -> None:
+    def test_at_the_timeout_it_is_answered_empty(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         room.advance(500)
         assert fetched.partitions == {}
         assert room.fetch(session=(session, 2)).response.error_code == ErrorCode.NONE
 
-    def test_a_partition_that_goes_away_wakes_it(self, room: Any, session: int) -> None:
+    def test_a_partition_that_goes_away_wakes_it(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         room.manager.stop_replica(T1, delete=True)
         room.turn()
         assert fetched.data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_the_slower_of_two_that_crossed_is_refused(self, room: Any, session: int) -> None:
+    def test_the_slower_of_two_that_crossed_is_refused(self, room: Room, session: int) -> None:
         slower = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         assert room.fetch(session=(session, 2)).response.error_code == ErrorCode.NONE
         room.advance(500)
         assert slower.response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert slower.response.responses == []
 
-    def test_one_that_is_given_up_leaves_the_session_in_order(self, room: Any, session: int) -> None:
+    def test_one_that_is_given_up_leaves_the_session_in_order(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         fetched.operation.abandon()
-        assert room.sessions.get(session).parked == 0
+        kept = room.sessions.get(session)
+        assert kept is not None
+        assert kept.parked == 0
         room.produce(room.batch(), T1)
         assert list(room.fetch(session=(session, 2)).partitions) == [T1]
 
@@ -201,12 +208,12 @@ class TestFollowers:
     """A follower's session reads every partition each time: its fetches tell the leader where it stands."""
 
     @pytest.fixture
-    def session(self, room: Any) -> int:
+    def session(self, room: Room) -> int:
         for key in KEYS[:3]:
             room.lead(key, replicas=(0, 1))
         return open_session(room, T0, T1, T2, replica_id=1)
 
-    def test_an_empty_fetch_moves_the_high_watermark(self, room: Any, session: int) -> None:
+    def test_an_empty_fetch_moves_the_high_watermark(self, room: Room, session: int) -> None:
         room.produce(room.batch(3), T1)
         assert room.fetch(session=(session, 1), replica_id=1).partitions[T1].records
         fetched = room.fetch(target(T1, 3), session=(session, 2), replica_id=1)
@@ -214,7 +221,7 @@ class TestFollowers:
         assert fetched.partitions == {}  # what was read before the follower's position counted
         assert room.fetch(session=(session, 3), replica_id=1).partitions[T1].high_watermark == 3
 
-    def test_an_append_wakes_it_before_the_high_watermark_moves(self, room: Any, session: int) -> None:
+    def test_an_append_wakes_it_before_the_high_watermark_moves(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), replica_id=1, max_wait_ms=500, min_bytes=1)
         room.produce(room.batch(3), T2)
         assert list(fetched.partitions) == [T2]
@@ -222,7 +229,7 @@ class TestFollowers:
 
 
 class TestSize:
-    def test_a_session_does_not_grow_without_bounds(self, room: Any) -> None:
+    def test_a_session_does_not_grow_without_bounds(self, room: Room) -> None:
         keys = [TopicPartition("many", number) for number in range(10_001)]
         session = room.fetch(*(target(key) for key in keys[:6000]), session=(0, 0)).response.session_id
         with pytest.raises(ProtocolError) as raised:
@@ -237,27 +244,27 @@ class TestEpochs:
     def test_they_count_up_and_begin_again_at_1(self) -> None:
         assert [next_epoch(epoch) for epoch in (0, 1, MAX_INT32, -1)] == [1, 2, 1, -1]
 
-    def test_an_unknown_session(self, room: Any) -> None:
+    def test_an_unknown_session(self, room: Room) -> None:
         response = room.fetch(session=(12345, 1)).response
         assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert response.session_id == 0
 
     @pytest.mark.parametrize("epoch", [2, 3, 7])
-    def test_an_unexpected_epoch(self, room: Any, epoch: int) -> None:
+    def test_an_unexpected_epoch(self, room: Room, epoch: int) -> None:
         room.lead()
         session = open_session(room, T0)
         response = room.fetch(session=(session, epoch)).response
         assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert room.fetch(session=(session, 1)).response.error_code == ErrorCode.NONE
 
-    def test_epoch_0_with_an_id_replaces_the_session(self, room: Any) -> None:
+    def test_epoch_0_with_an_id_replaces_the_session(self, room: Room) -> None:
         room.lead()
         session = open_session(room, T0)
         newer = room.fetch(target(T0), session=(session, 0)).response.session_id
         assert newer not in (0, session)
         assert len(room.sessions) == 1
 
-    def test_epoch_minus_1_closes_the_session_and_reads_without_one(self, room: Any) -> None:
+    def test_epoch_minus_1_closes_the_session_and_reads_without_one(self, room: Room) -> None:
         room.lead()
         session = open_session(room, T0)
         fetched = room.fetch(target(T0), session=(session, -1))
@@ -265,7 +272,7 @@ class TestEpochs:
         assert list(fetched.partitions) == [T0]
         assert len(room.sessions) == 0
 
-    def test_without_a_session_everything_is_told_every_time(self, room: Any) -> None:
+    def test_without_a_session_everything_is_told_every_time(self, room: Room) -> None:
         room.lead()
         for _ in range(2):
             assert list(room.fetch(target(T0)).partitions) == [T0]
@@ -338,14 +345,14 @@ class TestCache:
         assert self.new(cache, 10, privileged=True) == 0
         assert self.new(cache, 10) == 0
 
-    def test_a_session_that_goes_leaves_the_partitions_watch_lists(self, room: Any) -> None:
+    def test_a_session_that_goes_leaves_the_partitions_watch_lists(self, room: Room) -> None:
         partition = room.lead()
         session = open_session(room, T0)
         assert len(partition.watchers) == 1
         room.sessions.remove(session)
         assert len(partition.watchers) == 0
 
-    def test_no_slots_no_sessions(self, room: Any) -> None:
+    def test_no_slots_no_sessions(self, room: Room) -> None:
         room.lead()
         room.sessions.max_sessions = 0
         fetched = room.fetch(target(T0), session=(0, 0))
@@ -357,7 +364,7 @@ class TestCost:
     """A session of a thousand partitions to which nothing happens."""
 
     @pytest.fixture
-    def reads(self, room: Any) -> list[TopicPartition]:
+    def reads(self, room: Room) -> list[TopicPartition]:
         """Every look at a partition, for reading or for progress."""
         looked: list[TopicPartition] = []
         reader = room.manager.fetches.reader
@@ -370,7 +377,7 @@ class TestCost:
         reader._partition = look
         return looked
 
-    def test_a_thousand_quiet_partitions_cost_ten_odd_bytes_and_no_look(self, room: Any, reads: list[Any]) -> None:
+    def test_a_thousand_quiet_partitions_cost_ten_odd_bytes_and_no_look(self, room: Room, reads: list[Any]) -> None:
         keys = [TopicPartition("t", number) for number in range(1000)]
         for key in keys:
             room.lead(key)
@@ -390,7 +397,7 @@ class TestCost:
         assert set(reads) == {keys[500]}
         assert len(reads) <= 3
 
-    def test_an_append_to_a_partition_does_not_grow_its_watchers(self, room: Any) -> None:
+    def test_an_append_to_a_partition_does_not_grow_its_watchers(self, room: Room) -> None:
         partition = room.lead()
         session = open_session(room, T0)
         for epoch in range(1, 20):

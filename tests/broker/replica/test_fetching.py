@@ -11,19 +11,19 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import OsFile
-from tests.broker.replica.conftest import T0
+from tests.broker.replica.rooms import T0, Fetched, Room, records_of
 
 MB = 1 << 20
 T1 = TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
 
 
-def sizes(fetched: Any) -> dict[TopicPartition, int]:
-    return {key: len(data.records) for key, data in fetched.partitions.items()}
+def sizes(fetched: Fetched) -> dict[TopicPartition, int]:
+    return {key: len(records_of(data)) for key, data in fetched.partitions.items()}
 
 
 class TestWaiting:
-    def test_fifteen_kilobytes_release_a_fetch_that_had_found_two(self, room: Any) -> None:
+    def test_fifteen_kilobytes_release_a_fetch_that_had_found_two(self, room: Room) -> None:
         """min_bytes 10 KB, 500 ms: 2 KB are there, 15 KB come after 100 ms; all 17 KB are answered at once."""
         room.lead()
         room.produce(room.batch_of_bytes(2048))
@@ -33,21 +33,21 @@ class TestWaiting:
         room.advance(100)
         assert not fetched.is_answered
         room.produce(room.batch_of_bytes(15 * 1024))
-        assert len(fetched.data.records) == 17 * 1024
+        assert len(fetched.records) == 17 * 1024
         assert fetched.data.high_watermark == 2
         assert room.manager.fetch_purgatory.delayed == 0
 
-    def test_at_the_timeout_there_is_what_there_is(self, room: Any) -> None:
+    def test_at_the_timeout_there_is_what_there_is(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(2048))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=10 * 1024)
         room.advance(499)
         assert not fetched.is_answered
         room.advance(1)
-        assert len(fetched.data.records) == 2048
+        assert len(fetched.records) == 2048
         assert room.manager.fetch_purgatory.expired == 1
 
-    def test_partitions_add_up_to_min_bytes(self, room: Any) -> None:
+    def test_partitions_add_up_to_min_bytes(self, room: Room) -> None:
         room.lead(T0)
         room.lead(T1)
         fetched = room.fetch(FetchTarget(T0, 0, MB), FetchTarget(T1, 0, MB), max_wait_ms=500, min_bytes=3000)
@@ -56,64 +56,64 @@ class TestWaiting:
         room.produce(room.batch_of_bytes(2000), T1)
         assert sizes(fetched) == {T0: 2000, T1: 2000}
 
-    def test_a_partition_counts_no_more_than_its_own_maximum(self, room: Any) -> None:
+    def test_a_partition_counts_no_more_than_its_own_maximum(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, 1000), max_wait_ms=500, min_bytes=3000)
         room.produce(room.batch_of_bytes(5000))
         assert not fetched.is_answered
         room.advance(500)
-        assert len(fetched.data.records) == 5000
+        assert len(fetched.records) == 5000
 
     @pytest.mark.parametrize("parameters", [{"max_wait_ms": 0, "min_bytes": 1}, {"max_wait_ms": 500, "min_bytes": 0}])
-    def test_a_fetch_that_does_not_want_to_wait_is_answered_empty(self, room: Any, parameters: dict[str, int]) -> None:
+    def test_a_fetch_that_does_not_want_to_wait_is_answered_empty(self, room: Room, parameters: dict[str, Any]) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), **parameters)
         assert fetched.data.records == b""
         assert fetched.data.error_code == ErrorCode.NONE
 
-    def test_an_error_in_one_partition_does_not_wait(self, room: Any) -> None:
+    def test_an_error_in_one_partition_does_not_wait(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), FetchTarget(U0, 0, MB), max_wait_ms=500, min_bytes=1)
         assert fetched.partitions[T0].error_code == ErrorCode.NONE
         assert fetched.partitions[U0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_a_partition_that_goes_away_answers_those_who_wait(self, room: Any) -> None:
+    def test_a_partition_that_goes_away_answers_those_who_wait(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         room.manager.stop_replica(T0, delete=True)
         room.turn()
         assert fetched.data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_a_new_leader_epoch_answers_those_who_named_the_old_one(self, room: Any) -> None:
+    def test_a_new_leader_epoch_answers_those_who_named_the_old_one(self, room: Room) -> None:
         room.lead(epoch=1)
         fetched = room.fetch(FetchTarget(T0, 0, MB, current_leader_epoch=1), max_wait_ms=500, min_bytes=1)
         room.lead(epoch=2)
         room.turn()
         assert fetched.data.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    def test_a_rolled_segment_answers_those_who_wait_for_more_than_the_rest_of_the_old_one(self, room: Any) -> None:
+    def test_a_rolled_segment_answers_those_who_wait_for_more_than_the_rest_of_the_old_one(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch_of_bytes(1000))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=100_000)
         partition.log.roll()
         room.produce(room.batch_of_bytes(1000))
-        assert len(fetched.data.records) == 1000
+        assert len(fetched.records) == 1000
 
-    def test_a_consumer_waits_for_the_high_watermark_not_for_the_append(self, room: Any) -> None:
+    def test_a_consumer_waits_for_the_high_watermark_not_for_the_append(self, room: Room) -> None:
         room.lead(replicas=(0, 1))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         room.produce(room.batch_of_bytes(1000))
         assert not fetched.is_answered
         room.fetch(FetchTarget(T0, 1, MB), replica_id=1)
-        assert len(fetched.data.records) == 1000
+        assert len(fetched.records) == 1000
 
-    def test_a_follower_waits_for_the_append_alone(self, room: Any) -> None:
+    def test_a_follower_waits_for_the_append_alone(self, room: Room) -> None:
         room.lead(replicas=(0, 1))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1, replica_id=1)
         room.produce(room.batch_of_bytes(1000))
-        assert len(fetched.data.records) == 1000
+        assert len(fetched.records) == 1000
 
-    def test_a_fetch_that_is_given_up_is_not_read_for(self, room: Any) -> None:
+    def test_a_fetch_that_is_given_up_is_not_read_for(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         fetched.operation.abandon()
@@ -125,13 +125,13 @@ class TestWaiting:
 
 
 class TestLimits:
-    def test_the_first_batch_is_given_however_large_it_is(self, room: Any) -> None:
+    def test_the_first_batch_is_given_however_large_it_is(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(5000))
         room.produce(room.batch_of_bytes(5000))
-        assert len(room.fetch(FetchTarget(T0, 0, 100)).data.records) == 5000
+        assert len(room.fetch(FetchTarget(T0, 0, 100)).records) == 5000
 
-    def test_only_the_first_partition_with_anything_may_exceed_the_limits(self, room: Any) -> None:
+    def test_only_the_first_partition_with_anything_may_exceed_the_limits(self, room: Room) -> None:
         for key in (U0, T0, T1):
             room.lead(key)
         for key in (T0, T1):
@@ -139,7 +139,7 @@ class TestLimits:
         fetched = room.fetch(FetchTarget(U0, 0, 100), FetchTarget(T0, 0, 100), FetchTarget(T1, 0, 100))
         assert sizes(fetched) == {U0: 0, T0: 5000, T1: 0}, "no client can read a part of a batch"
 
-    def test_the_request_s_maximum_bounds_all_partitions_together(self, room: Any) -> None:
+    def test_the_request_s_maximum_bounds_all_partitions_together(self, room: Room) -> None:
         for key in (T0, T1, U0):
             room.lead(key)
             room.produce(room.batch_of_bytes(5000), key)
@@ -149,32 +149,32 @@ class TestLimits:
             assert sizes(fetched) == found
             assert fetched.partitions[U0].high_watermark == 1
 
-    def test_what_comes_after_whole_batches_may_be_cut(self, room: Any) -> None:
+    def test_what_comes_after_whole_batches_may_be_cut(self, room: Room) -> None:
         room.lead()
         for _ in range(2):
             room.produce(room.batch_of_bytes(5000))
         assert sizes(room.fetch(FetchTarget(T0, 0, 7000))) == {T0: 7000}
 
-    def test_a_read_begins_with_the_batch_that_holds_the_offset(self, room: Any) -> None:
+    def test_a_read_begins_with_the_batch_that_holds_the_offset(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch(10))
         room.produce(room.batch(10))
         data = room.fetch(FetchTarget(T0, 15, MB)).data
-        assert [header.base_offset for _, header in iter_batches(bytes(data.records))] == [10]
+        assert [header.base_offset for _, header in iter_batches(records_of(data))] == [10]
 
-    def test_nothing_beyond_the_high_watermark_is_given(self, room: Any) -> None:
+    def test_nothing_beyond_the_high_watermark_is_given(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         room.produce(room.batch(10))
         partition.update_follower(1, 10, 0)
         data = room.fetch(FetchTarget(T0, 0, MB)).data
-        assert [header.base_offset for _, header in iter_batches(bytes(data.records))] == [0]
+        assert [header.base_offset for _, header in iter_batches(records_of(data))] == [0]
         assert data.high_watermark == 10
 
 
 class TestErrors:
     @pytest.mark.parametrize("offset", [11, -1, 1 << 40])
-    def test_an_offset_out_of_range(self, room: Any, offset: int) -> None:
+    def test_an_offset_out_of_range(self, room: Room, offset: int) -> None:
         room.lead()
         room.produce(room.batch(10))
         data = room.fetch(FetchTarget(T0, offset, MB), max_wait_ms=500, min_bytes=1).data
@@ -182,7 +182,7 @@ class TestErrors:
         assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (-1, -1, -1)
         assert data.records == b""
 
-    def test_an_offset_below_the_log_start(self, room: Any) -> None:
+    def test_an_offset_below_the_log_start(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch(10))
         partition.delete_records(5)
@@ -192,41 +192,42 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, 0), (-1, 0)]
     )
-    def test_leader_epochs_are_fenced(self, room: Any, epoch: int, error: int) -> None:
+    def test_leader_epochs_are_fenced(self, room: Room, epoch: int, error: int) -> None:
         room.lead(epoch=1)
         assert room.fetch(FetchTarget(T0, 0, MB, current_leader_epoch=epoch)).data.error_code == error
 
     @pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, 0)])
-    def test_a_zstd_topic_is_not_for_clients_that_do_not_know_zstd(self, room: Any, version: int, error: int) -> None:
+    def test_a_zstd_topic_is_not_for_clients_that_do_not_know_zstd(self, room: Room, version: int, error: int) -> None:
         room.lead(compression_type="zstd")
         assert room.fetch(FetchTarget(T0, 0, MB), version=version).data.error_code == error
 
     @pytest.mark.parametrize(
         ("version", "error"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
     )
-    def test_old_clients_do_not_know_the_storage_error(self, room: Any, version: int, error: int) -> None:
+    def test_old_clients_do_not_know_the_storage_error(self, room: Room, version: int, error: int) -> None:
         room.manager.partitions.offline.add(T0)
         assert room.fetch(FetchTarget(T0, 0, MB), version=version).data.error_code == error
 
-    def test_a_log_that_parts_from_the_client_s_is_answered_with_where(self, room: Any) -> None:
+    def test_a_log_that_parts_from_the_client_s_is_answered_with_where(self, room: Room) -> None:
         room.lead(epoch=1)
         room.produce(room.batch(5))
         room.lead(epoch=3)
         room.produce(room.batch(5))
         data = room.fetch(FetchTarget(T0, 7, MB, last_fetched_epoch=2), max_wait_ms=500, min_bytes=1).data
+        assert data.diverging_epoch is not None
         assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (1, 5)
         assert data.records == b""
         data = room.fetch(FetchTarget(T0, 7, MB, last_fetched_epoch=3)).data
         assert data.diverging_epoch is None
         assert data.records
 
-    def test_an_epoch_the_log_knows_nothing_of_is_out_of_range(self, room: Any) -> None:
+    def test_an_epoch_the_log_knows_nothing_of_is_out_of_range(self, room: Room) -> None:
         room.lead(epoch=1)
         room.produce(room.batch(5))
         data = room.fetch(FetchTarget(T0, 2, MB, last_fetched_epoch=9)).data
         assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_a_replica_that_is_not_assigned_is_not_served(self, room: Any) -> None:
+    def test_a_replica_that_is_not_assigned_is_not_served(self, room: Room) -> None:
         room.lead(replicas=(0, 1))
         assert room.fetch(FetchTarget(T0, 0, MB), replica_id=5).data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -246,16 +247,16 @@ class TestColdReads:
         monkeypatch.setattr("odradek.storage.files.OsFile.read_cached", read_cached)
         return state
 
-    def test_a_cold_read_is_answered_when_the_disk_has_answered(self, room: Any, cold: list[bool]) -> None:
+    def test_a_cold_read_is_answered_when_the_disk_has_answered(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(3000))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         assert not fetched.is_answered
         room.threads.run()
-        assert len(fetched.data.records) == 3000
+        assert len(fetched.records) == 3000
         assert room.manager.fetches.cold_reads == 1
 
-    def test_a_cold_read_that_finds_too_little_goes_on_waiting(self, room: Any, cold: list[bool]) -> None:
+    def test_a_cold_read_that_finds_too_little_goes_on_waiting(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(3000))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=5000)
@@ -263,17 +264,17 @@ class TestColdReads:
         assert not fetched.is_answered
         cold[0] = False
         room.produce(room.batch_of_bytes(3000))
-        assert len(fetched.data.records) == 6000
+        assert len(fetched.records) == 6000
 
-    def test_a_parked_fetch_may_have_to_wait_for_the_disk_at_its_end(self, room: Any, cold: list[bool]) -> None:
+    def test_a_parked_fetch_may_have_to_wait_for_the_disk_at_its_end(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         room.produce(room.batch_of_bytes(3000))
         assert not fetched.is_answered
         room.threads.run()
-        assert len(fetched.data.records) == 3000
+        assert len(fetched.records) == 3000
 
-    def test_a_client_that_goes_meanwhile_is_not_answered(self, room: Any, cold: list[bool]) -> None:
+    def test_a_client_that_goes_meanwhile_is_not_answered(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         room.produce()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
@@ -281,7 +282,7 @@ class TestColdReads:
         room.threads.run()
         assert not fetched.is_answered
 
-    def test_no_more_is_warmed_up_than_the_answer_may_hold(self, room: Any, cold: list[bool]) -> None:
+    def test_no_more_is_warmed_up_than_the_answer_may_hold(self, room: Room, cold: list[bool]) -> None:
         keys = [TopicPartition("t", n) for n in range(10)]
         for key in keys:
             room.lead(key)

@@ -20,7 +20,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
-from tests.broker.replica.conftest import T0, Room
+from tests.broker.replica.rooms import T0, Room
 from tests.patience import until
 from tests.storage.small_logs import bytes_of
 

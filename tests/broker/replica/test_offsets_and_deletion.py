@@ -12,7 +12,7 @@ from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMES
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.retention import SEGMENTS_PER_STEP
-from tests.broker.replica.conftest import T0
+from tests.broker.replica.rooms import T0, Room
 
 HIGH_WATERMARK = -1
 T1 = TopicPartition("t", 1)
@@ -20,7 +20,7 @@ T1 = TopicPartition("t", 1)
 
 class TestOffsetsByTime:
     @pytest.fixture
-    def start_ms(self, room: Any) -> int:
+    def start_ms(self, room: Room) -> int:
         """Three batches of ten, a second apart; the first time."""
         room.lead(epoch=4)
         start = room.clock.wall_ms()
@@ -29,16 +29,16 @@ class TestOffsetsByTime:
             room.clock.advance(1000)
         return int(start)
 
-    def test_a_time_finds_the_first_record_at_or_after_it(self, room: Any, start_ms: int) -> None:
+    def test_a_time_finds_the_first_record_at_or_after_it(self, room: Room, start_ms: int) -> None:
         look = room.look
         assert look(T0, start_ms) == (start_ms, 0, 4)
         assert look(T0, start_ms + 1) == (start_ms + 1000, 10, 4)
         assert look(T0, start_ms + 2000) == (start_ms + 2000, 20, 4)
 
-    def test_a_time_after_all_records_finds_nothing(self, room: Any, start_ms: int) -> None:
+    def test_a_time_after_all_records_finds_nothing(self, room: Room, start_ms: int) -> None:
         assert room.look(T0, start_ms + 2001) == NOT_FOUND == (-1, -1, -1)
 
-    def test_latest_earliest_and_the_largest_time(self, room: Any, start_ms: int) -> None:
+    def test_latest_earliest_and_the_largest_time(self, room: Room, start_ms: int) -> None:
         look = room.look
         room.manager.delete_records(0, {T0: 3}, lambda _: None)
         assert look(T0, LATEST, isolation_level=0)[:2] == (-1, 30)
@@ -48,7 +48,7 @@ class TestOffsetsByTime:
         assert found.timestamp == start_ms + 2000
         assert 20 <= found.offset < 30
 
-    def test_a_consumer_learns_of_nothing_beyond_the_high_watermark(self, room: Any) -> None:
+    def test_a_consumer_learns_of_nothing_beyond_the_high_watermark(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         now = room.clock.wall_ms()
         room.produce(room.batch(10))
@@ -61,7 +61,7 @@ class TestOffsetsByTime:
         assert look(T0, now + 1, isolation_level=0) == NOT_FOUND
         assert look(T0, now + 1).offset == 10
 
-    def test_after_an_election_a_lagging_high_watermark_is_not_shown(self, room: Any) -> None:
+    def test_after_an_election_a_lagging_high_watermark_is_not_shown(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1), epoch=1)
         room.produce(room.batch(10))
         partition.update_follower(1, 4, 0)
@@ -74,7 +74,7 @@ class TestOffsetsByTime:
         partition.update_follower(1, 10, 0)
         assert look(T0, LATEST, isolation_level=0).offset == 10
 
-    def test_version_0_asks_where_segments_begin(self, room: Any, start_ms: int) -> None:
+    def test_version_0_asks_where_segments_begin(self, room: Room, start_ms: int) -> None:
         partition = room.manager.partition(T0)
         partition.log.roll()
         room.produce(room.batch(5))
@@ -89,7 +89,7 @@ class TestOffsetsByTime:
         assert offsets_before(partition, later, 1, later, from_consumer=True) == [40]
         assert offsets_before(partition, later - 1, 1, later, from_consumer=True) == [35]
 
-    def test_version_0_shows_a_consumer_the_high_watermark_instead_of_the_end(self, room: Any) -> None:
+    def test_version_0_shows_a_consumer_the_high_watermark_instead_of_the_end(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         partition.update_follower(1, 4, 0)
@@ -99,7 +99,7 @@ class TestOffsetsByTime:
 
 
 class TestDeletion:
-    def delete(self, room: Any, before: int, *, timeout_ms: int = 1000, key: TopicPartition = T0) -> list[Any]:
+    def delete(self, room: Room, before: int, *, timeout_ms: int = 1000, key: TopicPartition = T0) -> list[Any]:
         """The answers so far: one at most."""
         answers: list[Any] = []
         outcome = room.manager.delete_records(timeout_ms, {key: before}, answers.append)
@@ -108,45 +108,45 @@ class TestDeletion:
         room.turn()
         return answers
 
-    def test_everything_before_an_offset_goes(self, room: Any) -> None:
+    def test_everything_before_an_offset_goes(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch(10))
         ((low_watermark, error),) = self.delete(room, 4)[0].values()
         assert (low_watermark, error) == (4, ErrorCode.NONE)
         assert partition.log.log_start_offset == 4
 
-    def test_minus_1_means_the_high_watermark(self, room: Any) -> None:
+    def test_minus_1_means_the_high_watermark(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch(10))
         assert self.delete(room, HIGH_WATERMARK)[0][T0].low_watermark == 10
         assert partition.log.log_start_offset == 10
 
-    def test_an_offset_that_is_gone_already_changes_nothing(self, room: Any) -> None:
+    def test_an_offset_that_is_gone_already_changes_nothing(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch(10))
         self.delete(room, 5)
         assert self.delete(room, 2)[0][T0] == (5, ErrorCode.NONE)
 
     @pytest.mark.parametrize("before", [11, -2])
-    def test_an_offset_out_of_range_is_refused(self, room: Any, before: int) -> None:
+    def test_an_offset_out_of_range_is_refused(self, room: Room, before: int) -> None:
         partition = room.lead()
         room.produce(room.batch(10))
         assert self.delete(room, before)[0][T0] == (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
         assert partition.log.log_start_offset == 0
 
-    def test_a_topic_that_is_only_compacted_keeps_its_records(self, room: Any) -> None:
+    def test_a_topic_that_is_only_compacted_keeps_its_records(self, room: Room) -> None:
         room.lead(cleanup_policy="compact")
         assert self.delete(room, 0)[0][T0] == (-1, ErrorCode.POLICY_VIOLATION)
 
-    def test_internal_topics_keep_their_records(self, room: Any) -> None:
+    def test_internal_topics_keep_their_records(self, room: Room) -> None:
         key = TopicPartition("__consumer_offsets", 0)
         room.lead(key)
         assert self.delete(room, 0, key=key)[0][key] == (-1, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
-    def test_an_unknown_partition(self, room: Any) -> None:
+    def test_an_unknown_partition(self, room: Room) -> None:
         assert self.delete(room, 0)[0][T0] == (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def test_it_waits_for_the_followers(self, room: Any) -> None:
+    def test_it_waits_for_the_followers(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
@@ -156,7 +156,7 @@ class TestDeletion:
         room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=4), replica_id=1)
         assert answers == [{T0: (4, ErrorCode.NONE)}]
 
-    def test_it_does_not_wait_for_ever(self, room: Any) -> None:
+    def test_it_does_not_wait_for_ever(self, room: Room) -> None:
         room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
@@ -166,7 +166,7 @@ class TestDeletion:
         assert room.manager.deletions.expirations.total == 1
 
 
-def test_retention_tells_sessions_of_the_new_log_start(room: Any) -> None:
+def test_retention_tells_sessions_of_the_new_log_start(room: Room) -> None:
     partition = room.lead(retention_ms=60_000, segment_bytes=1000)
     for _ in range(3):
         room.produce(room.batch_of_bytes(900))
@@ -179,7 +179,7 @@ def test_retention_tells_sessions_of_the_new_log_start(room: Any) -> None:
     assert room.fetch(session=(session.id, 2)).partitions == {}
 
 
-def test_retention_of_all_logs_goes_in_bounded_steps_and_leaves_alone_what_went_away_meanwhile(room: Any) -> None:
+def test_retention_of_all_logs_goes_in_bounded_steps_and_leaves_alone_what_went_away_meanwhile(room: Room) -> None:
     going, staying = room.lead(retention_ms=60_000, segment_bytes=100), room.lead(T1, retention_ms=60_000)
     for _ in range(100):
         room.produce(room.batch_of_bytes(100))
@@ -194,7 +194,7 @@ def test_retention_of_all_logs_goes_in_bounded_steps_and_leaves_alone_what_went_
     assert staying.log.log_start_offset == 1
 
 
-def test_log_directories_tell_the_size_of_each_log(room: Any) -> None:
+def test_log_directories_tell_the_size_of_each_log(room: Room) -> None:
     other = TopicPartition("u", 0)
     room.lead()
     room.lead(other)
@@ -210,7 +210,7 @@ def test_log_directories_tell_the_size_of_each_log(room: Any) -> None:
     assert directory.replicas == []
 
 
-def test_producers_are_described_by_what_they_wrote_last(room: Any) -> None:
+def test_producers_are_described_by_what_they_wrote_last(room: Room) -> None:
     room.lead()
     room.produce(room.batch(3, producer_id=7, producer_epoch=2, base_sequence=0))
     room.produce(room.batch(1))
@@ -218,7 +218,7 @@ def test_producers_are_described_by_what_they_wrote_last(room: Any) -> None:
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 2)
 
 
-def test_new_settings_have_effect_on_the_running_log(room: Any) -> None:
+def test_new_settings_have_effect_on_the_running_log(room: Room) -> None:
     room.lead()
     room.manager.update_log_config("t", type(room.manager.partition(T0).log.config)({"max.message.bytes": 100}))
     assert room.produce(room.batch_of_bytes(200)).result.error is ErrorCode.MESSAGE_TOO_LARGE

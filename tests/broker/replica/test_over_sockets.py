@@ -28,7 +28,7 @@ from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.replica.conftest import HastyFiles
+from tests.broker.replica.rooms import HastyFiles
 from tests.patience import until
 
 MB = 1 << 20

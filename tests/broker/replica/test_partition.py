@@ -8,7 +8,7 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.checkpoint import read_epochs
-from tests.broker.replica.conftest import T0
+from tests.broker.replica.rooms import T0, Room
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> ErrorCode:
@@ -17,13 +17,13 @@ def code_of(call: Any, *arguments: Any, **options: Any) -> ErrorCode:
     return raised.value.code
 
 
-def test_alone_the_high_watermark_is_the_log_end(room: Any) -> None:
+def test_alone_the_high_watermark_is_the_log_end(room: Room) -> None:
     partition = room.lead()
     room.produce(room.batch(3))
     assert partition.log.high_watermark == partition.log.log_end_offset == 3
 
 
-def test_the_high_watermark_is_the_smallest_end_of_the_isr(room: Any) -> None:
+def test_the_high_watermark_is_the_smallest_end_of_the_isr(room: Room) -> None:
     partition = room.lead(replicas=(0, 1, 2))
     room.produce(room.batch(10))
     assert partition.log.high_watermark == 0
@@ -33,21 +33,21 @@ def test_the_high_watermark_is_the_smallest_end_of_the_isr(room: Any) -> None:
     assert partition.log.high_watermark == 4
 
 
-def test_a_follower_outside_of_the_isr_that_is_caught_up_holds_the_high_watermark(room: Any) -> None:
+def test_a_follower_outside_of_the_isr_that_is_caught_up_holds_the_high_watermark(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,))
     partition.update_follower(1, 0, 0)
     room.produce(room.batch(10))
     assert partition.log.high_watermark == 0
 
 
-def test_a_follower_in_the_isr_holds_it_however_long_it_lags(room: Any) -> None:
+def test_a_follower_in_the_isr_holds_it_however_long_it_lags(room: Room) -> None:
     partition = room.lead(replicas=(0, 1))
     room.clock.advance(30_001)
     room.produce(room.batch(10))
     assert partition.log.high_watermark == 0
 
 
-def test_a_follower_that_lags_for_longer_than_the_limit_holds_nothing(room: Any) -> None:
+def test_a_follower_that_lags_for_longer_than_the_limit_holds_nothing(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,))
     partition.update_follower(1, 0, 0)
     room.clock.advance(30_001)
@@ -55,7 +55,7 @@ def test_a_follower_that_lags_for_longer_than_the_limit_holds_nothing(room: Any)
     assert partition.log.high_watermark == 10
 
 
-def test_the_high_watermark_does_not_move_back(room: Any) -> None:
+def test_the_high_watermark_does_not_move_back(room: Room) -> None:
     partition = room.lead()
     room.produce(room.batch(10))
     partition.make_leader(1, (0, 1), (0, 1))
@@ -63,25 +63,25 @@ def test_the_high_watermark_does_not_move_back(room: Any) -> None:
     assert partition.log.high_watermark == 10
 
 
-def test_acks_all_needs_the_minimum_of_in_sync_replicas(room: Any) -> None:
+def test_acks_all_needs_the_minimum_of_in_sync_replicas(room: Room) -> None:
     room.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
     assert room.produce(acks=-1).result.error is ErrorCode.NOT_ENOUGH_REPLICAS
     assert room.produce(acks=1).result.error is ErrorCode.NONE
 
 
-def test_below_the_minimum_the_high_watermark_stands(room: Any) -> None:
+def test_below_the_minimum_the_high_watermark_stands(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
     room.produce(acks=1)
     assert partition.log.high_watermark == 0
 
 
-def test_the_minimum_is_never_more_than_the_replicas_there_are(room: Any) -> None:
+def test_the_minimum_is_never_more_than_the_replicas_there_are(room: Room) -> None:
     partition = room.lead(min_insync_replicas=2)
     assert room.produce(acks=-1).result.error is ErrorCode.NONE
     assert partition.log.high_watermark == 1
 
 
-def test_an_isr_that_shrinks_after_the_append_is_told_of(room: Any) -> None:
+def test_an_isr_that_shrinks_after_the_append_is_told_of(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0, 1), min_insync_replicas=2)
     produced = room.produce(acks=-1)
     partition.update_follower(1, 1, 0)
@@ -90,7 +90,7 @@ def test_an_isr_that_shrinks_after_the_append_is_told_of(room: Any) -> None:
     assert produced.result.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_an_older_leader_epoch_is_fenced_and_a_newer_one_unknown(room: Any) -> None:
+def test_an_older_leader_epoch_is_fenced_and_a_newer_one_unknown(room: Room) -> None:
     partition = room.lead(epoch=5)
     assert code_of(partition.local_log, 4) is ErrorCode.FENCED_LEADER_EPOCH
     assert code_of(partition.local_log, 6) is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -98,7 +98,7 @@ def test_an_older_leader_epoch_is_fenced_and_a_newer_one_unknown(room: Any) -> N
     assert partition.local_log(-1) is partition.log
 
 
-def test_a_follower_refuses_clients(room: Any) -> None:
+def test_a_follower_refuses_clients(room: Room) -> None:
     partition = room.lead()
     partition.make_follower(1, 1, (0, 1))
     assert code_of(partition.local_log) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -106,13 +106,13 @@ def test_a_follower_refuses_clients(room: Any) -> None:
     assert room.produce().result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_broker_that_is_no_replica_is_no_follower(room: Any) -> None:
+def test_a_broker_that_is_no_replica_is_no_follower(room: Room) -> None:
     partition = room.lead(replicas=(0, 1))
     assert code_of(partition.follower, 7, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(partition.follower, 7, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_the_leader_epoch_starts_where_the_log_ends(room: Any) -> None:
+def test_the_leader_epoch_starts_where_the_log_ends(room: Room) -> None:
     partition = room.lead(epoch=1)
     room.produce(room.batch(4))
     room.lead(epoch=3)
@@ -123,7 +123,7 @@ def test_the_leader_epoch_starts_where_the_log_ends(room: Any) -> None:
     assert partition.end_offset_for_epoch(3, 4) == (-1, -1)
 
 
-def test_a_partition_that_is_not_here_says_why(room: Any) -> None:
+def test_a_partition_that_is_not_here_says_why(room: Room) -> None:
     partition = room.lead()
     room.manager.stop_replica(partition.topic_partition)
     assert code_of(room.manager.partition, partition.topic_partition) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -131,7 +131,7 @@ def test_a_partition_that_is_not_here_says_why(room: Any) -> None:
     assert code_of(room.manager.partition, partition.topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_whose_log_does_not_open_is_offline(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_whose_log_does_not_open_is_offline(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError("no such device")
 
@@ -144,7 +144,7 @@ def test_a_partition_whose_log_does_not_open_is_offline(room: Any, monkeypatch: 
     assert room.manager.partition(T0).is_leader
 
 
-def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     room.lead(epoch=1)
 
     def fail(*_: Any, **__: Any) -> None:
@@ -160,7 +160,7 @@ def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Any, monkeyp
 
 
 def test_a_partition_whose_epoch_finds_no_room_on_a_full_disk_is_led_and_read(
-    room: Any, monkeypatch: pytest.MonkeyPatch
+    room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.lead(epoch=1)
     assert room.produce().result.error is ErrorCode.NONE

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.replica.conftest import T0
+from tests.broker.replica.rooms import T0, Room
 
 T1 = TopicPartition("t", 1)
 
@@ -26,30 +24,27 @@ class Coordinator:
 
 
 @pytest.fixture
-def coordinator(room: Any) -> Coordinator:
+def coordinator(room: Room) -> Coordinator:
     coordinator = room.manager.verification.is_open_transaction = Coordinator()
     return coordinator
 
 
-def transactional(room: Any, sequence: int = 0, producer_id: int = 7, epoch: int = 0) -> bytes:
-    batch: bytes = room.batch(
-        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
-    )
-    return batch
+def transactional(room: Room, sequence: int = 0, producer_id: int = 7, epoch: int = 0) -> bytes:
+    return room.batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
 
 
-def refused(room: Any, entries: dict[TopicPartition, bytes]) -> dict[TopicPartition, ErrorCode]:
+def refused(room: Room, entries: dict[TopicPartition, bytes]) -> dict[TopicPartition, ErrorCode]:
     results = room.manager.verification.refused("copier", entries)
     return {key: result.error for key, result in results.items()}
 
 
-def end(room: Any, committed: bool = True) -> None:
+def end(room: Room, committed: bool = True) -> None:
     room.manager.append_end_transaction_marker(T0, 7, 0, 0, committed, lambda _: None)
     room.turn()
 
 
 def test_the_first_batch_of_a_transaction_is_asked_about_and_those_behind_it_are_not(
-    room: Any, coordinator: Coordinator
+    room: Room, coordinator: Coordinator
 ) -> None:
     room.lead()
     assert refused(room, {T0: transactional(room)}) == {}
@@ -60,7 +55,7 @@ def test_the_first_batch_of_a_transaction_is_asked_about_and_those_behind_it_are
     assert len(coordinator.asked) == 1
 
 
-def test_a_batch_that_comes_after_its_transactions_end_is_refused(room: Any, coordinator: Coordinator) -> None:
+def test_a_batch_that_comes_after_its_transactions_end_is_refused(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     room.produce(transactional(room))
     end(room, committed=False)
@@ -69,7 +64,7 @@ def test_a_batch_that_comes_after_its_transactions_end_is_refused(room: Any, coo
     assert room.manager.verification.failures == 1
 
 
-def test_each_partition_is_asked_about_on_its_own(room: Any, coordinator: Coordinator) -> None:
+def test_each_partition_is_asked_about_on_its_own(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     room.lead(T1)
     room.produce(transactional(room))
@@ -91,7 +86,7 @@ def test_each_partition_is_asked_about_on_its_own(room: Any, coordinator: Coordi
     ],
 )
 def test_the_coordinators_answer_becomes_one_that_producers_know(
-    room: Any, coordinator: Coordinator, answer: ErrorCode, told: ErrorCode
+    room: Room, coordinator: Coordinator, answer: ErrorCode, told: ErrorCode
 ) -> None:
     room.lead()
     coordinator.answer = answer
@@ -99,7 +94,7 @@ def test_the_coordinators_answer_becomes_one_that_producers_know(
 
 
 def test_a_coordinator_that_writes_in_a_transaction_hears_the_answer_itself(
-    room: Any, coordinator: Coordinator
+    room: Room, coordinator: Coordinator
 ) -> None:
     room.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -109,7 +104,7 @@ def test_a_coordinator_that_writes_in_a_transaction_hears_the_answer_itself(
 
 
 def test_behind_a_refused_batch_of_an_unknown_producer_none_is_taken_before_it(
-    room: Any, coordinator: Coordinator
+    room: Room, coordinator: Coordinator
 ) -> None:
     """Else the batch with sequence 0 could never be sent again."""
     room.lead()
@@ -125,7 +120,7 @@ def test_behind_a_refused_batch_of_an_unknown_producer_none_is_taken_before_it(
     assert refused(room, {T0: transactional(room, 1)}) == {}, "its sequences are known from the log now"
 
 
-def test_a_new_epoch_forgets_what_was_refused_of_the_old_one(room: Any, coordinator: Coordinator) -> None:
+def test_a_new_epoch_forgets_what_was_refused_of_the_old_one(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     refused(room, {T0: transactional(room, 0, epoch=1)})
@@ -135,7 +130,7 @@ def test_a_new_epoch_forgets_what_was_refused_of_the_old_one(room: Any, coordina
     assert refused(room, {T0: transactional(room, 4, epoch=2)}) == {}
 
 
-def test_what_was_refused_is_forgotten_as_producers_are(room: Any, coordinator: Coordinator) -> None:
+def test_what_was_refused_is_forgotten_as_producers_are(room: Room, coordinator: Coordinator) -> None:
     state = room.lead().log.producer_state
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     refused(room, {T0: transactional(room, 0)})
@@ -145,7 +140,7 @@ def test_what_was_refused_is_forgotten_as_producers_are(room: Any, coordinator: 
     assert len(state.refused) == 0
 
 
-def test_batches_of_two_producers_in_one_request_are_refused_whole(room: Any, coordinator: Coordinator) -> None:
+def test_batches_of_two_producers_in_one_request_are_refused_whole(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     room.lead(T1)
     with pytest.raises(ProtocolError) as error:
@@ -154,7 +149,7 @@ def test_batches_of_two_producers_in_one_request_are_refused_whole(room: Any, co
 
 
 def test_nothing_is_asked_where_the_setting_says_so_or_no_batch_is_transactional(
-    room: Any, coordinator: Coordinator
+    room: Room, coordinator: Coordinator
 ) -> None:
     room.lead()
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
@@ -165,7 +160,7 @@ def test_nothing_is_asked_where_the_setting_says_so_or_no_batch_is_transactional
     assert coordinator.asked == []
 
 
-def test_a_partition_that_is_not_here_is_left_to_the_append(room: Any, coordinator: Coordinator) -> None:
+def test_a_partition_that_is_not_here_is_left_to_the_append(room: Room, coordinator: Coordinator) -> None:
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
     assert refused(room, {T0: transactional(room)}) == {}
     assert coordinator.asked == []
