@@ -19,7 +19,7 @@ from odradek.storage.checkpoint import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from odradek.storage.files import OsFiles
+from odradek.storage.files import Files, OsFiles
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_directory import DirectoryLocked
 from odradek.storage.log_manager import LogManager
@@ -39,7 +39,7 @@ def files() -> ForgetfulFiles:
     return ForgetfulFiles()
 
 
-def started(files: Any, *dirs: str, clock: ManualClock | None = None, broker_id: int = 1, **load: Any) -> LogManager:
+def started(files: Files, *dirs: str, clock: ManualClock | None = None, broker_id: int = 1, **load: Any) -> LogManager:
     manager = LogManager(
         dirs or ["/data"],
         files,

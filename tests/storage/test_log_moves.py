@@ -35,7 +35,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_move, "SLICE_BYTES", 100)
 
 
-def started(files: Any, clock: ManualClock | None = None) -> LogManager:
+def started(files: Files, clock: ManualClock | None = None) -> LogManager:
     manager = LogManager(
         [A, B], files, clock or ManualClock(wall_ms=NOW), random_source=random.Random(3), default_config=CONFIG
     )

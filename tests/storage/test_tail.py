@@ -11,7 +11,7 @@ import pytest
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.storage.file_slice import FileSlice
-from odradek.storage.files import Buffer, OsFiles
+from odradek.storage.files import Buffer, Files, OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_read import FetchData
 from odradek.storage.segment_cache import SegmentCache
@@ -63,7 +63,7 @@ def tails() -> Tails:
     return Tails()
 
 
-def open_log(files: Any, tails: Tails | None, directory: str = "/data/orders-0", **settings: Any) -> Log:
+def open_log(files: Files, tails: Tails | None, directory: str = "/data/orders-0", **settings: Any) -> Log:
     return open_small(files, directory, options={"cache": SegmentCache(tails=tails)}, **settings)
 
 

@@ -19,6 +19,7 @@ from odradek.protocol.messages.producers import DescribeProducersRequest, InitPr
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, WriteTxnMarkersRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log import Log
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ID = "copier"
@@ -82,7 +83,7 @@ async def end(api: Api, producer_id: int) -> None:
             await asyncio.sleep(0.005)
 
 
-def log_of(api: Api) -> Any:
+def log_of(api: Api) -> Log:
     return api.broker.replica_manager.partition(T0).log
 
 
