@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.background.slices import Turns, finished
+from odradek.broker.background.stepwise import finished
+from odradek.broker.background.turns import Turns
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.fetch_context import FetchContext
 from odradek.broker.replica.fetch_params import FetchParams
