@@ -1,21 +1,22 @@
-"""Topics to lake tables with PySpark. Knows no broker: it speaks Kafka, or reads log files.
+"""Topics to lake tables with PySpark. Independent of the broker: reads over the Kafka protocol, or from log files.
 
-Of the broker's rooms only `protocol` is imported, and only by `segments`: log files hold batches as the wire does.
+Of the broker's packages only `protocol` is imported, and only by `segments`: batches in log files have the same format
+as on the wire.
 
-The packages, top to bottom; each one imports only those below it:
+The packages, top to bottom; each imports only the packages below it:
 
     demo        `make pipeline-demo`
     jobs        the commands: ingest, backfill, compact, report, doctor
-    report      what people see: progress, findings, the report and its page
-    sinks       where rows go, once for each batch
-    state       what a pipeline remembers: places, batches, the ledger
-    kafka       what brokers are asked and told; records as the connector reads them
-    parse       records to rows (beside kafka)
+    report      output for users: progress, findings, the report and its page
+    sinks       write the rows, each batch once
+    state       persistent state: places, batches, the ledger
+    kafka       requests to the brokers; records as the connector reads them
+    parse       records to rows (on the same level as kafka)
     spark       Spark itself: session, Java, jars, its errors
-    segments    records of log files, without a broker
-    settings    the table of settings (beside segments)
-    durations   lengths of time in settings
-    errors      what a job ends with
+    segments    records from log files, without a broker
+    settings    the table of settings (on the same level as segments)
+    durations   durations in settings
+    errors      the errors that end a job
 
-A record is read by `kafka`, judged and shaped by `parse`, written by a sink, and counted in the ledger.
+A record is read by `kafka`, validated and converted by `parse`, written by a sink, and counted in the ledger.
 """

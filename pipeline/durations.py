@@ -1,4 +1,4 @@
-"""Lengths of time as people write them in settings: '10 minutes', '1 hour 30 minutes'."""
+"""Durations as written in settings: '10 minutes', '1 hour 30 minutes'."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PART = r"(\d+) *([a-z]+?)s?\b"
 
 
 def duration(text: str, setting: str) -> timedelta:
-    """A duration as Spark takes it. Raises PipelineError."""
+    """Parses a duration in Spark's syntax. Raises PipelineError."""
     said = text.lower().strip().removeprefix("interval ")
     parts = re.findall(_PART, said)
     if not parts or re.sub(_PART, "", said).strip() or any(unit not in UNITS for _, unit in parts):
-        raise PipelineError(f"{setting} is {text!r}, which is no duration", "give one such as '10 minutes' or '7 days'")
+        raise PipelineError(f"{setting} is {text!r}, not a duration", "set it to, say, '10 minutes' or '7 days'")
     return timedelta(seconds=sum(int(count) * UNITS[unit] for count, unit in parts))

@@ -1,19 +1,19 @@
-"""What a job ends with when something is wrong that its user can mend."""
+"""The exceptions that end a job for a reason that its user can fix."""
 
 from __future__ import annotations
 
-ANEW = "move its tables and its state away to begin anew, or set another name"
+ANEW = "move its tables and its state away to start over, or set another name"
 """The remedy where tables and state do not belong together."""
-SHARED_LAKE = "put the lake where the driver and all executors see it: a shared directory, or an object store"
-"""The remedy where an executor has a lake of its own."""
+SHARED_LAKE = "put the lake where the driver and all executors can access it: a shared directory, or an object store"
+"""The remedy where an executor does not share the driver's lake."""
 
 
 class Stopped(Exception):
-    """Somebody has asked the job to stop, so what was to come does not begin."""
+    """The job was asked to stop, so its next step does not start."""
 
 
 class PipelineError(Exception):
-    """One line: what is wrong, and what to do about it."""
+    """One line: the problem, and its remedy."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(f"{problem}; {remedy}" if remedy else problem)

@@ -1,6 +1,6 @@
-"""What a pipeline is told: one table, from which come the settings file, the flags and the page in docs/.
+"""The settings of a pipeline: one table that defines the settings file, the flags and the page in docs/.
 
-A settings file is TOML with the names below (dashes and underscores are alike), and three tables of free options:
+A settings file is TOML with the names below (dashes and underscores are equivalent), and three tables of free options:
 
     name = "orders"
     topics = ["orders"]
@@ -8,11 +8,11 @@ A settings file is TOML with the names below (dashes and underscores are alike),
     event-time = "at"
     dedup-keys = ["id"]
 
-    [kafka]    # to the connector's consumers, as `kafka.NAME`
-    [store]    # to the object store, as delta-rs names them: aws_endpoint, allow_http ...
-    [spark]    # to the session, as they stand
+    [kafka]    # for the connector's consumers, as `kafka.NAME`
+    [store]    # for the object store, as delta-rs names them: aws_endpoint, allow_http ...
+    [spark]    # for the session, unchanged
 
-A flag goes over the file, the file over the defaults. An unknown name and a value that cannot be are errors.
+Flags override the file, and the file overrides the defaults. Unknown names and invalid values are errors.
 """
 
 from __future__ import annotations
@@ -31,93 +31,93 @@ from odradek.pipeline.errors import PipelineError
 
 
 def setting(default: Any, what: str, *, choices: tuple[str, ...] = (), least: int = 0, metavar: str = "") -> Any:
-    """A field of the table: its default, its sentence, and the values that it may have."""
+    """Declares a setting: its default, its description, and its valid values."""
     metadata = {"help": what, "choices": choices, "least": least, "metavar": metavar}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One pipeline. Raises PipelineError when two settings do not go together."""
+    """The settings of one pipeline. Raises PipelineError if two settings contradict each other."""
 
-    # Who and where.
-    name: str = setting("pipeline", "names the tables, the state, the shadow group; letters, digits, . _ -")
+    # Identity and locations.
+    name: str = setting("pipeline", "name for the tables, the state and the shadow group; letters, digits, . _ -")
     lake: str = setting(
-        "lake", "where the tables are: a directory, or s3://BUCKET/PREFIX and its like", metavar="PLACE"
+        "lake", "location of the tables: a directory, or an object store such as s3://BUCKET/PREFIX", metavar="PLACE"
     )
-    state: str = setting("", "where the ledger and the plans are (default LAKE/_NAME)", metavar="PLACE")
+    state: str = setting("", "location of the ledger and the plans (default LAKE/_NAME)", metavar="PLACE")
     master: str = setting(
-        "", "Spark's master (default: spark-submit's, that of spark-defaults.conf, or local[*])", metavar="URL"
+        "", "Spark master (default: from spark-submit or spark-defaults.conf, else local[*])", metavar="URL"
     )
     driver_memory: str = setting(
-        "", "the heap of Spark's driver: 2g (default: a quarter of the machine's memory, from 1g to 8g)", metavar="SIZE"
+        "", "heap of the Spark driver: 2g (default: a quarter of the machine's memory, 1g to 8g)", metavar="SIZE"
     )
-    bootstrap_server: str = setting("127.0.0.1:9092", "the brokers, with commas between", metavar="HOST:PORT")
+    bootstrap_server: str = setting("127.0.0.1:9092", "broker addresses, separated by commas", metavar="HOST:PORT")
 
-    # What is read.
+    # Input.
     topics: tuple[str, ...] = setting((), "topics to read", metavar="TOPIC")
-    topics_pattern: str = setting("", "a Java regular expression of topic names instead", metavar="REGEX")
-    starting_offsets: str = setting("earliest", "where a new ingest begins: earliest, latest, or Spark's JSON")
+    topics_pattern: str = setting("", "Java regular expression of topic names, in place of topics", metavar="REGEX")
+    starting_offsets: str = setting("earliest", "where a new ingest starts: earliest, latest, or Spark's JSON")
     isolation_level: str = setting(
         "read_committed",
-        "whether open and aborted transactions are seen",
+        "whether records of open and aborted transactions are read",
         choices=("read_committed", "read_uncommitted"),
     )
-    max_offsets_per_trigger: int = setting(1_000_000, "at most so many offsets a batch; 0: no limit", metavar="N")
-    backfill_from: str = setting("topics", "where a backfill reads history", choices=("topics", "segments"))
-    log_dirs: tuple[str, ...] = setting((), "the log.dirs of a broker, to backfill from segments", metavar="DIR")
-    trigger: str = setting("available-now", "available-now, or the time between batches: '10 seconds'")
-    on_data_loss: str = setting("fail", "when offsets are gone before they were read", choices=("fail", "continue"))
-    on_recreated_topic: str = setting("fail", "when a topic was deleted and made again", choices=("fail", "continue"))
+    max_offsets_per_trigger: int = setting(1_000_000, "maximum offsets per batch; 0: no limit", metavar="N")
+    backfill_from: str = setting("topics", "source of the history of a backfill", choices=("topics", "segments"))
+    log_dirs: tuple[str, ...] = setting((), "log.dirs of the broker, for a backfill from segments", metavar="DIR")
+    trigger: str = setting("available-now", "available-now, or the interval between batches: '10 seconds'")
+    on_data_loss: str = setting("fail", "if offsets were deleted before they were read", choices=("fail", "continue"))
+    on_recreated_topic: str = setting("fail", "if a topic was deleted and recreated", choices=("fail", "continue"))
 
-    # How it is understood.
-    format: str = setting("json", "what values hold", choices=("json", "avro", "protobuf", "raw"))
-    schema: str = setting("", "the rows: DDL ('id LONG, at TIMESTAMP') for JSON, an .avsc for Avro; itself, or @FILE")
-    message_name: str = setting("", "Protobuf's message; `schema` is then @FILE of descriptors")
+    # Parsing.
+    format: str = setting("json", "format of record values", choices=("json", "avro", "protobuf", "raw"))
+    schema: str = setting("", "the rows: DDL ('id LONG, at TIMESTAMP') for JSON, an .avsc for Avro; inline, or @FILE")
+    message_name: str = setting("", "name of the Protobuf message; `schema` is then @FILE, a descriptor set")
     required: tuple[str, ...] = setting((), "columns that may not be null", metavar="COLUMN")
     unknown_fields: str = setting(
         "ignore",
-        "JSON fields that the schema lacks: ignored, the row kept with its raw text, or the row rejected",
+        "JSON fields that the schema lacks: ignore them, keep the raw text with the row, or reject the row",
         choices=("ignore", "keep", "reject"),
     )
     event_time: str = setting(
         "",
-        "the column of the event time, TIMESTAMP or LONG of milliseconds (default: the record's timestamp)",
+        "column of the event time, a TIMESTAMP or a LONG of milliseconds (default: the record's timestamp)",
     )
     dedup_keys: tuple[str, ...] = setting(
-        (), "columns that name an event, and so are required; empty: no de-duplication", metavar="COLUMN"
+        (), "columns that identify an event, and so are required; empty: no de-duplication", metavar="COLUMN"
     )
     watermark_delay: str = setting(
-        "10 minutes", "how late an event may come; two events of one key are one if no more time is between them"
+        "10 minutes", "how late an event may be; rows of one key that are no further apart are the same event"
     )
     late_rows: str = setting(
         "drop",
-        "rows that come too late: counted and dropped, or kept in a table of their own",
+        "rows that are too late: count and drop them, or keep them in a separate table",
         choices=("drop", "keep"),
     )
     max_future: str = setting(
-        "1 hour", "an event dated later than now by more than this is a dead letter (in_future); empty: none is"
+        "1 hour", "an event whose time is further in the future is a dead letter (in_future); empty: no limit"
     )
-    window: str = setting("", "the length of event-time windows: '1 minute'; empty: no windows")
-    window_slide: str = setting("", "the step of sliding windows (default: tumbling)")
-    window_by: tuple[str, ...] = setting((), "columns that windows are counted by", metavar="COLUMN")
-    window_sums: tuple[str, ...] = setting((), "columns that windows sum, beside the count", metavar="COLUMN")
+    window: str = setting("", "length of event-time windows: '1 minute'; empty: no windows")
+    window_slide: str = setting("", "slide interval of sliding windows (default: tumbling windows)")
+    window_by: tuple[str, ...] = setting((), "columns by which windows are grouped", metavar="COLUMN")
+    window_sums: tuple[str, ...] = setting((), "columns that windows sum, in addition to the count", metavar="COLUMN")
 
-    # Where it goes.
-    sink: str = setting("delta", "the tables' format", choices=("delta", "parquet"))
-    partition_by: tuple[str, ...] = setting((), "columns that the table is partitioned by", metavar="COLUMN")
+    # Output.
+    sink: str = setting("delta", "format of the tables", choices=("delta", "parquet"))
+    partition_by: tuple[str, ...] = setting((), "columns by which the table is partitioned", metavar="COLUMN")
     files_per_batch: int = setting(
         0,
-        "tasks that write a batch, each a file, or those of its partitions; 0: one for 250,000 rows, up to all cores",
+        "tasks that write a batch, each one file per partition; 0: one per 250,000 rows, at most one per core",
         metavar="N",
     )
-    results_topic: str = setting("", "a topic that gets the good rows as JSON, exactly once", metavar="TOPIC")
-    shadow_group: str = setting("", "the consumer group that shows the progress (default odradek-NAME)")
-    job_version: str = setting("1", "written beside each dead letter")
+    results_topic: str = setting("", "topic to which good rows are written as JSON, exactly once", metavar="TOPIC")
+    shadow_group: str = setting("", "consumer group that shows the progress (default odradek-NAME)")
+    job_version: str = setting("1", "version that is stored with each dead letter")
 
-    # What `compact` makes of it.
-    compact_target_size: int = setting(134_217_728, "compact makes files of about this size", least=1, metavar="BYTES")
-    compact_retention: str = setting("7 days", "how long files of old versions stay for their readers")
+    # Compaction.
+    compact_target_size: int = setting(134_217_728, "approximate size of files after compact", least=1, metavar="BYTES")
+    compact_retention: str = setting("7 days", "how long compact keeps the files of old versions for readers")
 
     kafka: Mapping[str, str] = field(default_factory=dict)
     store: Mapping[str, str] = field(default_factory=dict)
@@ -125,11 +125,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", self.name):
-            raise PipelineError(f"name {self.name!r} must be 1-101 letters, digits, '.', '_' or '-'")
+            raise PipelineError(f"name {self.name!r} must have 1-101 letters, digits, '.', '_' or '-'")
         if self.backfill_from == "segments" and not self.log_dirs:
-            raise PipelineError("backfill-from is segments, and no log-dirs are given", "name the broker's log.dirs")
+            raise PipelineError("backfill-from is segments, but log-dirs is empty", "set it to the broker's log.dirs")
         if self.topics and self.topics_pattern:
-            raise PipelineError("topics and topics-pattern exclude each other", "give one of them")
+            raise PipelineError("topics and topics-pattern exclude each other", "set only one of them")
         for text, name in ((self.watermark_delay, "watermark-delay"), (self.max_future, "max-future")):
             if text or name == "watermark-delay":
                 duration(text, name)
@@ -140,12 +140,12 @@ class Settings:
 
     @property
     def group(self) -> str:
-        """The shadow consumer group."""
+        """The id of the shadow consumer group."""
         return self.shadow_group or f"odradek-{self.name}"
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        """topics-pattern; None where there is none, or Python cannot read Java's expression."""
+        """topics-pattern, compiled. None if it is empty, or if Python cannot compile the Java expression."""
         try:
             return re.compile(self.topics_pattern) if self.topics_pattern else None
         except re.error:
@@ -153,16 +153,16 @@ class Settings:
 
 
 OPTION_TABLES = ("kafka", "store", "spark")
-"""Names of free options: tables in the file, `--kafka NAME=VALUE` among the flags."""
+"""The settings with free options: tables in the file, and flags such as `--kafka NAME=VALUE`."""
 
 
 def flag(name: str) -> str:
-    """A setting as people write it: with dashes."""
+    """Returns a setting's name as users write it: with dashes."""
     return name.replace("_", "-")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings of a TOML file, checked for their names and kinds. Raises PipelineError."""
+    """Reads a TOML file of settings. Raises PipelineError."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
@@ -173,12 +173,12 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def make_settings(given: Mapping[str, Any]) -> Settings:
-    """Settings of plain values, as a file or flags give them. Raises PipelineError."""
+    """Returns Settings made of plain values, as in the file or the flags. Raises PipelineError."""
     fields = {one.name: one for one in dataclasses.fields(Settings)}
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in fields:
-            raise PipelineError(f"there is no setting {flag(name)!r}", _meant(name, fields))
+            raise PipelineError(f"unknown setting {flag(name)!r}", _meant(name, fields))
         values[name] = _value(name, value, fields[name])
     return Settings(**values)
 

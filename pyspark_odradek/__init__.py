@@ -1,4 +1,4 @@
-"""`spark.read.format("odradek")`: found by PySpark by its name, without registering."""
+"""The data source of `spark.read.format("odradek")`. PySpark finds it by the package name, without registration."""
 
 from odradek.pipeline.segments.source import SegmentSource as DefaultSource
 

@@ -1,1 +1,1 @@
-"""A lively data set, and a run of the whole pipeline over it: `make pipeline-demo`."""
+"""A sample data set, and a run of the whole pipeline with it: `make pipeline-demo`."""

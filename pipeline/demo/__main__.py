@@ -1,6 +1,7 @@
-"""`python -m odradek.pipeline.demo`: a broker, a topic of orders, ingest, the tables, the report. Under three minutes.
+"""`python -m odradek.pipeline.demo`: a broker, a topic of orders, ingest, the tables, the report. Takes less than three
+minutes.
 
-Everything lives in one directory (the argument, ./pipeline-demo unless said), which is emptied first if it is a demo's.
+All files are in one directory (the argument, by default ./pipeline-demo), which is emptied first if a demo created it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from odradek.pipeline.errors import PipelineError
 
 TOPIC, PARTITIONS, RECORDS = "orders", 4, 20_000
 MARK = ".pipeline-demo"
-"""Lies in a directory that a demo has made and may empty."""
+"""Marks a directory that a demo created and may empty."""
 SETTINGS = """# The settings of the demo; try: odradek pipeline report --settings {file}
 name = "orders"
 lake = "{lake}"
@@ -42,7 +43,7 @@ window-sums = ["amount"]
 
 
 def main() -> int:
-    """Runs the demo; its exit status."""
+    """Runs the demo. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m odradek.pipeline.demo", description="The pipeline from a topic to a query."
     )
@@ -57,10 +58,10 @@ def main() -> int:
                 file=settings, lake=directory / "lake", bootstrap=bootstrap, topic=TOPIC, schema=SCHEMA
             )
             settings.write_text(text)
-            _tell(f"a broker on {bootstrap}, its log in {directory / 'broker'}")
+            _tell(f"broker on {bootstrap}, with its log in {directory / 'broker'}")
             _run("topics", "create", TOPIC, "--partitions", f"{PARTITIONS}", "--bootstrap-server", bootstrap)
             produced = _produce(bootstrap, orders(Random(7), arguments.records, datetime.now(UTC) - timedelta(hours=2)))
-            _tell(f"{produced} records in topic {TOPIC}: orders, some twice, some late, some spoilt")
+            _tell(f"{produced} records in topic {TOPIC}: orders, some duplicate, some late, some invalid")
             _run("pipeline", "ingest", "--settings", f"{settings}")
             show_tables(directory / "lake", sys.stdout)
             _run("pipeline", "report", "--settings", f"{settings}")
@@ -68,7 +69,7 @@ def main() -> int:
     except PipelineError as error:
         print(f"pipeline demo: {error}", file=sys.stderr)
         return 1
-    _tell(f"the report: {directory / 'lake' / '_orders' / 'report.html'}; the tables: {directory / 'lake'}")
+    _tell(f"report: {directory / 'lake' / '_orders' / 'report.html'}; tables: {directory / 'lake'}")
     return 0
 
 
@@ -79,7 +80,7 @@ def _tell(text: str) -> None:
 def _emptied(directory: Path) -> Path:
     if directory.exists() and any(directory.iterdir()):
         if not (directory / MARK).exists():
-            raise PipelineError(f"{directory} is not empty and no demo's", "name another directory")
+            raise PipelineError(f"{directory} is not empty and not from a demo", "name another directory")
         shutil.rmtree(directory)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MARK).touch()
@@ -95,7 +96,7 @@ def _run(*arguments: str) -> None:
 
 @contextmanager
 def _broker(data: Path) -> Iterator[str]:
-    """A broker of its own, on a free port; yields HOST:PORT."""
+    """Runs a broker on a free port. Yields HOST:PORT."""
     with (data.with_suffix(".log")).open("w") as log:
         command = [sys.executable, "-m", "odradek.cli", "serve", "--port", "0", "--data-dir", str(data)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -1,7 +1,7 @@
-"""Orders of a shop as they come in: mostly good, some twice, some late, some spoilt.
+"""Generates orders of a shop: mostly good, some duplicate, some late, some invalid.
 
-A seed gives the same records each time. Of every thousand about 20 come twice, 8 are late beyond a watermark of ten
-minutes, 3 each are of five broken kinds; the rest are good orders in nearly the order of their times.
+A seed always gives the same records. Of every thousand about 20 are duplicates, 8 are late beyond a watermark of ten
+minutes, and 3 each are invalid in one of five ways; the rest are good orders, nearly ordered by time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCHEMA = "id LONG, customer STRING, country STRING, item STRING, quantity INT, a
 COUNTRIES = ("AT", "CZ", "DE", "FR", "IT", "PL")
 ITEMS = {"thread spool": 1.9, "star of wood": 4.5, "letter opener": 12.0, "burrow map": 30.0, "castle key": 99.0}
 TWICE, LATE, SPOILT = 0.020, 0.008, 0.015
-"""Shares of the records."""
+"""Fractions of the records."""
 LATE_BY = timedelta(hours=2)
 
 
@@ -29,7 +29,7 @@ class Record:
 
 
 def orders(random: Random, count: int, start: datetime, *, first_id: int = 0) -> Iterator[Record]:
-    """`count` records, from `start` on, ten a second."""
+    """Yields `count` records, from `start` on, ten per second."""
     recent: list[Record] = []
     for number in range(count):
         now = start + timedelta(seconds=number / 10)
@@ -68,7 +68,7 @@ def _order(random: Random, number: int, at: datetime) -> Record:
 
 
 def _spoilt(random: Random, number: int, at: datetime) -> Record:
-    """An order in one of five broken kinds."""
+    """Returns an order that is invalid in one of five ways."""
     good = _order(random, number, at)
     assert good.value is not None
     fields = json.loads(good.value)

@@ -1,4 +1,4 @@
-"""The demo's tables as text, read without Spark: as any reader of Delta tables sees them."""
+"""Prints the demo's tables, read without Spark, as any reader of Delta tables would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LINES = 8
 
 
 def show_tables(lake: Path, out: TextIO) -> None:
-    """Some lines of each table."""
+    """Prints some rows of each table."""
     from pyarrow import compute
 
     from odradek.pipeline.state.delta_tables import open_table, read_table

@@ -1,1 +1,1 @@
-"""A module for each command: `run(settings, ...)` does the job; `odradek pipeline NAME` calls it."""
+"""A module for each command: `odradek pipeline NAME` calls its `run(settings, ...)`."""

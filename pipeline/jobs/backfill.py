@@ -1,7 +1,8 @@
-"""`odradek pipeline backfill`: history up to recorded offsets into the tables of an ingest, which then begins there.
+"""`odradek pipeline backfill`: loads history into the tables of an ingest, up to recorded offsets, where the ingest
+then starts.
 
-Its batches are as an ingest's, in the same ledger, with two differences: they end at the recorded offsets, and nothing
-is late in history. With backfill-from = segments they are read from the files of a broker on the same machine.
+Its batches are like an ingest's, in the same ledger, with two differences: they end at the recorded offsets, and no row
+of history is late. With backfill-from = segments they are read from the files of a broker on the same machine.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ log = structlog.get_logger("pipeline.backfill")
 
 
 def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: threading.Event | None = None) -> int:
-    """Runs the job. Returns 0 when the tables have all of history, or after its current batch once a signal came or
-    `stopping` is set. `reached` gets the name of each point that a batch passes, for tests that kill there. Raises
-    PipelineError.
+    """Runs the job. Returns 0 when the tables have all of history, or after the current batch if a signal arrives or
+    `stopping` is set. `reached` is called with the name of each step that a batch completes, for tests that kill the
+    job there. Raises PipelineError.
     """
     stopping = stopping or threading.Event()
     with signals(stopping.set), one_job(BACKFILL, settings) as (spark, shown), contextlib.suppress(Stopped):
@@ -40,23 +41,23 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
 
 
 def _backfill(runner: Runner) -> None:
-    """Returns when all is read. Raises PipelineError, and Stopped between two batches when it has to stop."""
+    """Returns when all of history is read. Raises PipelineError, and Stopped between two batches if it has to stop."""
     settings, state = runner.settings, runner.places.state
     position = runner.position()
     history = recorded_history(state, position)
     if position.job == INGEST or (position.unfinished and position.unfinished.job == INGEST):
         if history is None or history.left(position).start:
             raise PipelineError(
-                f"the ingest of {settings.name} has begun, so its tables have what a backfill would bring",
-                "history comes first; set another name to read it again",
+                f"the ingest of {settings.name} has started, so its tables already have the history",
+                "run the backfill first; set another name to read history again",
             )
-        log.info("was at its end before the ingest began", offsets=by_partition(history.ends))
+        log.info("backfill already finished", offsets=by_partition(history.ends))
         return
     position = runner.finished(position)
     tables = runner.prepare()
     runner.forget_plans(position)
     history = history or _record(runner)
-    log.info("begins", batch=position.number, offsets=by_partition(position.done or history.starts))
+    log.info("backfill started", batch=position.number, offsets=by_partition(position.done or history.starts))
     while True:
         topics = runner.look()
         following = runner.next(history.begun(position), topics, history.until(topics), tables)
@@ -64,11 +65,11 @@ def _backfill(runner: Runner) -> None:
             break
         position = following
     shadow_group.commit(settings, position.done or history.ends)
-    log.info("is at its end; the ingest begins there", offsets=by_partition(history.ends))
+    log.info("backfill finished", offsets=by_partition(history.ends))
 
 
 def _record(runner: Runner) -> History:
-    """Looks where history begins and ends, and writes it down."""
+    """Requests the start and the end of history, and records them."""
     topics = runner.look()
     refuse_missing(runner.settings, topics)
     starts = beginning(Position(), topics, runner.settings).offsets

@@ -1,9 +1,9 @@
-"""One batch: read, judged, counted, checked, written, entered in the ledger.
+"""Runs one batch: reads, judges, counts, checks and writes its records, and appends it to the ledger.
 
-Its plan says what is read and how it is judged; it is executed whole, however often. Every count is of what the
-executors returned, once for each task that succeeded: Spark may run stages again. Before a table is committed its
-files' footers are read and must hold as many rows; before anything is written the sum must be right, and the topics
-must be those that were planned. An exception leaves the ledger without the batch, which is then repeated.
+The plan defines what is read and how it is judged; it is always executed completely, however often. Every count comes
+from results of executors, once for each task that succeeded, as Spark may run stages again. Before anything is written,
+the counts must add up, and the topics must be those of the plan. Before a table is committed, its files' footers are
+read and must have as many rows. After an exception the ledger lacks the batch, which is then repeated.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 MOST_SPANS = 100
 LEAST_BUCKET = timedelta(hours=1)
 FEW = 2_000_000
-"""Rows whose keys every task may have."""
+"""The maximum number of rows whose keys are broadcast."""
 
 log = structlog.get_logger("pipeline.batch")
 
 
 @dataclass(slots=True)
 class Tally:
-    """What the records of a batch are, before any is written. `first`: the first offset that was read of each
+    """The counts of a batch's records, before any is written. `first`: the first offset that was read of each
     partition. `newest_us`: the latest event time of good and late rows, in microseconds since 1970; None without any.
-    `buckets`: the times of the good rows, in steps of `bucket_us`."""
+    `buckets`: the event times of the good rows, divided by `bucket_us`."""
 
     rows_in: int = 0
     by_outcome: dict[str, int] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Tally:
 
 
 class Batches:
-    """Runs the batches of one job. `settings`: of now. `look`: the topics of now; raises PipelineError. `reached`: told
-    of each point of a batch that is passed. `now`: the wall clock."""
+    """Runs the batches of one job. `settings`: the current ones. `look`: returns the current topics, or raises
+    PipelineError. `reached`: called with each step that a batch completes. `now`: the wall clock."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class Batches:
         self._plans = Plans(places.state)
 
     def prepare(self, settings: Settings) -> BatchTables:
-        """Makes and grows the tables, as batches of these settings need them. Raises PipelineError."""
+        """Creates the tables, or adds columns, as batches with these settings need them. Raises PipelineError."""
         tables = BatchTables(settings, self._places, self._reached)
         tables.prepare(parsed(self._no_records(), settings))
         return tables
 
     def run(self, plan: Plan, tables: BatchTables, topics: Topics) -> LedgerRow:
-        """Brings the batch into all tables and the ledger. `topics`: as they are now. Raises PipelineError; a batch
-        that is repeated goes on where it was.
+        """Writes the batch to all tables and the ledger. `topics`: the current ones. Raises PipelineError. A repeated
+        batch continues where it stopped.
         """
         settings, started_at = plan.settings(self._settings), self._now()
         batch = BatchId(settings.name, plan.number)
@@ -144,7 +144,7 @@ class Batches:
         good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
         topics = self._look()
         _check_ids(plan, batch, tables, topics)
-        # With `fail` nothing is lost: what is gone after a read without an error was read before.
+        # With `fail` nothing is lost: offsets that were deleted after a successful read were read before.
         lost = plan.lost + (0 if settings.on_data_loss == "fail" else chunk.lost(topics, tally.first))
         counts = Counts(
             rows_in=tally.rows_in,
@@ -161,7 +161,7 @@ class Batches:
         return counts, tally.newest_us, tables.write(by_outcome, counts, batch)
 
     def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> DataFrame:
-        """The records, parsed and judged; each is decoded once until `until` ends."""
+        """Returns the records, parsed and judged. Each is decoded once until `until` is closed."""
         ids = {name: one.id for name, one in plan.topics.items()}
         records = (
             records_of(self._spark, settings, plan.job, readable.start, readable.end, ids)
@@ -175,13 +175,13 @@ class Batches:
     def _without_repetitions(
         self, good: DataFrame, tally: Tally, plan: Plan, settings: Settings, tables: BatchTables, until: ExitStack
     ) -> tuple[DataFrame, int]:
-        """The good rows but for those that repeat an event, and how many these are."""
+        """Returns the good rows without duplicates, and the number of duplicates."""
         if not settings.dedup_keys or not tally.by_outcome.get(GOOD):
             return good, 0
         delay = duration(settings.watermark_delay, "watermark-delay")
         spans = spans_of(tally.buckets, delay)
         files = tables.rows.files(time_column(settings), spans)
-        # Only a batch that is repeated may find itself. Else all counts, also rows of a topic's earlier self.
+        # Only a repeated batch may find itself. Otherwise all rows count, also those of a deleted topic of this name.
         is_there = tables.rows.last_batch(BatchId(settings.name, plan.number)) == plan.number
         known = known_events(self._spark, settings, files, spans, plan.start if is_there else {})
         few = tally.by_outcome[GOOD] <= FEW
@@ -191,17 +191,17 @@ class Batches:
         return (without_places(good, places, duplicates <= FEW) if duplicates else good), duplicates
 
     def _compact_ledger(self) -> None:
-        """Makes few files of the ledger's many, unless `compact` is at work: two at a time would double its rows."""
+        """Merges the ledger's files, unless `compact` is running: concurrent compactions would duplicate its rows."""
         if is_held(self._places.state, COMPACT_LOCK):
             return
         try:
-            with alone(self._places.state, COMPACT_LOCK, "another compact is at work"):
+            with alone(self._places.state, COMPACT_LOCK, "another compact is running"):
                 self._ledger.compact()
-        except (PipelineError, DeltaError, OSError) as error:  # The batch is entered; the next time will do.
-            log.warning("the ledger was not compacted", error=str(error).splitlines()[0])
+        except (PipelineError, DeltaError, OSError) as error:  # The batch is in the ledger; a later job can compact it.
+            log.warning("ledger not compacted", error=str(error).splitlines()[0])
 
     def _cause(self, error: Exception, plan: Plan, settings: Settings, tables: BatchTables) -> PipelineError:
-        """Why it failed. What Spark calls lost data, or an unknown topic, a look at the topics explains better."""
+        """Returns the cause of a failure. The topics explain Spark's errors on lost data or unknown topics better."""
         try:
             _check(plan, settings, tables, self._look())
         except PipelineError as better:
@@ -217,25 +217,25 @@ class Batches:
 
 
 def _check(plan: Plan, settings: Settings, tables: BatchTables, topics: Topics) -> None:
-    """Raises PipelineError where the topics are not those that were planned, or lack offsets that must be there."""
+    """Raises PipelineError if the topics are not those of the plan, or lack required offsets."""
     _check_ids(plan, BatchId(settings.name, plan.number), tables, topics)
     if settings.on_data_loss == "fail":
         compare_offsets(plan.start, topics)
 
 
 def _check_ids(plan: Plan, batch: BatchId, tables: BatchTables, topics: Topics) -> None:
-    """Raises PipelineError where a topic is another by now; a batch that some tables have can then not be finished."""
+    """Raises PipelineError if a topic was recreated. A batch that some tables have can then not be finished."""
     try:
         compare_ids({name: one for name, one in plan.topics.items() if name in plan.start}, topics)
     except PipelineError as error:
         if tables.last_batch(batch) != plan.number:
             raise
-        problem = f"{error.problem}, and batch {plan.number} is only in a part of the tables"
+        problem = f"{error.problem}, and batch {plan.number} is only in some of the tables"
         raise PipelineError(problem, ANEW) from error
 
 
 def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
-    """Counts judged rows; executes the batch."""
+    """Counts judged rows. Executes the batch."""
     time = sf.unix_micros("event_time")
     bucket = sf.when(sf.col(OUTCOME) == GOOD, sf.floor(time / bucket_us(delay)))
     counted = rows.groupBy("topic", "partition", OUTCOME, "reason").agg(
@@ -259,14 +259,14 @@ def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
 
 
 def bucket_us(delay: timedelta) -> int:
-    """How long a bucket of event times is, in microseconds."""
+    """Returns the length of a bucket of event times, in microseconds."""
     return max(delay, LEAST_BUCKET) // timedelta(microseconds=1)
 
 
 def spans_of(buckets: Iterable[int], delay: timedelta) -> Spans:
-    """The times around events, to the delay before and after: what may hold the same events.
+    """Returns the times of the buckets, extended by the delay on both sides: they may contain the same events.
 
-    Times at which nothing happened are left out, unless there are more than MOST_SPANS such gaps."""
+    Times without events are left out, unless this would give more than MOST_SPANS spans."""
     step, margin = bucket_us(delay), delay // timedelta(microseconds=1)
     spans: list[tuple[int, int]] = []
     for bucket in sorted(buckets):

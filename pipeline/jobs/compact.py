@@ -1,10 +1,10 @@
-"""`odradek pipeline compact`: few files of many in the tables and the ledger, and no files of versions long gone.
+"""`odradek pipeline compact`: merges small files in the tables and the ledger, and removes files of old versions.
 
-Runs beside an ingest and its readers, and starts no Spark. Of tables that are partitioned by a day, the days before
-the watermark are closed and compacted; others are as a whole.
+It can run concurrently with an ingest and with readers, and does not start Spark. In tables that are partitioned by a
+day, the days before the watermark are closed and compacted; other tables are compacted completely.
 
-Plain Parquet tables are left alone, with an error. Their readers list directories and then open what they found:
-whatever way files are exchanged, some reader would miss rows, see them twice, or find a file gone.
+Plain Parquet tables are not compacted, which is an error. Their readers list directories and then open the files found:
+in whatever order files are replaced, some reader would miss rows, read them twice, or miss a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.pipeline.state.places import COMPACT_LOCK, Places
 
 
 def run(settings: Settings, out: TextIO | None = None) -> int:
-    """Compacts every table that there is, the ledger last. Raises PipelineError."""
+    """Compacts all existing tables, the ledger last. Raises PipelineError."""
     from odradek.pipeline.jobs.one_line import one_line
 
     with one_line("the compact failed"):
@@ -39,10 +39,10 @@ def _compact(settings: Settings, out: TextIO) -> None:
     if not tables:
         raise PipelineError(
             f"the pipeline {settings.name!r} has no tables in {settings.lake}",
-            "run `odradek pipeline ingest` first, or give the lake, state and name that it has",
+            "run `odradek pipeline ingest` first, or set its lake, state and name",
         )
     plain = [place.url for place in tables.values() if table_at(place) is None]
-    with alone(places.state, COMPACT_LOCK, "another compact is at work"):
+    with alone(places.state, COMPACT_LOCK, "another compact is running"):
         closed_before = _closed_before(settings, places)
         for name, place in tables.items():
             if place.url not in plain:
@@ -50,13 +50,13 @@ def _compact(settings: Settings, out: TextIO) -> None:
                 print(*told([done]), sep="\n", file=out)
     if plain:
         raise PipelineError(
-            f"{' and '.join(plain)}: plain Parquet files cannot be put together while somebody may read them",
-            "use sink = delta, or write larger batches: a longer trigger, a greater max-offsets-per-trigger",
+            f"{' and '.join(plain)}: plain Parquet files cannot be merged while they may be read",
+            "use sink = delta, or write larger batches: a longer trigger, a higher max-offsets-per-trigger",
         )
 
 
 def _closed_before(settings: Settings, places: Places) -> datetime | None:
-    """The watermark of the newest batch; where there is none, the time of that batch less the delay."""
+    """Returns the watermark of the newest batch; without one, the time of that batch minus the delay."""
     from odradek.pipeline.state.ledger import Ledger
 
     newest = Ledger(places.ledger).newest()

@@ -1,8 +1,8 @@
-"""Looks at everything that a job needs, and says of each what is there or what to do.
+"""`odradek pipeline doctor`: checks everything that a job needs, and reports the state and a remedy of each.
 
-A finding is ok, a warning (the job runs) or a problem (it does not). The exit status is 1 with a problem, else 0.
-Nothing is changed. Spark is started on a cluster only, to ask each executor for the lake. What a missing package is
-needed for is left out, and the rest told.
+A finding is ok, a warning (the job runs) or a problem (it does not). The exit status is 1 with a problem, otherwise 0.
+Nothing is changed. Spark is only started on a cluster, to check each executor's access to the lake. Checks that need a
+missing package are skipped.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from odradek.pipeline.state.places import Places
 PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
 PATIENCE_MS = 5000
-"""How long the broker may take to answer."""
+"""How long the broker may take to respond."""
 LITTLE_SPACE = 1 << 30
-"""Bytes free on the lake's disk below which a warning is due."""
+"""Free bytes on the lake's disk below which there is a warning."""
 
 
 def run(settings: Settings) -> int:
-    """Prints the findings."""
+    """Prints the findings. Returns the exit status."""
     worst = 0
     for finding in examine(settings):
         print(finding, flush=True)
@@ -45,7 +45,7 @@ def run(settings: Settings) -> int:
 
 
 def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """All findings, in the order in which a job would meet them."""
+    """Yields all findings, in the order in which a job would encounter them."""
     yield _packages()
     yield from _with_packages("SPARK_HOME", lambda: iter([_attempt("SPARK_HOME", lambda: _spark_home(environ))]))
     yield _attempt("Java", lambda: _java(environ))
@@ -62,7 +62,7 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iter
 
 
 def _attempt(subject: str, look: Callable[[], Finding]) -> Finding:
-    """What `look` finds; a PipelineError is a problem with its remedy."""
+    """Returns the finding of `look`. A PipelineError becomes a problem with its remedy."""
     try:
         return look()
     except PipelineError as error:
@@ -70,11 +70,11 @@ def _attempt(subject: str, look: Callable[[], Finding]) -> Finding:
 
 
 def _with_packages(subject: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What `look` finds; that a package is missing is a problem of `subject`."""
+    """Yields the findings of `look`. A missing package becomes a problem of `subject`."""
     try:
         yield from look()
     except ModuleNotFoundError as error:
-        yield Finding(subject, PROBLEM, f"cannot be looked at without {str(error.name).split('.')[0]}", INSTALL)
+        yield Finding(subject, PROBLEM, f"cannot be checked without {str(error.name).split('.')[0]}", INSTALL)
 
 
 def _packages() -> Finding:
@@ -93,25 +93,25 @@ def _packages() -> Finding:
 def _spark_home(environ: Mapping[str, str]) -> Finding:
     """Raises PipelineError."""
     if (home := spark_home(pyspark_version(), environ)) is not None:
-        return Finding("SPARK_HOME", OK, f"is {home}, whose engine is of PySpark's version")
-    return Finding("SPARK_HOME", OK, "is not set, so that PySpark's own engine runs")
+        return Finding("SPARK_HOME", OK, f"is {home}, whose engine has PySpark's version")
+    return Finding("SPARK_HOME", OK, "is not set, so PySpark's own engine is used")
 
 
 def _memory(settings: Settings, environ: Mapping[str, str]) -> Finding:
-    """The heap of a Spark that the job starts; under spark-submit it is that one's."""
+    """Checks the heap of the Spark that a job starts. Under spark-submit the heap is set there."""
     if "PYSPARK_GATEWAY_PORT" in environ:
-        return Finding("memory", OK, "is what spark-submit has given its Java process (--driver-memory)")
+        return Finding("memory", OK, "set by spark-submit for its Java process (--driver-memory)")
     heap, source = planned_memory(settings, _default_options(environ), environ)
     says = f"a heap of {heap} for Spark's driver: {source}"
     available = available_memory()
     if (size_of(heap) or 0) > available:
-        remedy = "give a smaller driver-memory, or more memory"
-        return Finding("memory", WARNING, f"{says}; there is {available / (1 << 30):.1f} GiB", remedy)
+        remedy = "set a smaller driver-memory, or add memory"
+        return Finding("memory", WARNING, f"{says}; {available / (1 << 30):.1f} GiB are available", remedy)
     return Finding("memory", OK, says)
 
 
 def _default_options(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those of spark-defaults.conf; none where Spark is not installed, which another finding says."""
+    """Returns the options of spark-defaults.conf. Empty if Spark is not installed, which another finding reports."""
     pyspark = importlib.util.find_spec("pyspark")
     home = environ.get("SPARK_HOME") or (os.path.dirname(pyspark.origin) if pyspark and pyspark.origin else None)
     return default_options(default_options_file(Path(home), environ)) if home else {}
@@ -125,7 +125,7 @@ def _java(environ: Mapping[str, str]) -> Finding:
 def _jars(environ: Mapping[str, str]) -> Finding:
     jars = find_jars(pyspark_version(), environ)
     if jars is None:
-        says = f"{', '.join(jar_names())} are not there yet and there is no Maven; Spark will ask Ivy for them"
+        says = f"{', '.join(jar_names())} are missing, and so is Maven; Spark will fetch them with Ivy"
         return Finding("jars", WARNING, says, "install Maven, or set ODRADEK_SPARK_JARS to a directory that has them")
     return Finding("jars", OK, f"{len(jars)} in {jars[0].parent}, of the same version as PySpark")
 
@@ -136,14 +136,14 @@ def _lake(settings: Settings, places: Places) -> Finding:
     directory = places.rows.path.parent
     existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        return Finding("lake", PROBLEM, f"{existing} cannot be written", "choose another directory: --lake DIR")
+        return Finding("lake", PROBLEM, f"{existing} is not writable", "set another directory: --lake DIR")
     free = shutil.disk_usage(existing).free
     says = f"{directory}, {free / (1 << 30):.1f} GiB free"
-    return Finding("lake", WARNING, says, "make room") if free < LITTLE_SPACE else Finding("lake", OK, says)
+    return Finding("lake", WARNING, says, "free some space") if free < LITTLE_SPACE else Finding("lake", OK, says)
 
 
 def _store(settings: Settings, places: Places) -> Finding:
-    """Writes a file that is not there yet, and sees that it is not written twice: the state needs that."""
+    """Creates a file, and checks that it cannot be created twice: the state depends on that."""
     name = f"doctor-{uuid.uuid4().hex}"
     try:
         try:
@@ -151,13 +151,13 @@ def _store(settings: Settings, places: Places) -> Finding:
             right = right and places.state.read(name) == b"1"
         finally:
             places.state.remove(name)
-    except Exception as error:  # Each store has errors of its own.
+    except Exception as error:  # Each store has its own errors.
         said = f"{error}".strip().splitlines()[0]
-        return Finding("lake", PROBLEM, f"{settings.lake} cannot be written: {said}", "look at lake and [store]")
+        return Finding("lake", PROBLEM, f"{settings.lake} is not writable: {said}", "check lake and [store]")
     if not right:
-        says = f"{settings.lake} writes a file over one that is there, though it is asked not to"
+        says = f"{settings.lake} overwrites an existing file despite a conditional put"
         return Finding("lake", PROBLEM, says, "use a store with conditional puts")
-    return Finding("lake", OK, f"{settings.lake} can be written, and takes conditional puts")
+    return Finding("lake", OK, f"{settings.lake} is writable, and supports conditional puts")
 
 
 def _broker_and_topics(settings: Settings) -> Iterator[Finding]:
@@ -171,43 +171,43 @@ def _broker_and_topics(settings: Settings) -> Iterator[Finding]:
             topics = {one["name"]: len(one["partitions"]) for one in admin.describe_topics() if not one["is_internal"]}
     except (KafkaError, OSError, ValueError) as error:
         remedy = "start it (`odradek serve`), or name another: --bootstrap-server HOST:PORT"
-        yield Finding("broker", PROBLEM, f"{servers} does not answer: {' '.join(str(error).split())}", remedy)
+        yield Finding("broker", PROBLEM, f"{servers} does not respond: {' '.join(str(error).split())}", remedy)
         return
-    yield Finding("broker", OK, f"{servers} answers and has {len(topics)} topic(s)")
+    yield Finding("broker", OK, f"{servers} responds and has {len(topics)} topic(s)")
     yield from _topics(settings, topics)
 
 
 def _topics(settings: Settings, there: Mapping[str, int]) -> Iterator[Finding]:
-    """`there`: the partitions of each topic that the broker has."""
+    """Checks the topics. `there`: the number of partitions of each topic of the broker."""
     if not settings.topics and not settings.topics_pattern:
-        yield Finding("topics", PROBLEM, "none is named", "--topics TOPIC,TOPIC or --topics-pattern REGEX")
+        yield Finding("topics", PROBLEM, "none is set", "--topics TOPIC,TOPIC or --topics-pattern REGEX")
     for name in settings.topics:
         if name not in there:
             remedy = f"create it: odradek topics create {name} --partitions 4"
-            yield Finding(f"topic {name}", PROBLEM, "is not there", remedy)
+            yield Finding(f"topic {name}", PROBLEM, "does not exist", remedy)
         else:
             yield Finding(f"topic {name}", OK, f"{there[name]} partition(s)")
     if (pattern := settings.pattern) is not None:
         named = sorted(name for name in there if pattern.fullmatch(name))
         if named:
-            yield Finding("topics", OK, f"{settings.topics_pattern!r} names {', '.join(named)}")
+            yield Finding("topics", OK, f"{settings.topics_pattern!r} matches {', '.join(named)}")
         else:
-            says = f"{settings.topics_pattern!r} names no topic yet"
+            says = f"{settings.topics_pattern!r} matches no topic yet"
             yield Finding("topics", PROBLEM, says, "create one, or change topics-pattern")
     elif settings.topics_pattern:
-        says = f"{settings.topics_pattern!r} is not for Python to read, so which topics it names is not told"
-        yield Finding("topics", WARNING, says, "see that it is a regular expression of Java's")
+        says = f"{settings.topics_pattern!r} cannot be compiled by Python, so its topics are not shown"
+        yield Finding("topics", WARNING, says, "check that it is a Java regular expression")
 
 
 def _executors(settings: Settings) -> Iterator[Finding]:
-    """Of a cluster: starts Spark there, and has each executor write into the lake and read from it."""
+    """Starts Spark on a cluster, and lets each executor write to the lake and read from it."""
     from odradek.pipeline.jobs.executors import shared_by_executors
     from odradek.pipeline.spark.errors import as_pipeline_error
     from odradek.pipeline.spark.session import open_session
 
     try:
         found = shared_by_executors(open_session(settings), Places.of(settings).state)
-    except Exception as error:  # What Spark raises is of many kinds.
+    except Exception as error:  # Spark raises many types of errors.
         yield problem("executors", as_pipeline_error(error, f"the cluster {settings.master} does not work"))
         return
     for host, said in sorted(found.problems.items()):

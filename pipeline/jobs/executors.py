@@ -1,4 +1,4 @@
-"""Whether every executor of a cluster shares the lake with the driver: each writes a file and reads the driver's."""
+"""Checks that every executor of a cluster shares the driver's lake: each writes a file and reads the driver's file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS_PER_CORE = 3
-"""So many that each executor gets one."""
+"""Enough for each executor to get a task."""
 LINGERS_S = 0.3
-"""How long a task keeps its core, so that none takes the tasks of others."""
+"""How long a task keeps its core, so that no executor takes the tasks of others."""
 TOLD = "executor STRING, name STRING, problem STRING"
 
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """The executors that were met, and what is wrong with some of them, by HOST."""
+    """The number of executors that ran a task, and the problems by HOST."""
 
     met: int
     problems: dict[str, str]
 
 
 def shared_by_executors(spark: SparkSession, place: Location) -> Executors:
-    """Asks the executors of a session. Leaves nothing behind. Raises what Spark raises."""
+    """Checks the executors of a session. Removes all files that it wrote. Raises Spark's errors."""
     mine = f"doctor-{uuid.uuid4().hex}"
     names = [mine]
     place.replace(mine, b"driver")
@@ -46,7 +46,7 @@ def shared_by_executors(spark: SparkSession, place: Location) -> Executors:
             if one["problem"]:
                 problems[host] = one["problem"]
             elif place.read(one["name"]) != one["executor"].encode():
-                problems[host] = f"has written {place / one['name']}, and the driver does not see it"
+                problems[host] = f"wrote {place / one['name']}, but the driver does not see it"
         return Executors(len({one["executor"] for one in told}), problems)
     finally:
         place.remove(*names)
@@ -63,10 +63,10 @@ def _asked(place: Location, mine: str) -> Callable[[Iterable[pa.RecordBatch]], A
         problem = ""
         try:
             if place.read(mine) != b"driver":
-                problem = f"does not see {place / mine}, which the driver has written"
+                problem = f"does not see {place / mine}, which the driver wrote"
             else:
                 place.replace(name, executor.encode())
-        except Exception as error:  # Each store has errors of its own; the driver tells of them.
+        except Exception as error:  # Each store has its own errors; the driver reports them.
             problem = f"{error}".strip().splitlines()[0]
         yield pa.RecordBatch.from_pydict({"executor": [executor], "name": [name], "problem": [problem]})
 

@@ -1,6 +1,6 @@
-"""Where history ends and the ingest begins: said once, in backfill.json, before a backfill reads its first record.
+"""The record of where history ends and the ingest starts: backfill.json, written before a backfill reads any record.
 
-The file never changes. It names the end of each partition; the ledger says how far the backfill has come.
+The file never changes. It has the end offset of each partition; the ledger has the progress of the backfill.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ NAME = "backfill.json"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a backfill reads: from `starts` to before `ends`, of the same partitions. `topics`: as they were then."""
+    """The range of a backfill: from `starts` (inclusive) to `ends` (exclusive), of the same partitions. `topics`: as
+    they were when it was recorded.
+    """
 
     starts: Offsets
     ends: Offsets
@@ -31,15 +33,15 @@ class History:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it has."""
+        """The number of offsets in the range."""
         return Chunk(self.starts, self.ends).offsets()
 
     def begun(self, position: Position) -> Position:
-        """The position of a backfill: before its first batch, the beginning of history."""
+        """Returns the position of a backfill: before its first batch, the start of history."""
         return position if position.done else replace(position, done=self.starts, topics=self.topics)
 
     def until(self, topics: Topics) -> Offsets:
-        """Where it ends, but for topics that were made again: their history is over."""
+        """Returns the end offsets, without recreated topics, whose history no longer exists."""
         return {
             name: parts
             for name, parts in self.ends.items()
@@ -47,7 +49,7 @@ class History:
         }
 
     def left(self, position: Position) -> Chunk:
-        """What is to be read of it."""
+        """Returns the part that is not read yet."""
         done, known = self.begun(position).done, self.begun(position).topics
         there = [name for name in self.starts if known[name].id == self.topics[name].id]
         starts = {
@@ -61,14 +63,14 @@ class History:
 
 
 class DamagedHistory(PipelineError):
-    """The record is no record."""
+    """backfill.json is damaged or missing."""
 
     def __init__(self, state: Location, why: str) -> None:
-        super().__init__(f"{state / NAME}, which says where the backfill ends, {why}", f"put it back; or {ANEW}")
+        super().__init__(f"{state / NAME}, the record of where the backfill ends, {why}", f"restore it; or {ANEW}")
 
 
 class UnfinishedBackfill(PipelineError):
-    """An ingest is to begin where a backfill ends, and that has `left` to read."""
+    """An ingest starts where a backfill ends, but the backfill still has to read `left`."""
 
     def __init__(self, history: History, left: Chunk) -> None:
         super().__init__(
@@ -78,7 +80,7 @@ class UnfinishedBackfill(PipelineError):
 
 
 def read_history(state: Location) -> History | None:
-    """What was written down, if anything was. Raises DamagedHistory."""
+    """Returns the record, if there is one. Raises DamagedHistory."""
     content = state.read(NAME)
     if content is None:
         return None
@@ -89,14 +91,14 @@ def read_history(state: Location) -> History | None:
         if set(topics) != set(starts) or any(
             not 0 <= start <= ends[name][number] for name, parts in starts.items() for number, start in parts.items()
         ):
-            raise ValueError("its offsets do not follow on each other")
+            raise ValueError("a start offset is after its end offset")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedHistory(state, f"is damaged ({type(error).__name__}: {error})") from error
     return History(starts, ends, topics)
 
 
 def write_history(state: Location, history: History) -> History:
-    """Writes it down, whole or not at all; if another job was faster, what that has written."""
+    """Writes the record atomically. If another job was faster, returns that job's record."""
     content = {
         "start_offsets": json.loads(offsets_text(history.starts)),
         "end_offsets": json.loads(offsets_text(history.ends)),
@@ -110,22 +112,22 @@ def write_history(state: Location, history: History) -> History:
 
 
 def recorded_history(state: Location, position: Position) -> History | None:
-    """The record, if there is a good one. Raises PipelineError if there was one that is needed."""
+    """Returns the record, if there is an intact one. Raises PipelineError if a started backfill has none."""
     begun = position.job == BACKFILL
     try:
         history = read_history(state)
     except DamagedHistory:
         if begun:
             raise
-        state.remove(NAME)  # Nothing was done by it.
+        state.remove(NAME)  # No batch has used it.
         return None
     if history is None and begun:
-        raise DamagedHistory(state, "is gone")
+        raise DamagedHistory(state, "is missing")
     return history
 
 
 def refuse_unfinished(places: Places, position: Position) -> None:
-    """Raises PipelineError where a backfill has begun, and is not at its end."""
+    """Raises PipelineError if a backfill was started and is not finished."""
     if position.job == INGEST:
         return
     try:
@@ -134,11 +136,11 @@ def refuse_unfinished(places: Places, position: Position) -> None:
         if position.job == BACKFILL:
             raise
         raise PipelineError(
-            error.problem, "remove it, or run `odradek pipeline backfill`, which makes it anew"
+            error.problem, "remove it, or run `odradek pipeline backfill`, which creates it again"
         ) from error
     if history is None:
         if position.job == BACKFILL:
-            raise DamagedHistory(places.state, "is gone")
+            raise DamagedHistory(places.state, "is missing")
         return
     left = history.left(position)
     if left.start:

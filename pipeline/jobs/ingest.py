@@ -1,6 +1,6 @@
-"""`odradek pipeline ingest`: brings topics into tables, until it has all (available-now) or has to stop.
+"""`odradek pipeline ingest`: loads topics into tables, until all records are read (available-now) or it is stopped.
 
-The ledger alone says where the next batch begins (runner.py, planning.py, batch.py).
+Only the ledger determines where the next batch starts (runner.py, planning.py, batch.py).
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from odradek.pipeline.sinks.batch_tables import BatchTables
 from odradek.pipeline.sinks.delta import nothing
 
 IDLE_S = 0.5
-"""Between two looks at topics that have nothing new, at least."""
+"""The minimum pause between two requests for topics without new records."""
 AVAILABLE_NOW = "available-now"
 
 log = structlog.get_logger("pipeline.ingest")
 
 
 def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: threading.Event | None = None) -> int:
-    """Runs the job. Returns 0 when it has read everything, or after its current batch once a signal came or `stopping`
-    is set. `reached` gets the name of each point that a batch passes, for tests that kill there. Raises PipelineError.
+    """Runs the job. Returns 0 when it has read everything, or after the current batch if a signal arrives or `stopping`
+    is set. `reached` is called with the name of each step that a batch completes, for tests that kill the job there.
+    Raises PipelineError.
     """
     stopping = stopping or threading.Event()
     with signals(stopping.set), one_job(INGEST, settings) as (spark, shown), contextlib.suppress(Stopped):
@@ -46,7 +47,7 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
 
 
 def _ingest(runner: Runner, every_s: float) -> None:
-    """Returns when all is read. Raises PipelineError, and Stopped between two batches when it has to stop."""
+    """Returns when everything is read. Raises PipelineError, and Stopped between two batches if it has to stop."""
     settings = runner.settings
     runner.pause(0)
     position = runner.position()
@@ -54,12 +55,12 @@ def _ingest(runner: Runner, every_s: float) -> None:
     position = runner.finished(position)
     tables = runner.prepare()
     topics = runner.look()
-    refuse_missing(settings, topics, position.topics)  # `beginning` names known topics that are gone.
+    refuse_missing(settings, topics, position.topics)  # `beginning` reports deleted known topics.
     start = beginning(position, topics, settings)
     runner.forget_plans(position)
     for note in start.notes:
         log.warning(note)
-    log.info("begins", batch=position.number, offsets=by_partition(start.offsets))
+    log.info("ingest started", batch=position.number, offsets=by_partition(start.offsets))
     if position.done:
         shadow_group.commit(settings, position.done)
     if settings.trigger == AVAILABLE_NOW:
@@ -69,7 +70,7 @@ def _ingest(runner: Runner, every_s: float) -> None:
 
 
 def _all_of(topics: Topics, runner: Runner, position: Position, tables: BatchTables) -> None:
-    """Reads what is in the topics by now, and not what comes meanwhile."""
+    """Reads the records that are in the topics now, without those that arrive in the meantime."""
     until = ends_of(topics)
     while (following := runner.next(position, topics, until, tables)) is not None:
         position, topics = following, runner.look()
@@ -81,11 +82,11 @@ def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchT
         topics = _look(runner, position)
         try:
             following = runner.next(position, topics, ends_of(topics), tables)
-        except (TopicVanished, TopicRecreated) as error:  # Amid the batch, of which no table has anything.
+        except (TopicVanished, TopicRecreated) as error:  # During the batch, which no table has.
             if runner.settings.on_recreated_topic == "fail":
                 raise
             log.warning(error.problem)
-            position = runner.position()  # With what the plan has seen of the old topic, so that it counts as lost.
+            position = runner.position()  # With the old topic's ends in the plan, so that its offsets count as lost.
             runner.forget_plans(position)
             continue
         position = following or position
@@ -94,7 +95,9 @@ def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchT
 
 
 def _look(runner: Runner, position: Position) -> Topics:
-    """The topics of now. With on-recreated-topic = continue a topic that is gone has a minute to be made again."""
+    """Returns the current topics. With on-recreated-topic = continue, waits a minute for a deleted topic to be
+    recreated.
+    """
     until, told = time.monotonic() + PATIENCE_S, False
     while True:
         topics = runner.look()
@@ -104,7 +107,7 @@ def _look(runner: Runner, position: Position) -> Topics:
             if runner.settings.on_recreated_topic == "fail" or time.monotonic() >= until:
                 raise
             if not told:
-                log.warning(f"{error.problem}; waiting for it to be created again", seconds=PATIENCE_S)
+                log.warning(f"{error.problem}; waiting for it to be recreated", seconds=PATIENCE_S)
                 told = True
         else:
             return topics
@@ -116,5 +119,5 @@ def _seconds(trigger: str) -> float:
         return duration(trigger, "trigger").total_seconds()
     except PipelineError as error:
         raise PipelineError(
-            f"trigger {trigger!r} is neither {AVAILABLE_NOW} nor a length of time", "give one like '10 seconds'"
+            f"trigger {trigger!r} is neither {AVAILABLE_NOW} nor a duration", "set it to, say, '10 seconds'"
         ) from error

@@ -1,4 +1,4 @@
-"""A job has its pipeline for itself, and ends between two batches when it is asked to."""
+"""The context of a job: it runs exclusively on its pipeline, and stops between two batches when requested."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def one_job(name: str, settings: Settings) -> Iterator[tuple[SparkSession, Progress]]:
-    """Spark and what shows the progress, for the only job that works here. Raises PipelineError."""
+    """Yields Spark and the progress display, while holding the pipeline's lock. Raises PipelineError."""
     try:
         with (
             one_line(f"the {name} failed"),
             open_progress() as shown,
-            alone(Places.of(settings).state, JOB_LOCK, "another ingest or backfill is at work here"),
+            alone(Places.of(settings).state, JOB_LOCK, "another ingest or backfill is running here"),
         ):
             shown.waiting("starting Spark")
             yield open_session(settings), shown
@@ -39,7 +39,7 @@ def one_job(name: str, settings: Settings) -> Iterator[tuple[SparkSession, Progr
 
 
 def pause(stopping: threading.Event) -> Callable[[float], None]:
-    """Returns a function that sleeps so many seconds, and raises Stopped once the job has to stop."""
+    """Returns a function that sleeps for a number of seconds, and raises Stopped as soon as the job has to stop."""
 
     def sleep(seconds: float) -> None:
         if stopping.wait(seconds):
@@ -50,9 +50,9 @@ def pause(stopping: threading.Event) -> Callable[[float], None]:
 
 @contextlib.contextmanager
 def signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop`; not in threads, which get no signals.
+    """SIGTERM and SIGINT call `stop` within the context, but only in the main thread, as others get no signals.
 
-    Spark's start is to be within: broken off, it would leave its Java process running."""
+    Start Spark within this context: an interrupted start would leave its Java process running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What disks, stores and tables raise, as the one line that a job ends with. Imports no Spark before an error."""
+"""Turns errors of disks, stores and tables into the one line that ends a job. Imports Spark only after an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def one_line(doing: str) -> Iterator[None]:
-    """Raises a PipelineError instead. `doing`: what failed, as in "the report failed"."""
+    """Raises a PipelineError in place of such an error. `doing`: what failed, as in "the report failed"."""
     from deltalake.exceptions import DeltaError
     from obstore.exceptions import BaseError
 

@@ -1,8 +1,8 @@
-"""Which offsets the next batch reads, by a look at the topics.
+"""Determines the offsets that the next batch reads, from the position and the current topics.
 
-Each partition goes on where the ledger says. One that was never read begins at starting-offsets if nothing was read
-before, else at its beginning. A topic that was made again begins at its beginning, and what was not read of the old
-one is lost. Of what waits a batch takes at most max-offsets-per-trigger, of each partition as large a part as of all.
+Each partition continues at the offset in the ledger. A new partition starts at starting-offsets if nothing was read
+before, otherwise at its log start. A recreated topic is read from its log start, and the unread offsets of the old
+topic are lost. A batch takes at most max-offsets-per-trigger of the unread offsets, the same share of each partition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INGEST, BACKFILL = "ingest", "backfill"
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where each partition of the topics goes on, and how many offsets are gone for good. `notes`: for people."""
+    """Where each partition of the topics continues, and how many offsets are lost. `notes`: messages for users."""
 
     offsets: Offsets
     lost: int = 0
@@ -35,7 +35,9 @@ class Beginning:
 
 
 def beginning(position: Position, topics: Topics, settings: Settings) -> Beginning:
-    """Raises PipelineError where the settings want one for offsets that are gone, and for topics made again."""
+    """Returns where to continue. Raises PipelineError for deleted offsets and recreated topics, depending on the
+    settings.
+    """
     if not position.done:
         first = first_offsets(settings.starting_offsets, topics)
         refuse_beyond(first, topics)
@@ -52,7 +54,7 @@ def beginning(position: Position, topics: Topics, settings: Settings) -> Beginni
         compare_offsets({**found, **gone}, topics)
     lost = {name: _unread(position, name) for name in recreated}
     notes = tuple(
-        f"{name}: created again, so read from the beginning; {count} offsets are lost" for name, count in lost.items()
+        f"{name}: recreated, so read from the start; {count} offsets are lost" for name, count in lost.items()
     )
     return Beginning(_within(found, topics), sum(lost.values()), notes)
 
@@ -60,8 +62,8 @@ def beginning(position: Position, topics: Topics, settings: Settings) -> Beginni
 def next_plan(
     position: Position, topics: Topics, settings: Settings, job: str, now: datetime, until: Offsets
 ) -> Plan | None:
-    """The plan of the next batch; None where nothing waits. `until`: no partition is read further; one that it does
-    not name is not read. Raises PipelineError."""
+    """Returns the plan of the next batch. None if there is nothing to read. `until`: the maximum end offset of each
+    partition; others are not read. Raises PipelineError."""
     start = beginning(position, topics, settings)
     ends = {
         name: {number: min(end, topics[name].ends.get(number, end)) for number, end in parts.items()}
@@ -95,7 +97,7 @@ def next_plan(
 
 
 def _named(offsets: Offsets, *by: Offsets) -> dict[str, dict[int, int]]:
-    """The offsets of partitions that are in any of the others."""
+    """Returns the offsets of the partitions that are in any of `by`."""
     found = {
         name: {number: offset for number, offset in parts.items() if any(number in one.get(name, {}) for one in by)}
         for name, parts in offsets.items()
@@ -104,14 +106,14 @@ def _named(offsets: Offsets, *by: Offsets) -> dict[str, dict[int, int]]:
 
 
 def _watermark(position: Position, settings: Settings, job: str) -> datetime | None:
-    """What is older comes too late. In history nothing does: its partitions are of different times."""
+    """Returns the time before which events are late. None for history, whose partitions are of different times."""
     if job == BACKFILL or not settings.dedup_keys or position.newest_event_time is None:
         return None
     return position.newest_event_time - duration(settings.watermark_delay, "watermark-delay")
 
 
 def recreated_topics(position: Position, topics: Topics, settings: Settings) -> list[str]:
-    """Those that have another id than they had. Raises PipelineError if that is not to be gone on with."""
+    """Returns the topics whose id has changed. Raises PipelineError if on-recreated-topic is fail."""
     known = {name: one for name, one in position.topics.items() if name in topics or is_wanted(name, settings)}
     try:
         compare_ids(known, topics)
@@ -123,14 +125,14 @@ def recreated_topics(position: Position, topics: Topics, settings: Settings) -> 
 
 
 def is_wanted(name: str, settings: Settings) -> bool:
-    """Whether the settings name a topic that was read; one that Python cannot tell of is."""
+    """Whether the settings name a topic that was read. True if Python cannot compile topics-pattern."""
     if settings.topics:
         return name in settings.topics
     return settings.pattern is None or settings.pattern.fullmatch(name) is not None
 
 
 def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
-    """Where each partition begins, by starting-offsets; what is unsaid at the earliest. Raises PipelineError."""
+    """Returns the start of each partition by starting-offsets; by default the earliest offset. Raises PipelineError."""
     said: Mapping[str, Mapping[int, int]] = {}
     if starting == "latest":
         return {name: dict(topic.ends) for name, topic in topics.items()}
@@ -139,7 +141,7 @@ def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
             said = offsets_of(starting)
         except (ValueError, AttributeError, TypeError) as error:
             raise PipelineError(
-                f"starting-offsets {starting[:80]!r} is neither earliest, latest nor offsets",
+                f"starting-offsets {starting[:80]!r} is not earliest, latest or offsets",
                 'as in {"orders": {"0": 12}}',
             ) from error
     strange = [
@@ -149,7 +151,7 @@ def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
         if name not in topics or number not in topics[name].starts
     ]
     if strange:
-        raise PipelineError(f"starting offsets are given for {', '.join(strange)}, which is not read", "leave it out")
+        raise PipelineError(f"starting-offsets has {', '.join(strange)}, which is not read", "remove it")
     found: dict[str, dict[int, int]] = {}
     for name, topic in topics.items():
         for number, first in topic.starts.items():
@@ -159,13 +161,13 @@ def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
 
 
 def _unread(position: Position, name: str) -> int:
-    """Offsets of a topic that was deleted before they were read, as far as they were seen."""
+    """Returns the number of known offsets of a deleted topic that were not read."""
     done = position.done.get(name, {})
     return sum(max(0, end - done.get(number, 0)) for number, end in position.topics[name].ends.items())
 
 
 def _gone_partitions(position: Position, topics: Topics, recreated: list[str]) -> dict[str, dict[int, int]]:
-    """Offsets of partitions that were read, and that their topic does not have any more, with the topic's others."""
+    """Returns the offsets of topics that lack a partition that was read: of all their partitions."""
     found = {}
     for name, parts in position.done.items():
         if name in topics and name not in recreated and set(parts) - set(topics[name].starts):
@@ -174,7 +176,7 @@ def _gone_partitions(position: Position, topics: Topics, recreated: list[str]) -
 
 
 def _within(offsets: Mapping[str, Mapping[int, int]], topics: Topics) -> dict[str, dict[int, int]]:
-    """Offsets not beyond the logs' ends: a log that was cut goes on at its new end."""
+    """Returns the offsets, limited to the logs' ends: a truncated log continues at its new end."""
     return {
         name: {number: min(offset, topics[name].ends.get(number, offset)) for number, offset in parts.items()}
         for name, parts in offsets.items()

@@ -1,11 +1,11 @@
-"""Where a pipeline goes on: what its ledger, its plans and its tables say together.
+"""Determines where a pipeline continues, from its ledger, its plans and its tables.
 
-The ledger's newest row says which batch is next and at which offsets it begins. The tables must agree with it:
+The ledger's newest row determines the next batch and its start offsets. The tables must agree with it:
 
-A  no table has the next batch: it is planned, anew if a plan is there that nothing was done by
-B  some tables have it: it was killed between two commits, and is finished by its plan; without that an error
-C  tables have more than that, or batches and no ledger: the ledger is gone, or older. An error
-D  a table lacks what the ledger says it has: the table is gone, or older. An error
+A  no table has the next batch: it is planned; an existing plan, which wrote nothing, is replaced
+B  some tables have it: it was killed between two commits, and is finished by its plan; without a plan, an error
+C  tables have later batches, or batches without a ledger: the ledger was removed or is an older copy. An error
+D  a table lacks a batch that the ledger has: the table was removed or is an older copy. An error
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from odradek.pipeline.state.plan import DamagedPlan, Plan, Plans
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The batch that is next.
+    """The next batch.
 
-    `done`: the next offsets to read, of all partitions that were ever read. `topics`: what is known of them.
-    `newest_event_time`: of all batches before. `job`: that which has entered the last batch; "" before the first.
-    `unfinished`: its plan, where some tables have it (B). `note`: of a plan that is to be made anew."""
+    `done`: the next offsets to read, of all partitions that were ever read. `topics`: the known topics.
+    `newest_event_time`: of all earlier batches. `job`: the job of the last batch; "" before the first.
+    `unfinished`: its plan, if some tables have the batch (B). `note`: a message if its plan is replaced."""
 
     number: int = 0
     done: Offsets = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Position:
 
 
 def position_of(settings: Settings, places: Places) -> Position:
-    """Where the next job goes on. Changes nothing. Raises PipelineError."""
+    """Returns where the next job continues. Changes nothing. Raises PipelineError."""
     newest = Ledger(places.ledger).newest()
     position = Position() if newest is None else after(newest)
     batch = BatchId(settings.name, position.number)
@@ -54,26 +54,26 @@ def position_of(settings: Settings, places: Places) -> Position:
     if written is not None and written > position.number:
         ends = "has none" if newest is None else f"ends at batch {newest.batch_id}"
         raise PipelineError(
-            f"the tables of {settings.name} have batch {written}, the ledger {places.ledger} {ends}: it is gone, or "
-            "older",
-            f"put it back; or {ANEW}",
+            f"the tables of {settings.name} have batch {written}, the ledger {places.ledger} {ends}: it was removed, "
+            "or is an older copy",
+            f"restore it; or {ANEW}",
         )
     if written == position.number:
         if plan is None:
             raise damage or PipelineError(
-                f"batch {written} is only in a part of the tables, and its plan is gone from {places.state}",
-                f"put it back; or {ANEW}",
+                f"batch {written} is only in some of the tables, and its plan is missing in {places.state}",
+                f"restore it; or {ANEW}",
             )
         return replace(position, unfinished=plan)
     if plan is None and damage is None:
         return position
-    what = "was planned and not begun" if damage is None else "had a torn plan, and nothing was done by it"
-    note = f"batch {position.number} {what}; it is planned anew"
+    what = "was planned but not started" if damage is None else "had a damaged plan, and nothing of it was written"
+    note = f"batch {position.number} {what}; it is planned again"
     return replace(position, topics=_seen(position, plan), note=note)
 
 
 def _seen(position: Position, plan: Plan | None) -> Mapping[str, KnownTopic]:
-    """What is known of the topics, with the ends that a plan has seen: what is lost is counted up to them."""
+    """Returns the known topics with the end offsets in a plan, up to which lost offsets are counted."""
     seen = {} if plan is None else plan.topics
     return {
         name: seen[name] if name in seen and seen[name].id == one.id else one for name, one in position.topics.items()
@@ -81,7 +81,7 @@ def _seen(position: Position, plan: Plan | None) -> Mapping[str, KnownTopic]:
 
 
 def after(row: LedgerRow) -> Position:
-    """What follows on a batch."""
+    """Returns the position after a batch."""
     return Position(row.batch_id + 1, row.end_offsets, row.topics, row.newest_event_time, row.job)
 
 

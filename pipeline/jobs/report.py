@@ -1,6 +1,6 @@
-"""`odradek pipeline report`: lag, rates, rejects and files, as a page, as JSON, and in short on standard output.
+"""`odradek pipeline report`: lag, rates, rejects and files, as a page, as JSON, and as a summary on standard output.
 
-Reads the ledger, the tables and the broker; starts no Spark, and may be run at any time, beside a running ingest too.
+Reads the ledger, the tables and the broker. Does not start Spark, and can run at any time, also during an ingest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.places import Places
 
 PATIENCE_MS = 5_000
-"""For a broker that does not answer; the rest of the report does without it."""
+"""How long the broker may take to respond. Without a response the rest of the report is still written."""
 
 
 def run(
@@ -25,7 +25,7 @@ def run(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     patience_ms: int = PATIENCE_MS,
 ) -> int:
-    """Writes STATE/report.json and STATE/report.html. Raises PipelineError where there is nothing to report."""
+    """Writes STATE/report.json and STATE/report.html. Raises PipelineError if the ledger has no batch."""
     from odradek.pipeline.jobs.one_line import one_line
 
     with one_line("the report failed"):
@@ -41,8 +41,8 @@ def _report(settings: Settings, out: TextIO, now: datetime, patience_ms: int) ->
     facts = facts_of(settings, now, patience_ms)
     if facts is None:
         raise PipelineError(
-            f"{places.ledger} holds no batch of the pipeline {settings.name!r}",
-            "run `odradek pipeline ingest` first, or give the lake, state and name that it has",
+            f"{places.ledger} has no batch of the pipeline {settings.name!r}",
+            "run `odradek pipeline ingest` first, or set its lake, state and name",
         )
     data = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
     places.state.replace("report.json", data.encode())

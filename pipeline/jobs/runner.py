@@ -1,7 +1,7 @@
-"""What the ingest and the backfill have in common: batches one after the other, each planned where the last one ended.
+"""The common part of ingest and backfill: runs batches one after the other, each planned where the last one ended.
 
-A job begins at the position that the ledger, the plans and the tables agree on, finishes a batch that was stopped
-between two commits, and then plans, runs and shows one batch after the other.
+A job starts at the position given by the ledger, the plans and the tables, finishes a batch that was stopped between
+two commits, and then plans, runs and shows further batches.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from odradek.pipeline.state.plan import Plan, Plans, changed
 
 
 class Runner:
-    """The batches of one run of a job. `pause` sleeps, and raises Stopped once the job has to stop. `reached` gets the
-    name of each point of a batch as it is passed, for tests that kill there.
+    """Runs the batches of one run of a job. `pause` sleeps, and raises Stopped as soon as the job has to stop.
+    `reached` is called with the name of each step that a batch completes, for tests that kill the job there.
     """
 
     def __init__(
@@ -53,36 +53,36 @@ class Runner:
         self._log = structlog.get_logger(f"pipeline.{job}")
 
     def position(self) -> Position:
-        """Where the job goes on. Raises PipelineError."""
+        """Returns where the job continues. Raises PipelineError."""
         return position_of(self.settings, self.places)
 
     def look(self) -> Topics:
-        """The topics of now. Raises PipelineError, and Stopped."""
+        """Returns the current topics. Raises PipelineError, and Stopped."""
         return look(self.settings, self._matches, sleep=self.pause)
 
     def prepare(self) -> BatchTables:
-        """Makes and grows the tables for the batches of this run. Raises PipelineError."""
+        """Creates the tables, or adds columns, for the batches of this run. Raises PipelineError."""
         return self._batches.prepare(self.settings)
 
     def finished(self, position: Position) -> Position:
-        """Finishes a batch that was stopped between two commits, under the settings that it began with."""
+        """Finishes a batch that was stopped between two commits, with its original settings."""
         plan = position.unfinished
         if plan is None:
             return position
         if others := changed(plan, self.settings):
-            self._log.warning("a batch is finished under the settings it began with", batch=plan.number, changed=others)
+            self._log.warning("batch resumed with its original settings", batch=plan.number, changed=others)
         return self._run(plan, self._batches.prepare(plan.settings(self.settings)), self.look())
 
     def forget_plans(self, position: Position) -> None:
-        """Removes the plan that is to be made anew, and plans of batches that the ledger has."""
+        """Removes all plans: that of a batch to be planned again, and those of batches in the ledger."""
         if position.note:
             self._log.warning(position.note)
         for number in self._plans.numbers():
             self._plans.remove(number)
 
     def next(self, position: Position, topics: Topics, until: Offsets, tables: BatchTables) -> Position | None:
-        """Plans and runs the next batch, up to `until` at most; None where nothing waits. Raises PipelineError, and
-        Stopped before the batch.
+        """Plans and runs the next batch, at most up to `until`. Returns None if there is nothing to read. Raises
+        PipelineError, and Stopped before the batch.
         """
         self.pause(0)
         plan = next_plan(position, topics, self.settings, self._job, datetime.now(UTC), until)

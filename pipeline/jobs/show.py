@@ -1,4 +1,4 @@
-"""What people see of a batch that is committed: the progress, and the consumer group."""
+"""Publishes a committed batch: in the progress display, and in the shadow group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.pipeline.state.ledger import LedgerRow
 
 
 def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
-    """The lag is up to where the topics ended when the batch was planned."""
+    """Shows a batch. The lag refers to the topics' end offsets when the batch was planned."""
     shadow_group.commit(settings, row.end_offsets)
     waiting = sum(
         max(0, end - row.end_offsets.get(name, {}).get(number, 0))

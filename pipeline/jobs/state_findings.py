@@ -1,7 +1,7 @@
-"""What the next ingest will make of the state and of the topics, told before it starts.
+"""The doctor's findings on the state and the topics: what the next ingest would do with them.
 
-The judging is the job's own (position.py, planning.py, history.py): here it is only put into words. Nothing is changed.
-What Spark alone can tell is left out: whether the columns still fit the tables.
+They are based on the job's own decisions (position.py, planning.py, history.py), which are only worded here. Nothing is
+changed. Whether the columns still fit the tables is not checked, as this needs Spark.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from odradek.pipeline.state.plan import changed
 
 PARTITIONS_TOLD = 4
 PATIENCE_S = 5.0
-"""How long a broker that has just answered may take to tell of the topics."""
-ITSELF = "nothing to do: the next job does so by itself"
-COUNTED = "nothing to do: the job goes on with what is there, and counts what is lost"
+"""How long a broker that has just responded may take to describe the topics."""
+ITSELF = "nothing to do: the next job handles it"
+COUNTED = "nothing to do: the job continues with what is left, and counts the loss"
 
 
 def state_findings(settings: Settings, broker_answers: bool) -> Iterator[Finding]:
-    """Of a job at work, a backfill, the ledger and the tables, and the offsets that are to be read next."""
+    """Yields findings on a running job, a backfill, the ledger and the tables, and the next offsets to read."""
     try:
         yield from _State(settings, broker_answers).findings()
     except BrokenTable as error:
@@ -50,11 +50,11 @@ def state_findings(settings: Settings, broker_answers: bool) -> Iterator[Finding
             yield problem("state", told)
             return
         said = f"the state of {settings.name} cannot be read: {' '.join(str(error).split())}"
-        yield Finding("state", PROBLEM, said, f"put it back; or {ANEW}")
+        yield Finding("state", PROBLEM, said, f"restore it; or {ANEW}")
 
 
 class _State:
-    """The state of one pipeline. Raises PipelineError, and what reading the tables raises."""
+    """The state of one pipeline. Raises PipelineError, and errors of reading the tables."""
 
     def __init__(self, settings: Settings, broker_answers: bool) -> None:
         self._settings = settings
@@ -62,7 +62,7 @@ class _State:
         self._places = Places.of(settings)
 
     def findings(self) -> Iterator[Finding]:
-        """All that there are."""
+        """Yields all findings."""
         if is_held(self._places.state, JOB_LOCK):
             yield from self._at_work()
             return
@@ -75,42 +75,44 @@ class _State:
             yield from self._offsets(position, self._waiting)
 
     def _at_work(self) -> Iterator[Finding]:
-        """The job judged the state when it began, and changes it meanwhile: only the newest whole batch counts."""
+        """Yields the findings during a job, which checked the state at its start and is changing it: only the newest
+        complete batch counts.
+        """
         held = self._places.state / JOB_LOCK
         yield Finding(
-            "job", WARNING, f"an ingest or backfill is at work: it holds {held}", "another is refused until it ends"
+            "job", WARNING, f"an ingest or backfill is running: it holds {held}", "no other can start until it ends"
         )
         newest = Ledger(self._places.ledger).newest()
         if newest is None:
-            yield Finding("state", OK, "in use: no batch is entered yet")
+            yield Finding("state", OK, "in use: no batch is done yet")
             return
-        yield Finding("state", OK, f"in use: batch {newest.batch_id} is entered")
+        yield Finding("state", OK, f"in use: batch {newest.batch_id} is done")
         yield from self._offsets(after(newest), self._waiting)
 
     def _next(self, position: Position) -> Finding:
-        """What the next job begins with."""
+        """Returns the finding on the next batch."""
         if (plan := position.unfinished) is not None:
             others = changed(plan, self._settings)
-            under = f", under the settings that it began with ({', '.join(others)} are others now)" if others else ""
-            return Finding("state", WARNING, f"batch {plan.number} is in a part of the tables{under}", ITSELF)
+            under = f", with its original settings (changed since: {', '.join(others)})" if others else ""
+            return Finding("state", WARNING, f"batch {plan.number} is in some of the tables{under}", ITSELF)
         if position.note:
             return Finding("state", WARNING, position.note, ITSELF)
         at = _told(position.done) if position.done else self._settings.starting_offsets
         if position.number == 0:
-            return Finding("state", OK, f"none yet in {self._places.state}; the first batch begins at {at}")
-        return Finding("state", OK, f"batch {position.number - 1} is done; goes on at {at}")
+            return Finding("state", OK, f"none yet in {self._places.state}; the first batch starts at {at}")
+        return Finding("state", OK, f"batch {position.number - 1} is done; continues at {at}")
 
     def _backfill(self, position: Position) -> Finding | None:
-        """Whether the ingest can begin where a backfill has ended; None where it has begun, or there was none."""
+        """Returns whether the ingest can start where a backfill ended. None if it has started, or if there is none."""
         try:
             refuse_unfinished(self._places, position)
         except PipelineError as error:
             return problem("backfill", error)
         history = read_history(self._places.state) if position.job == BACKFILL else None
-        return None if history is None else Finding("backfill", OK, f"is at its end, of {history.offsets} offsets")
+        return None if history is None else Finding("backfill", OK, f"is finished, with {history.offsets} offsets")
 
     def _offsets(self, position: Position, compare: Callable[[Position, Topics], Finding]) -> Iterator[Finding]:
-        """What the topics say; nothing where another finding names the broker or a missing topic."""
+        """Yields the finding on the topics; nothing if another finding names the broker or a missing topic."""
         if not self._broker_answers:
             return
         pattern, known = self._settings.pattern, position.topics
@@ -127,16 +129,16 @@ class _State:
             yield problem("offsets", error)
 
     def _waiting(self, position: Position, topics: Topics) -> Finding:
-        """Raises PipelineError where the ingest would."""
+        """Returns the finding on unread offsets. Raises PipelineError if the ingest would."""
         start = beginning(position, topics, self._settings)
         refuse_missing(self._settings, topics, position.topics)
         notes = [*start.notes, *self._loss(start.offsets, topics)]
         if notes:
             return Finding("offsets", WARNING, "; ".join(notes), COUNTED)
-        return Finding("offsets", OK, f"{Chunk(start.offsets, ends_of(topics)).offsets()} wait to be read")
+        return Finding("offsets", OK, f"{Chunk(start.offsets, ends_of(topics)).offsets()} left to read")
 
     def _loss(self, offsets: Offsets, topics: Topics) -> list[str]:
-        """What is not there any more, and is no error."""
+        """Returns a message on offsets that were deleted, if this is not an error."""
         try:
             compare_offsets(offsets, topics)
         except PipelineError as error:
@@ -145,7 +147,7 @@ class _State:
 
 
 def _told(offsets: Offsets) -> str:
-    """Offsets in short."""
+    """Formats offsets, shortened to PARTITIONS_TOLD partitions."""
     places = sorted((name, *place) for name, parts in offsets.items() for place in parts.items())
     told = ", ".join(f"{name}-{number} {offset}" for name, number, offset in places[:PARTITIONS_TOLD])
-    return told + (f" and so on in {len(places)} partitions" if len(places) > PARTITIONS_TOLD else "")
+    return told + (f" and more, in {len(places)} partitions" if len(places) > PARTITIONS_TOLD else "")

@@ -1,1 +1,1 @@
-"""What the pipeline asks and tells the brokers, and what it reads of them: topics, offsets, records."""
+"""Access to the brokers: topics, offsets, records, and the shadow group's commits."""

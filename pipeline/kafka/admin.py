@@ -1,6 +1,6 @@
-"""kafka-python's admin client, as the settings want it: for offsets, topics and groups, where Spark has no say.
+"""kafka-python's admin client, configured by the settings: for requests about offsets, topics and groups.
 
-Of `[kafka]`, whose names are those of the Java client, the part that says how to connect is taken over.
+`[kafka]` has the option names of the Java client. The options that concern connections are translated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PEM_FILES = {
 
 @contextmanager
 def admin_client(settings: Settings, patience_ms: int = 10_000) -> Iterator[KafkaAdminClient]:
-    """A client that gives up after `patience_ms` without an answer. Raises PipelineError and KafkaError."""
+    """Yields a client that gives up after `patience_ms` without a response. Raises PipelineError and KafkaError."""
     networks: list[KafkaNetClient] = []
 
     def network(**configs: Any) -> KafkaNetClient:
@@ -46,7 +46,7 @@ def admin_client(settings: Settings, patience_ms: int = 10_000) -> Iterator[Kafk
             **connection_options(settings.kafka),
         )
     finally:
-        # Where no broker answers there is no client to close, but its thread and its sockets stay.
+        # If no broker responds, no client exists that could be closed, but its thread and its sockets remain.
         for each in networks:
             each.close()
 
@@ -58,9 +58,9 @@ def committed_offsets(
     pauses_s: Sequence[float] = PAUSES_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[TopicPartition, int]:
-    """The group's offsets of the partitions, or of all. Raises KafkaError.
+    """Returns the group's offsets of the partitions, or of all partitions. Raises KafkaError.
 
-    Asked again after each pause: a coordinator may be loading, and the first question of all makes its topic."""
+    Retries after each pause: a coordinator may be loading, and the first such request creates __consumer_offsets."""
     wanted = None if partitions is None else list(partitions)
     for pause in (*pauses_s, None):
         try:
@@ -75,7 +75,7 @@ def committed_offsets(
 
 
 def connection_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The Java client's options on security, as kafka-python names them. Raises PipelineError for key stores."""
+    """Translates the Java client's security options to kafka-python's. Raises PipelineError for stores not in PEM."""
     found: dict[str, Any] = {}
     if protocol := options.get("security.protocol"):
         found["security_protocol"] = protocol
@@ -90,6 +90,6 @@ def connection_options(options: Mapping[str, str]) -> dict[str, Any]:
         if location := options.get(name):
             kind = options.get(name.replace("location", "type"), "JKS")
             if kind.upper() != "PEM":
-                raise PipelineError(f"{name} is a {kind} store, which Python cannot read", "give PEM files")
+                raise PipelineError(f"{name} is a {kind} store, which Python cannot read", "use PEM files")
             found.update(dict.fromkeys(targets, location))
     return found

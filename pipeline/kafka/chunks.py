@@ -1,4 +1,4 @@
-"""A range of offsets of many partitions: what of it can be read, by a look at the topics, and a part of it."""
+"""A range of offsets of many partitions, and the parts of it: readable, lost, the first N offsets."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from odradek.pipeline.kafka.topics import Topics
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Offsets from `start` to before `end`, of the same partitions."""
+    """Offsets from `start` (inclusive) to `end` (exclusive), of the same partitions."""
 
     start: Offsets
     end: Offsets
 
     def without_empty(self) -> Chunk:
-        """The partitions that have any offset in it."""
+        """Returns the chunk without the partitions of which it has no offset."""
         return _chunk(part for part in self._parts() if part[2] < part[3])
 
     def readable(self, topics: Topics) -> Chunk:
-        """What is within the logs."""
+        """Returns the part of the chunk that is within the logs."""
         found = []
         for name, number, start, end in self._parts():
             first, last = _log(topics, name, number)
@@ -30,15 +30,15 @@ class Chunk:
         return _chunk(found)
 
     def skipping_lost(self, topics: Topics) -> Chunk:
-        """The same from the logs' beginnings on, where it begins before them."""
+        """Returns the chunk without the offsets before the log start offsets."""
         return _chunk(
             (name, number, min(max(start, _log(topics, name, number)[0]), end), end)
             for name, number, start, end in self._parts()
         )
 
     def lost(self, topics: Topics, first: Mapping[tuple[str, int], int]) -> int:
-        """How many of its offsets are before the logs' beginnings, and before the `first` one that was read of their
-        partition. A partition that is gone has none left.
+        """Counts the chunk's offsets that are before the log start offset and before the `first` offset that was read
+        of the partition. All offsets of a deleted partition count as before the log start.
         """
         return sum(
             max(0, min(_log_start(topics, name, number, end), end, first.get((name, number), end)) - start)
@@ -46,7 +46,7 @@ class Chunk:
         )
 
     def first(self, most: int) -> Chunk:
-        """Its beginning, of at most so many offsets; of each partition as large a part as of all."""
+        """Returns the first offsets of the chunk, at most `most` in total, with the same share of each partition."""
         offsets = self.offsets()
         if offsets <= most:
             return self
@@ -58,7 +58,7 @@ class Chunk:
         return _chunk(_topped_up(found, self.end, left))
 
     def offsets(self) -> int:
-        """How many offsets it has."""
+        """Returns the number of offsets in the chunk."""
         return sum(end - start for _, _, start, end in self._parts())
 
     def _parts(self) -> Iterator[tuple[str, int, int, int]]:
@@ -70,7 +70,7 @@ class Chunk:
 def _topped_up(
     parts: Iterable[tuple[str, int, int, int]], ends: Offsets, left: int
 ) -> Iterator[tuple[str, int, int, int]]:
-    """What rounding has left goes to the first partitions that have more."""
+    """Gives the offsets that rounding left over to the first partitions that have more."""
     for name, number, start, end in parts:
         more = min(left, ends[name][number] - end)
         left -= more

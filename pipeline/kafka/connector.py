@@ -11,15 +11,15 @@ TUNED = {
     "fetch.max.bytes": "67108864",
     "receive.buffer.bytes": "1048576",
 }
-"""Consumer settings beyond Kafka's defaults: the connector asks for two offsets after each poll, so few big polls
-save a sixth of the time and most of the broker's. `[kafka]` goes over them."""
+"""Consumer settings that differ from Kafka's defaults. The connector requests two offsets after each poll, so few large
+polls save a sixth of the time, and most of the broker's. `[kafka]` overrides them."""
 
 RESERVED = {"bootstrap.servers": "bootstrap-server", "isolation.level": "isolation-level"}
-"""Consumer settings that have a setting of their own here."""
+"""Consumer settings that have a pipeline setting of their own."""
 
 
 def connector_options(settings: Settings) -> dict[str, str]:
-    """All but topics and offsets. Raises PipelineError."""
+    """Returns the connector's options, except topics and offsets. Raises PipelineError."""
     options = {
         "kafka.bootstrap.servers": settings.bootstrap_server,
         "kafka.isolation.level": settings.isolation_level,

@@ -1,8 +1,8 @@
-"""Records of a range of offsets: of topics by Spark's connector, or of log segments. Both give the same rows.
+"""Reads the records of a range of offsets: from topics with Spark's connector, or from log segments, as equal rows.
 
-key, value, headers, topic, partition, offset, timestamp, timestampType: `key` and `value` are binary, `headers` an
-array of (key, value) or null, `timestamp` the record's (UTC session), `timestampType` 0 for the producer's time, 1 for
-the broker's.
+Columns: key, value, headers, topic, partition, offset, timestamp, timestampType. `key` and `value` are binary,
+`headers` is an array of (key, value) or null, `timestamp` is the record's (UTC session), `timestampType` is 0 for
+CreateTime and 1 for LogAppendTime.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TOPIC_ID = "topic_id: "
 def records_of(
     spark: SparkSession, settings: Settings, job: str, start: Offsets, end: Offsets, ids: Mapping[str, str]
 ) -> DataFrame:
-    """The records from `start` to before `end`, which name the same partitions; at least one. `ids`: of the topics.
+    """Returns the records from `start` (inclusive) to `end` (exclusive), which have the same partitions, at least one.
 
-    Raises PipelineError."""
+    `ids`: the topic ids by name. Raises PipelineError."""
     if job == "backfill" and settings.backfill_from == "segments":
         options = _segment_options(settings, start, end, ids)
         _register(spark)
@@ -47,11 +47,11 @@ def records_of(
 
 
 def _register(spark: SparkSession) -> None:
-    """For editable installs, in which PySpark does not find `pyspark_odradek` by its name."""
+    """Registers the source. Needed in editable installs, where PySpark does not find `pyspark_odradek` by its name."""
     try:
         spark.dataSource.register(SegmentSource)
     except PySparkException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # It has found it.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # PySpark has found it by its name.
             raise
 
 
@@ -70,9 +70,9 @@ def _segment_options(settings: Settings, start: Offsets, end: Offsets, ids: Mapp
     if missing:
         raise PipelineError(
             f"{', '.join(settings.log_dirs)} lacks {', '.join(missing)}",
-            "name all log-dirs of a broker that has it, or set backfill-from to topics",
+            "set log-dirs to all log.dirs of a broker that has them, or set backfill-from to topics",
         )
-    # The source wants offsets of all partitions that are there: of those that came later, none are read.
+    # The source needs offsets of all existing partitions. Of partitions that were added later nothing is read.
     nothing: dict[str, dict[int, int]] = {topic: {} for topic in start}
     for topic, number in there:
         nothing[topic][number] = EARLIEST
@@ -82,7 +82,7 @@ def _segment_options(settings: Settings, start: Offsets, end: Offsets, ids: Mapp
 
 
 def _refuse_other_topic(topic: str, wanted: str, directory: Path) -> None:
-    """Raises PipelineError where partition.metadata (PartitionMetadataFile) tells another id; it need not be there."""
+    """Raises PipelineError if partition.metadata (PartitionMetadataFile) has another topic id. The file is optional."""
     try:
         text = (directory / "partition.metadata").read_text()
         told = next(line.removeprefix(TOPIC_ID).strip() for line in text.splitlines() if line.startswith(TOPIC_ID))
@@ -91,6 +91,6 @@ def _refuse_other_topic(topic: str, wanted: str, directory: Path) -> None:
         return
     if wanted and str(found) != wanted:
         raise PipelineError(
-            f"{directory} is of another topic than the brokers' {topic}: its id is {found}, theirs {wanted}",
-            "name the log.dirs of these brokers",
+            f"{directory} is not of the brokers' topic {topic}: its topic id is {found}, the brokers' is {wanted}",
+            "set log-dirs to the log.dirs of these brokers",
         )

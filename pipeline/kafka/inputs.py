@@ -1,4 +1,4 @@
-"""What a job asks before it reads: for the topics that its settings name."""
+"""Checks the topics that the settings name, before a job reads them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 
 class TopicMatcher:
-    """Tells which of the topics the settings name. Raises PipelineError where they name none, or one that cannot be."""
+    """Selects the topics that the settings name. Raises PipelineError if they name none, or an invalid one."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         for name in settings.topics:
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
-                raise PipelineError(f"topic {name!r} is no name of a topic", "for several, give topics-pattern")
+                raise PipelineError(f"topic {name!r} is not a valid topic name", "for a pattern, set topics-pattern")
         if not settings.topics and not settings.topics_pattern:
-            raise PipelineError("no topics are given", "set topics or topics-pattern")
+            raise PipelineError("no topics are set", "set topics or topics-pattern")
         self._spark = spark
         self._settings = settings
         self._known: dict[str, bool] = {}
         named = self([settings.results_topic] if settings.results_topic else [])
         if named:
             raise PipelineError(
-                f"results-topic {settings.results_topic} is one of the topics that are read: its results would come "
+                f"results-topic {settings.results_topic} is one of the topics that are read: its results would be read "
                 "again",
-                "name another topic for the results",
+                "set another topic for the results",
             )
 
     def __call__(self, names: Collection[str]) -> Collection[str]:
-        """Those that are named. Spark is asked for new ones only."""
+        """Returns the names that match the settings. Spark evaluates the pattern for new names only."""
         if self._settings.topics:
             return [name for name in names if name in self._settings.topics]
         new = [name for name in names if name not in self._known]
@@ -48,20 +48,20 @@ class TopicMatcher:
 
 
 def refuse_missing(settings: Settings, topics: Topics, known: Collection[str] = ()) -> None:
-    """Raises PipelineError where a topic is not there, or none matches; but for topics that are `known`."""
+    """Raises PipelineError if a topic does not exist, or no topic matches. Topics in `known` may be missing."""
     missing = [name for name in settings.topics if name not in topics and name not in known]
     if missing:
-        raise PipelineError(f"there is no topic {', '.join(missing)}", "create it, or change topics")
+        raise PipelineError(f"topic {', '.join(missing)} does not exist", "create it, or change topics")
     if not topics and not known:
         raise PipelineError(f"no topic matches {settings.topics_pattern}", "change topics-pattern")
 
 
 def refuse_beyond(starts: Offsets, topics: Topics) -> None:
-    """Raises PipelineError where a partition is to be read from behind its end."""
+    """Raises PipelineError if a start offset is beyond the end of its partition."""
     for name, partitions in starts.items():
         for number, offset in partitions.items():
             if offset > (end := topics[name].ends[number]):
                 raise PipelineError(
-                    f"starting-offsets: {name}-{number} is to begin at {offset}, and ends at {end}",
-                    "give an offset that it has",
+                    f"starting-offsets: {name}-{number} starts at {offset}, but the log ends at {end}",
+                    "set an offset that the log has",
                 )

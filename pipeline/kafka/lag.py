@@ -1,8 +1,8 @@
-"""How far the pipeline is behind its topics: the end of each partition, less what the ledger says is processed.
+"""The pipeline's lag: the end offset of each partition, minus the offset up to which the ledger has processed it.
 
-The end is what a consumer of the pipeline's isolation level can reach: the high watermark, or, with read_committed, the
-last stable offset. Kafka's tools know only the high watermark, so that while a transaction is open they show its
-records as lag too: their LAG is `lag + in_open_transactions`. Where nothing is open, the numbers are the same.
+The end offset depends on the pipeline's isolation level: the high watermark, or, with read_committed, the last stable
+offset. Kafka's tools only use the high watermark, so they also count the records of open transactions as lag: their LAG
+is `lag + in_open_transactions`. Without open transactions the numbers are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PAUSES_S = (0.1, 0.3, 0.6)
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition; offsets are of the next record. None: not processed yet, or not known to the broker."""
+    """The lag of one partition. Offsets are those of the next record. None: not processed yet, or unknown to the
+    broker.
+    """
 
     topic: str
     partition: int
@@ -32,11 +34,11 @@ class PartitionLag:
     end_offset: int | None = None
     log_end_offset: int | None = None
     committed: int | None = None
-    """What the shadow group shows."""
+    """The shadow group's committed offset."""
 
     @property
     def lag(self) -> int | None:
-        """Offsets that wait; before the first batch all that there are. None where the broker tells no end."""
+        """The number of unprocessed offsets; before the first batch, all of the log. None if the end is unknown."""
         if self.end_offset is None:
             return None
         begin = self.log_start_offset if self.processed is None else self.processed
@@ -44,28 +46,28 @@ class PartitionLag:
 
     @property
     def in_open_transactions(self) -> int:
-        """Offsets that wait for the end of a transaction, which read_committed does not reach."""
+        """The number of offsets between the last stable offset and the high watermark, with read_committed."""
         return max((self.log_end_offset or 0) - (self.end_offset or 0), 0)
 
     @property
     def problem(self) -> str:
-        """What is wrong with it; empty if nothing."""
+        """A description of the partition's problem. Empty if it has none."""
         if self.end_offset is None:
-            return "the topic or the partition is gone"
+            return "the topic or the partition was deleted"
         if self.processed is not None and self.processed > (self.log_end_offset or 0):
-            return "more is processed than there is: the topic was deleted and made again"
+            return "processed beyond the end of the log: the topic was deleted and recreated"
         if self.processed is not None and self.processed < (self.log_start_offset or 0):
             return f"{(self.log_start_offset or 0) - self.processed} offsets were deleted before they were read"
         return ""
 
 
 def partition_lags(settings: Settings, processed: Offsets, patience_ms: int = 10_000) -> list[PartitionLag]:
-    """The lag of each partition of the pipeline's topics, sorted. Raises KafkaError and PipelineError."""
+    """Returns the lag of each partition of the pipeline's topics, sorted. Raises KafkaError and PipelineError."""
     with admin_client(settings, patience_ms) as admin:
         there = _partitions_there(admin, settings, processed)
         start = _offsets(admin, there, OffsetSpec.EARLIEST)
         high = _offsets(admin, there, OffsetSpec.LATEST)
-        # Asked for last: what comes meanwhile is lag, and in no open transaction.
+        # Requested last, so that records produced in the meantime count as lag, not as open transactions.
         end = _offsets(admin, there, OffsetSpec.LATEST, settings.isolation_level)
         committed = _committed(admin, settings.group)
     known = {TopicPartition(topic, number) for topic, numbers in processed.items() for number in numbers}
@@ -84,7 +86,7 @@ def partition_lags(settings: Settings, processed: Offsets, patience_ms: int = 10
 
 
 def _committed(admin: KafkaAdminClient, group: str) -> Mapping[TopicPartition, int]:
-    """What the group shows; nothing if its coordinator does not say so in a second."""
+    """Returns the group's committed offsets. Empty if the coordinator fails for about a second."""
     try:
         return committed_offsets(admin, group, pauses_s=PAUSES_S)
     except KafkaError:
@@ -92,7 +94,7 @@ def _committed(admin: KafkaAdminClient, group: str) -> Mapping[TopicPartition, i
 
 
 def _partitions_there(admin: KafkaAdminClient, settings: Settings, processed: Offsets) -> list[TopicPartition]:
-    """What exists of the topics that the settings or the ledger name. Asking makes no topic."""
+    """Returns the existing partitions of the topics in the settings or the ledger. The request creates no topic."""
     pattern = settings.pattern
     wanted = {*settings.topics, *processed}
     return [

@@ -1,4 +1,4 @@
-"""Offsets of many partitions, and their texts."""
+"""Offsets of many partitions, and their text forms."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def offsets_text(offsets: Offsets) -> str:
-    """Offsets as Spark writes them: {"topic":{"0":12}}."""
+    """Formats offsets as Spark does: {"topic":{"0":12}}."""
     content = {topic: {str(number): offsets[topic][number] for number in sorted(offsets[topic])} for topic in offsets}
     return json.dumps(content, sort_keys=True)
 
 
 def by_partition(offsets: Offsets) -> dict[str, int]:
-    """Offsets as logs tell them: {"topic-0": 12}."""
+    """Returns offsets in the form used in log lines: {"topic-0": 12}."""
     return {f"{name}-{number}": offset for name, partitions in offsets.items() for number, offset in partitions.items()}
 
 
 def offsets_of(text: str) -> dict[str, dict[int, int]]:
-    """Offsets from their text. Raises ValueError."""
+    """Parses the text of offsets. Raises ValueError."""
     content = json.loads(text)
     if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
-        raise ValueError(f"no offsets: {text[:80]}")
+        raise ValueError(f"not offsets: {text[:80]}")
     strange = [
         at for partitions in content.values() for at in partitions.values() if type(at) is not int or at < EARLIEST
     ]
     if strange:
-        raise ValueError(f"{strange[0]!r} is no offset")
+        raise ValueError(f"{strange[0]!r} is not an offset")
     return {topic: {int(number): at for number, at in partitions.items()} for topic, partitions in content.items()}

@@ -1,8 +1,8 @@
-"""The consumer group that shows the progress of a pipeline to every tool of Kafka's.
+"""The consumer group that shows the progress of a pipeline to all of Kafka's tools.
 
-Spark commits no offsets. After each batch the ingest commits its end offsets here, as nobody's member (OffsetCommit
-with generation -1, as kafka-consumer-groups resets offsets). The group only mirrors the ledger, which is the truth: a
-commit that fails is told and forgotten, the next batch brings the newer offsets anyway.
+Spark commits no offsets. After each batch the ingest commits the batch's end offsets to this group, without being a
+member (OffsetCommit with generation -1, as kafka-consumer-groups does to reset offsets). The group only mirrors the
+ledger. A failed commit is logged and dropped; the next batch commits newer offsets anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.pipeline.settings import Settings
 log = structlog.get_logger("pipeline.shadow_group")
 
 PAUSES_S = (0.2, 1.0)
-"""Between attempts: a coordinator that loads, or moves, is soon there. More would hold up the ingest."""
+"""Pauses between attempts, for a coordinator that is loading or moving. Longer ones would delay the ingest."""
 PATIENCE_MS = 5_000
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -35,9 +35,9 @@ def commit(
     patience_ms: int = PATIENCE_MS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Commits the next offset to read of each topic's partitions to `settings.group`; whether all were taken.
+    """Commits the next offset to read of each partition to `settings.group`. Returns whether all were accepted.
 
-    Never raises for what Kafka says or fails to say: it is logged, and tried again after each of `pauses_s`."""
+    Does not raise for errors and time-outs of Kafka: retries after each of `pauses_s`, then logs the error."""
     wanted = {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
         for topic, partitions in offsets.items()
@@ -54,7 +54,7 @@ def commit(
     if not wanted:
         return True
     log.error(
-        "the shadow group does not show the progress; the ingest goes on",
+        "shadow group not updated",
         group=settings.group,
         problems=problems,
         attempts=len(pauses_s) + 1,
@@ -65,7 +65,7 @@ def commit(
 def _attempt(
     settings: Settings, wanted: Offsets, patience_ms: int
 ) -> tuple[list[TopicPartition], dict[str, list[str]]]:
-    """One commit: the partitions that were refused, and which they are by reason."""
+    """Commits once. Returns the refused partitions, as a list and by reason."""
     try:
         with admin_client(settings, patience_ms) as admin:
             results = admin.alter_group_offsets(settings.group, dict(wanted))
@@ -81,5 +81,5 @@ def _attempt(
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnknownMemberIdError):
-        return "the group has members of its own: stop those consumers, or set shadow-group"
+        return "the group has members: stop those consumers, or set shadow-group"
     return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -1,9 +1,9 @@
-"""The topics as the brokers have them, against those that a query has read: deleted, made again, cut at the start.
+"""Compares the brokers' topics with those that the pipeline has read: deleted, recreated, or truncated at the start.
 
-A topic that was deleted and made again has its name and its offsets, but another id and other records (KIP-516). To
-go on at the old offsets would skip the new records without a word; so the ids are compared at each start, and again
-for each batch, after its records were read and before any of them is committed: what has the old id then was the old
-topic while it was read.
+A topic that was deleted and recreated has the same name and the same offsets, but another id and other records
+(KIP-516). Continuing at the old offsets would silently skip new records. So the ids are compared at each start, and
+again for each batch, after its records were read and before any of them is committed: a topic that still has the old id
+then had it while it was read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic at one moment: its id ("" where brokers have none), and each partition's first offset and next one."""
+    """A topic at one point in time: its id ("" if the brokers have no ids), and the start and end offset of each
+    partition.
+    """
 
     id: str
     starts: Mapping[int, int]
@@ -49,29 +51,29 @@ Topics = Mapping[str, Topic]
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """What is remembered of a topic that was read: its id, and where its partitions ended when last looked at."""
+    """A topic that was read: its id, and the end offsets of its partitions when they were last requested."""
 
     id: str
     ends: Mapping[int, int]
 
 
 def ends_of(topics: Topics) -> Offsets:
-    """Where the topics end."""
+    """Returns the end offsets of the topics."""
     return {name: topic.ends for name, topic in topics.items()}
 
 
 def known_topics(topics: Topics) -> dict[str, KnownTopic]:
-    """What is to be remembered of topics."""
+    """Returns the persistent part of topics."""
     return {name: KnownTopic(topic.id, topic.ends) for name, topic in topics.items()}
 
 
 def known_topics_text(known: Mapping[str, KnownTopic]) -> str:
-    """As JSON: {"topic": {"id": "...", "ends": {"0": 12}}}."""
+    """Formats known topics as JSON: {"topic": {"id": "...", "ends": {"0": 12}}}."""
     return json.dumps({name: {"id": one.id, "ends": dict(one.ends)} for name, one in sorted(known.items())})
 
 
 def known_topics_of(content: Mapping[str, Any]) -> dict[str, KnownTopic]:
-    """From such JSON. Raises ValueError, KeyError, TypeError, AttributeError."""
+    """Parses the JSON of `known_topics_text`. Raises ValueError, KeyError, TypeError, AttributeError."""
     return {
         name: KnownTopic(str(one["id"]), {int(number): int(end) for number, end in one["ends"].items()})
         for name, one in content.items()
@@ -79,16 +81,16 @@ def known_topics_of(content: Mapping[str, Any]) -> dict[str, KnownTopic]:
 
 
 class TopicVanished(PipelineError):
-    """A topic that was read is not there."""
+    """A topic that was read does not exist any more."""
 
 
 class TopicRecreated(PipelineError):
-    """Topics of known names have other ids; `topics` are their names."""
+    """Known topics have new ids. `topics` are their names."""
 
     def __init__(self, topics: list[str]) -> None:
         super().__init__(
-            f"{', '.join(topics)}: deleted and created again since it was read, with other records at the same offsets",
-            "set on-recreated-topic to continue, which reads it from its beginning and counts what was lost",
+            f"{', '.join(topics)}: deleted and recreated since it was read, with other records at the same offsets",
+            "set on-recreated-topic to continue, which reads it from the start and counts the lost offsets",
         )
         self.topics = topics
 
@@ -101,8 +103,8 @@ def look(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Topic]:
-    """The topics of the settings that exist; `matches` tells those that topics-pattern names. Waits `patience_s` for
-    brokers that do not answer. Raises PipelineError."""
+    """Returns the existing topics of the settings. `matches` selects the names that topics-pattern matches. Waits up to
+    `patience_s` for brokers that do not respond. Raises PipelineError."""
     until, told = now() + patience_s, False
     while True:
         try:
@@ -111,11 +113,11 @@ def look(
         except (KafkaError, OSError) as error:
             if now() >= until:
                 raise PipelineError(
-                    f"{settings.bootstrap_server} does not tell of the topics: {type(error).__name__}: {error}",
-                    "check bootstrap-server, and that the broker runs",
+                    f"{settings.bootstrap_server} does not describe the topics: {type(error).__name__}: {error}",
+                    "check bootstrap-server, and that the broker is running",
                 ) from error
             if not told:
-                log.warning("the brokers do not answer; waiting", servers=settings.bootstrap_server, seconds=patience_s)
+                log.warning("waiting for brokers", servers=settings.bootstrap_server, seconds=patience_s)
                 told = True
         sleep(PAUSE_S)
 
@@ -152,12 +154,12 @@ def _of_topic(name: str, offsets: Mapping[TopicPartition, Any]) -> dict[int, int
 
 
 def compare_ids(known: Mapping[str, KnownTopic], topics: Topics) -> None:
-    """Raises TopicVanished or TopicRecreated where a topic is not the one that is known by that name."""
+    """Raises TopicVanished or TopicRecreated if a known topic does not exist, or has another id."""
     vanished = sorted(set(known) - set(topics))
     if vanished:
         raise TopicVanished(
-            f"{', '.join(vanished)}: read until now, and gone",
-            "create it again (on-recreated-topic says what happens then), or take another name for the pipeline",
+            f"{', '.join(vanished)}: read before, but deleted now",
+            "recreate it (on-recreated-topic then applies), or set another name for the pipeline",
         )
     recreated = [name for name, one in sorted(known.items()) if one.id and topics[name].id not in ("", one.id)]
     if recreated:
@@ -165,18 +167,18 @@ def compare_ids(known: Mapping[str, KnownTopic], topics: Topics) -> None:
 
 
 def compare_offsets(next_offsets: Offsets, topics: Topics) -> None:
-    """Raises PipelineError where the next offset to read is not in the log any more, or not in it yet."""
+    """Raises PipelineError if a next offset to read is before the start or after the end of the log."""
     problems = []
     for name, partitions in sorted(next_offsets.items()):
         for number, offset in sorted(partitions.items()):
             topic = topics.get(name)
             if topic is None or number not in topic.starts:
-                problems.append(f"{name}-{number} is gone")
+                problems.append(f"{name}-{number} was deleted")
             elif offset < topic.starts[number]:
-                problems.append(f"{name}-{number}: offsets {offset} to {topic.starts[number] - 1} are gone")
+                problems.append(f"{name}-{number}: offsets {offset} to {topic.starts[number] - 1} were deleted")
             elif offset > topic.ends[number]:
-                problems.append(f"{name}-{number}: read up to {offset}, and the log ends at {topic.ends[number]}")
+                problems.append(f"{name}-{number}: read up to {offset}, but the log ends at {topic.ends[number]}")
     if problems:
         raise PipelineError(
-            "; ".join(problems), "set on-data-loss to continue, which goes on with what is there and counts the loss"
+            "; ".join(problems), "set on-data-loss to continue, which reads what is left and counts the loss"
         )

@@ -1,4 +1,4 @@
-"""Records to rows: the schema, what values hold, which rows are good, dead or repeated.
+"""Records to rows: the schema, the decoding of values, and which rows are good, dead or duplicates.
 
-Pure functions from DataFrame to DataFrame, the same for streams and for batches.
+Pure functions from DataFrame to DataFrame, for streams and batches alike.
 """

@@ -1,6 +1,6 @@
-"""Avro and Protobuf to rows, by Spark's own functions.
+"""Decodes Avro and Protobuf to rows, with Spark's own functions.
 
-Values framed for a schema registry (a byte 0 and four bytes of an id before the row) are not understood: they become
+Values in the frame of a schema registry (a byte 0 and a 4-byte id before the row) are not supported: they become
 dead letters.
 """
 
@@ -18,10 +18,10 @@ from odradek.pipeline.settings import Settings
 
 
 def avro_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """The records with `data`, `reason` and `detail`.
+    """Returns the records with `data`, `reason` and `detail`.
 
-    Avro's reader does not say that bytes are left over, and Spark does not tell a broken row from one of nulls. So the
-    row is read as the first field of a frame, whose second, bytes put behind the value, must come out unchanged."""
+    Avro's reader does not report unread bytes, and Spark does not distinguish a broken row from one of nulls. So the
+    row is read as the first field of a frame. Its second field, bytes appended to the value, must be read unchanged."""
     framed = sf.concat(sf.col("value"), sf.lit(AVRO_END))
     frame = from_avro(framed, avro_frame(schema_text(settings)), {"mode": "PERMISSIVE"})
     read = records.withColumn("_frame", frame)
@@ -30,8 +30,8 @@ def avro_rows(records: DataFrame, schema: StructType, settings: Settings) -> Dat
 
 
 def protobuf_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """The records with `data`, `reason` and `detail`. Protobuf names no type and skips what it does not know: a foreign
-    message may well be read as a row, of defaults."""
+    """Returns the records with `data`, `reason` and `detail`. Protobuf does not encode the type and skips unknown
+    fields, so a message of another type may be read as a row of defaults."""
     message = from_protobuf(
         sf.col("value"),
         settings.message_name,
@@ -52,11 +52,11 @@ def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> 
     detail = (
         sf.when(value.isNull(), "the value is null")
         .when(~whole, sf.concat(size, hint))
-        .when(broken, "a text in the row is no UTF-8")
+        .when(broken, "a text in the row is not UTF-8")
     )
     return read.withColumns({"reason": judged, "detail": detail})
 
 
 def _no_utf8(value: Column, kind: DataType) -> Column | None:
-    """Avro does not look at the bytes of a text, and no reader takes a Parquet file that has such a one."""
+    """Avro does not check the bytes of a text, and readers reject a Parquet file with invalid UTF-8."""
     return ~sf.is_valid_utf8(value) if isinstance(kind, StringType) else None

@@ -1,4 +1,4 @@
-"""Values that a decoder let pass though no table should have them, found wherever they are inside a row."""
+"""Finds values, at any depth of a row, that a decoder accepted but that no table should contain."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 Test = Callable[[Column, DataType], Column | None]
-"""The condition that a value of a simple type is flawed; None for types that cannot be."""
+"""Returns the condition that a value of a simple type is flawed. None for types that are never flawed."""
 
 
 def flaws(value: Column, kind: DataType, test: Test) -> list[Column]:
-    """Conditions, one of which holds where the value or one inside it is flawed; none where the type cannot be."""
+    """Returns conditions, one of which holds if the value or a nested value is flawed. Empty if the type never is."""
     if isinstance(kind, StructType):
         return [flaw for one in kind for flaw in flaws(value[one.name], one.dataType, test)]
     if isinstance(kind, ArrayType):
@@ -34,5 +34,5 @@ def _flaws_of_elements(array: Column, kind: DataType, test: Test) -> list[Column
 
 
 def any_of(conditions: list[Column]) -> Column:
-    """Whether one of the conditions holds; one that is null does not."""
+    """Whether one of the conditions holds. Null counts as false."""
     return reduce(or_, (sf.coalesce(one, sf.lit(False)) for one in conditions), sf.lit(False))

@@ -1,15 +1,15 @@
-"""JSON to rows, strictly, with one `from_json`.
+"""Decodes JSON to rows, strictly, with a single `from_json`.
 
-What Spark's `from_json` takes for good though it is not, and what is done about it:
- (a) text after the object (`{"id":1} xyz`): it stops reading. So the text is read as a field of a frame, and the
-     frame's last field must have been seen.
- (b) bytes that are no UTF-8: replaced silently. So they are checked for.
- (c) 1e400 becomes Infinity. So numbers must be finite. NaN and 'single quotes' are no JSON.
- (d) TIMESTAMP: "12:00" becomes today's, a number is taken for seconds and overflows silently. So a timestamp is a text
-     that begins with a date (2024-01-31, 2024-01-31T10:00:00.123456+02:00, a space for the T); without a zone it is
-     UTC. Numbers belong in a LONG.
-As Spark has it: a STRING takes every JSON value as its text, of two fields of one name the last counts, names differ by
-case, a null and a field that is not there are alike, a DECIMAL is rounded to its scale, a BINARY is Base64.
+Invalid values that Spark's `from_json` accepts, and how they are rejected:
+ (a) Text after the object (`{"id":1} xyz`) is ignored. So the text is read as a field of a frame, and the frame's last
+     field must be present.
+ (b) Bytes that are not UTF-8 are replaced silently. So they are checked for.
+ (c) 1e400 becomes Infinity. So numbers must be finite. NaN and 'single quotes' are not JSON.
+ (d) TIMESTAMP: "12:00" becomes a time of today, and a number is read as seconds and overflows silently. So a timestamp
+     is a text that starts with a date (2024-01-31, 2024-01-31T10:00:00.123456+02:00, or a space for the T); without a
+     time zone it is UTC. Numbers belong in a LONG.
+Spark's behavior is kept where a STRING takes any JSON value as its text, the last of two fields with one name wins,
+names are case-sensitive, a null equals a missing field, a DECIMAL is rounded to its scale, and a BINARY is Base64.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ OPTIONS = {
 }
 FRAME = ('{"row":', ',"_end":true}')
 SHOWN, SHOWN_NAMES = 60, 5
-"""Characters of a value, and fields, that a detail shows."""
+"""The numbers of characters of a value, and of fields, that a detail shows."""
 
 
 def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFrame:
-    """The records with `data`, `reason` and `detail`, and with `_raw` where unknown fields are kept.
+    """Returns the records with `data`, `reason` and `detail`, and with `_raw` if unknown fields are kept.
 
-    Unknown fields are those of the outermost object. `keep` and `reject` read the names of the good rows' fields, which
-    costs half a parse more; `ignore` costs nothing."""
+    Unknown fields are only detected in the outermost object. `keep` and `reject` read the field names of good rows,
+    which costs another half of the parsing; `ignore` costs nothing."""
     first = records.withColumn("_first", _framed(_as_read(schema)))
     verdict = _verdict(schema, rejects_unknown=unknown_fields == "reject")
     judged = first.withColumns({"data": _converted(sf.col("_first.row"), schema), "_verdict": verdict})
@@ -64,7 +64,7 @@ def _text() -> Column:
 
 
 def _framed(row: DataType) -> Column:
-    """The value, read as the first field of a frame: `row`, and `_end` where nothing but the row was before it."""
+    """Returns the value, read as the field `row` of a frame. `_end` is set if only the row precedes it."""
     frame = StructType(
         [StructField("row", row), StructField("_end", BooleanType()), StructField("_corrupt", StringType())]
     )
@@ -72,7 +72,7 @@ def _framed(row: DataType) -> Column:
 
 
 def _as_read(kind: DataType) -> DataType:
-    """The type that the parser is told: texts for timestamps."""
+    """Returns the type for the parser, with texts for timestamps."""
     if isinstance(kind, TimestampType):
         return StringType()
     if isinstance(kind, StructType):
@@ -85,7 +85,7 @@ def _as_read(kind: DataType) -> DataType:
 
 
 def _converted(read: Column, kind: DataType) -> Column:
-    """What was read, as the schema's type."""
+    """Converts a parsed value to the schema's type."""
     if _as_read(kind) == kind:
         return read
     if isinstance(kind, StructType):
@@ -101,7 +101,7 @@ def _converted(read: Column, kind: DataType) -> Column:
 
 
 def _flaw(read: Column, kind: DataType) -> Column | None:
-    """What the parser let pass: no date in a timestamp, a number that is not finite."""
+    """Returns the condition for values that the parser wrongly accepts: timestamps without a date, infinite numbers."""
     if isinstance(kind, TimestampType):
         return read.isNotNull() & _converted(read, kind).isNull()
     if isinstance(kind, DoubleType | FloatType):
@@ -110,12 +110,12 @@ def _flaw(read: Column, kind: DataType) -> Column | None:
 
 
 def _verdict(schema: StructType, rejects_unknown: bool) -> Column:
-    """Null for a good row, else a struct of reason and detail."""
+    """Returns null for a good row, otherwise a struct of reason and detail."""
     first = sf.col("_first")
     fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull()
     verdict = (
         sf.when(sf.col("value").isNull(), _said("tombstone", sf.lit("the value is null")))
-        .when(~sf.is_valid_utf8(_text()), _said("not_utf8", sf.lit("the value is no UTF-8 text")))
+        .when(~sf.is_valid_utf8(_text()), _said("not_utf8", sf.lit("the value is not UTF-8 text")))
         .when(~fits | any_of(flaws(first["row"], schema, _flaw)), _why(schema))
     )
     if not rejects_unknown:
@@ -130,12 +130,12 @@ def _said(reason: str, detail: Column) -> Column:
 
 
 def _unknown(schema: StructType) -> Column:
-    """The names of fields that the schema lacks."""
+    """Returns the names of the fields that the schema lacks."""
     return sf.array_except(sf.json_object_keys(_text()), sf.lit(schema.names))
 
 
 def _why(schema: StructType) -> Column:
-    """The verdict on a value that does not fit: read again as a text, then as an object of texts."""
+    """Returns the verdict on a value that does not fit, by parsing it again as a text, then as an object of texts."""
 
     def judged(again: Column) -> Column:
         fields = sf.when(again["row"].startswith("{"), sf.from_json(again["row"], "MAP<STRING,STRING>"))
@@ -147,7 +147,7 @@ def _why(schema: StructType) -> Column:
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """`body` of a value that is computed once, and only where the whole is asked for."""
+    """Applies `body` to a value that is computed once, and only if the result is needed."""
     return sf.element_at(sf.transform(sf.array(value), body), 1)
 
 
@@ -157,12 +157,12 @@ def _why_no_json() -> Column:
         .when(
             sf.hex(sf.substring("value", 1, 1)) == "00", "the value begins with byte 0, like a schema registry's frame"
         )
-        .otherwise(sf.concat(sf.lit("the value is no JSON"), _shown(_text())))
+        .otherwise(sf.concat(sf.lit("the value is not JSON"), _shown(_text())))
     )
 
 
 def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
-    """Says which fields have a text and are not as the schema wants them; if none is as a whole, where others are."""
+    """Describes the fields that have a value of a wrong type; if there are none, the columns with nested values."""
     row = sf.col("_first.row")
     kinds = sf.create_map(*(sf.lit(part) for one in schema for part in (one.name, kind_name(one.dataType))))
     flawed = sf.array_compact(sf.array(*(sf.when(_unlike(row[one.name], one.dataType), one.name) for one in schema)))
@@ -171,7 +171,7 @@ def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
     def sentence(one: Column) -> Column:
         quoted = text.contains(sf.concat(sf.lit('"'), one["key"], sf.lit('":"')))
         value = sf.when(quoted, sf.concat(sf.lit('"'), one["value"], sf.lit('"'))).otherwise(one["value"])
-        return sf.concat(one["key"], sf.lit(" is no "), sf.try_element_at(kinds, one["key"]), _shown(value))
+        return sf.concat(one["key"], sf.lit(" is not "), sf.try_element_at(kinds, one["key"]), _shown(value))
 
     def told(flawed: Column) -> Column:
         entries = sf.filter(
@@ -180,7 +180,7 @@ def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
         sentences = sf.transform(sf.slice(entries, 1, SHOWN_NAMES), sentence)
         return sf.when(sf.size(entries) > 0, sf.concat_ws("; ", sentences))
 
-    no_object = sf.when(fields.isNull(), sf.concat(sf.lit("the value is no object"), _shown(text)))
+    no_object = sf.when(fields.isNull(), sf.concat(sf.lit("the value is not an object"), _shown(text)))
     return sf.coalesce(no_object, _let(flawed, told), sf.lit(f"a value inside {nested} is not of its type"))
 
 
@@ -189,6 +189,6 @@ def _unlike(read: Column, kind: DataType) -> Column:
 
 
 def _shown(text: Column) -> Column:
-    """The beginning of a text, behind a colon."""
+    """Returns a colon and the beginning of a text."""
     dots = sf.when(sf.length(text) > SHOWN, "...").otherwise("")
     return sf.concat(sf.lit(": "), sf.coalesce(sf.substring(text, 1, SHOWN), sf.lit("null")), dots)

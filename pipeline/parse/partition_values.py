@@ -1,7 +1,7 @@
-"""Values of `partition-by` that no table can have, since they name a directory.
+"""Finds values of `partition-by` that cannot be the name of a directory.
 
-A text becomes part of a directory's name, which file systems limit to 255 bytes. A day or a time must be in the years 1
-to 9999: delta-rs reads no table that has another.
+A text becomes part of a directory name, which file systems limit to 255 bytes. A day or a time must be in the years 1
+to 9999: delta-rs cannot read a table with any other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from odradek.pipeline.settings import Settings
 
 LONGEST_NAME_BYTES = 255
 SHOWN = 40
-"""Characters of a long text that a detail shows."""
+"""The number of characters of a long text that a detail shows."""
 _ESCAPED = "[^A-Za-z0-9._~-]"
-"""Characters of which each byte takes three in a directory's name (%2F); others take one."""
+"""Characters of which each byte takes three in a directory name (%2F). Others take one."""
 
 
 def unfit_values(schema: StructType, settings: Settings) -> Iterator[tuple[Column, Column]]:
-    """For each column of `partition-by` that may have such a value: whether it has, and why, for people."""
+    """Yields, for each column of `partition-by` that may have such a value, the condition and the detail."""
     for name in settings.partition_by:
         if name == "_topic":
             yield _too_long(name, sf.col("topic"))
@@ -44,8 +44,8 @@ def _too_long(name: str, value: Column) -> tuple[Column, Column]:
     kept = sf.length(sf.regexp_replace(value, _ESCAPED, ""))
     size = len(f"{name}=".encode()) + 3 * sf.octet_length(value) - 2 * kept
     told = sf.concat(
-        sf.lit(f"{name} is "), sf.substring(value, 1, SHOWN), sf.lit("..., which makes the name of its directory "),
-        size.cast("string"), sf.lit(f" bytes long, and the longest has {LONGEST_NAME_BYTES}"),
+        sf.lit(f"{name} is "), sf.substring(value, 1, SHOWN), sf.lit("..., which makes its directory name "),
+        size.cast("string"), sf.lit(f" bytes long, but the limit is {LONGEST_NAME_BYTES}"),
     )  # fmt: skip
     return size > LONGEST_NAME_BYTES, told
 

@@ -1,8 +1,8 @@
-"""Records to rows: `data`, or the `reason` why not, a `detail` for people, and `event_time`.
+"""Records to rows: `data`, or the `reason` of the rejection with a readable `detail`, and `event_time`.
 
-Pure functions from DataFrame to DataFrame. Each record is decoded once, whatever is asked of the result later, as long
-as what is asked is not a filter pushed below the decoding: persist before the rows are split by reason.
-Only records that are rejected are looked at again, to say why.
+Pure functions from DataFrame to DataFrame. Each record is decoded once, however the result is used, unless Spark pushes
+a filter below the decoding: persist the result before splitting the rows by reason. Only rejected records are parsed
+again, to find the reason.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ from odradek.pipeline.spark.errors import first_line
 
 REASONS = {
     "tombstone": "the value is null",
-    "not_utf8": "the value (JSON) or a text in it (Avro, Protobuf) is no UTF-8",
-    "not_json": "the value is no JSON, or has more than one JSON value, or goes past the parser's limits",
-    "wrong_type": "the value is JSON but no object, or a field of it is not of its column's type",
+    "not_utf8": "the value (JSON) or a text in it (Avro, Protobuf) is not UTF-8",
+    "not_json": "the value is not JSON, or has more than one JSON value, or exceeds the parser's limits",
+    "wrong_type": "the value is JSON but not an object, or a field is not of its column's type",
     "unknown_field": "a field is not in the schema, and unknown-fields is reject",
     "not_avro": "the value's bytes are not exactly one row of the Avro schema",
-    "not_protobuf": "the value's bytes are no message of the Protobuf descriptor",
-    "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or not there",
+    "not_protobuf": "the value's bytes are not a message of the Protobuf descriptor",
+    "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or missing",
     "no_event_time": "the event time is null, or not in the years 1 to 9999",
-    "unfit_partition": "a value of partition-by is too long for a directory's name, or not in the years 1 to 9999",
-    "in_future": "the event time is later than when the batch was planned by more than max-future",
+    "unfit_partition": "a value of partition-by is too long for a directory name, or not in the years 1 to 9999",
+    "in_future": "the event time is later than the planning of the batch by more than max-future",
 }
-"""Why a record becomes a dead letter; the first that holds, from the top. Coming too late is none of them."""
+"""Why a record becomes a dead letter: the first reason that holds, from the top. Late rows are not dead letters."""
 
 ADDED = ("data", "reason", "detail", "event_time")
 
 
 def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) -> DataFrame:
-    """The records with ADDED (and `_raw` where unknown_fields is keep). `now`: by which an event is in the future.
+    """Returns the records with the columns ADDED (and `_raw` if unknown_fields is keep). `now`: the time against which
+    events in the future are determined.
 
-    `data`: a struct of the schema's columns, null where there is a reason. `reason`: a key of REASONS, null for a good
-    row. `event_time`: timestamp, null where there is a reason. Raises PipelineError."""
+    `data`: a struct of the schema's columns, null if there is a reason. `reason`: a key of REASONS, null for a good
+    row. `event_time`: timestamp, null if there is a reason. Raises PipelineError."""
     schema = schema_of(settings)
     try:
         rows = _decoded(records, schema, settings)
@@ -58,11 +59,11 @@ def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) 
         raw = ["_raw"] if settings.unknown_fields == "keep" else []
         return checked.withColumns(columns).select(*records.columns, *ADDED, *raw)
     except AnalysisException as error:
-        raise PipelineError(f"Spark cannot read {settings.format} by this schema: {first_line(error)}") from error
+        raise PipelineError(f"Spark cannot read {settings.format} with this schema: {first_line(error)}") from error
 
 
 def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """The records with `data`, `reason`, `detail` (and `_raw`), as far as the format goes."""
+    """Returns the records with `data`, `reason`, `detail` (and `_raw`), after the checks of the format."""
     if settings.format == "json":
         return json_rows(records, schema, settings.unknown_fields)
     if settings.format == "avro":
@@ -75,14 +76,14 @@ def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> Data
 
 
 def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Adds what every format is asked: the required columns, the event time, and values that name a directory."""
+    """Adds the checks of all formats: required columns, the event time, and values of partition-by."""
     data = sf.col("data")
     timed = rows.withColumn("event_time", event_time(schema, settings))
     reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
     detail = sf.when(sf.col("reason").isNotNull(), sf.col("detail"))
     for name in required_columns(schema, settings):
         reason = reason.when(data[name].isNull(), "missing_required")
-        detail = detail.when(data[name].isNull(), f"{name} is null or not there")
+        detail = detail.when(data[name].isNull(), f"{name} is null or missing")
     missing = sf.col("event_time").isNull()
     reason = reason.when(missing, "no_event_time")
     detail = detail.when(missing, _why_no_time(settings))
@@ -93,7 +94,7 @@ def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> Dat
 
 
 def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -> DataFrame:
-    """Rows that are dated later than `max_future` after now get a reason: they would make all that follows late."""
+    """Rejects rows whose event time is more than `max_future` after now: they would make all later rows late."""
     if now is None or not settings.max_future:
         return rows
     latest = now + duration(settings.max_future, "max-future")
@@ -112,8 +113,8 @@ def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -
 
 
 def event_time(schema: StructType, settings: Settings) -> Column:
-    """When it happened: a TIMESTAMP, a TIMESTAMP_NTZ in UTC, or a LONG of milliseconds since 1970; null outside the
-    years 1 to 9999. Without the setting the record's own timestamp, unless that is Kafka's -1 for none."""
+    """Returns the event time: a TIMESTAMP, a TIMESTAMP_NTZ in UTC, or a LONG of milliseconds since 1970; null outside
+    the years 1 to 9999. Without the setting, the record's timestamp, unless it is -1, which is none in Kafka."""
     if not settings.event_time:
         return sf.when(sf.unix_millis("timestamp").between(0, LATEST_MS), sf.col("timestamp"))
     column = sf.col("data")[settings.event_time]
@@ -134,4 +135,4 @@ def _why_no_time(settings: Settings) -> Column:
     told = sf.concat(
         sf.lit(f"{settings.event_time} is "), column.cast("string"), sf.lit(", not in the years 1 to 9999")
     )
-    return sf.coalesce(told, sf.lit(f"{settings.event_time} is null or not there"))
+    return sf.coalesce(told, sf.lit(f"{settings.event_time} is null or missing"))

@@ -1,11 +1,11 @@
-"""Good rows that tell of an event that is there already.
+"""Finds the good rows that duplicate an event.
 
-Two rows with the same dedup keys are one event if no more than the delay is between their event times. In the order of
-their partitions and offsets, the first row of an event stays; a row that is far enough from all that have stayed is an
-event of its own. What is in the tables has stayed. So it makes no difference in how many batches records are read, or
-by which job: for keys whose records are in one partition, as producers put them, the result is the same to the row.
+Two rows with the same dedup keys are the same event if their event times differ by at most the delay. In the order of
+partitions and offsets, the first row of an event is kept; a row that is further than the delay from all kept rows is a
+new event. All rows in the tables were kept. So the result does not depend on the number of batches or on the job: for
+keys whose records are in one partition, which is how producers partition, it is the same to the row.
 
-Only keys, times and places are shuffled, and nothing but the places of rows that repeat is returned.
+Only keys, times and places are shuffled, and only the places of duplicate rows are returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLACE = ("topic", "partition", "offset")
-"""What names a record in Kafka."""
+"""The columns that identify a record in Kafka."""
 PLACES = "topic STRING, partition INT, offset LONG"
 EVENT_US = "_event_us"
 _NOWHERE = {"topic": "string", "partition": "int", "offset": "bigint"}
@@ -32,10 +32,10 @@ _NOWHERE = {"topic": "string", "partition": "int", "offset": "bigint"}
 def repeated_places(
     good: DataFrame, known: DataFrame | None, keys: Sequence[str], delay: timedelta, few: bool = False
 ) -> DataFrame:
-    """The PLACEs of the rows of `good` that repeat an event. `good`: parsed rows without a reason; `few`: they are so
-    few that each task may have the keys of all.
+    """Returns the PLACE of each row of `good` that duplicates an event. `good`: parsed rows without a reason. `few`:
+    their keys are few enough to broadcast.
 
-    `known`: the keys and EVENT_US of rows that are in the table; None where there are none."""
+    `known`: the keys and EVENT_US of rows in the table; None if there are none."""
     named = [sf.col("data")[name].alias(f"_key_{number}") for number, name in enumerate(keys)]
     columns = [f"_key_{number}" for number in range(len(keys))]
     events = good.select(*named, sf.unix_micros("event_time").alias(EVENT_US), *PLACE)
@@ -45,12 +45,14 @@ def repeated_places(
         asked = stayed.join(sf.broadcast(mine) if few else mine, columns, "left_semi")
         events = events.unionByName(asked.withColumns({n: sf.lit(None).cast(kind) for n, kind in _NOWHERE.items()}))
     several = events.withColumn("_events", sf.count(sf.lit(1)).over(Window.partitionBy(*columns)))
-    in_order = several.where("_events > 1").sortWithinPartitions(*columns, *PLACE)  # nulls, what is known, first
+    in_order = several.where("_events > 1").sortWithinPartitions(
+        *columns, *PLACE
+    )  # known events have null places, and so are first
     return in_order.select(*columns, EVENT_US, *PLACE).mapInArrow(_walk(delay // timedelta(microseconds=1)), PLACES)
 
 
 def _walk(delay_us: int) -> Callable[[Iterable[pa.RecordBatch]], Any]:
-    """Passes over the events of one key after the other, and tells of those that repeat one."""
+    """Returns a function that goes through the events key by key and yields the places of duplicates."""
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -79,7 +81,7 @@ def _walk(delay_us: int) -> Callable[[Iterable[pa.RecordBatch]], Any]:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column as values that are equal or not; times and days as numbers, which may be beyond Python's years."""
+    """Returns a column as comparable values. Times and days become numbers, as they may be beyond Python's years."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
@@ -90,6 +92,6 @@ def _values(column: Any) -> list[Any]:
 
 
 def _is_near(times: list[int], time: int, delay_us: int) -> bool:
-    """Whether a time of the sorted list is within the delay."""
+    """Whether a time of the sorted list is within the delay of `time`."""
     at = bisect_left(times, time)
     return (at < len(times) and times[at] - time <= delay_us) or (at > 0 and time - times[at - 1] <= delay_us)

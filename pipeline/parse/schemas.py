@@ -1,4 +1,4 @@
-"""The schema setting as Spark's types, checked against the settings that name its columns.
+"""Converts the schema setting to Spark's types, and checks the settings that name its columns.
 
 JSON: DDL ('id LONG, at TIMESTAMP NOT NULL') or @FILE of it. Avro: a schema's JSON or @FILE of it (.avsc).
 Protobuf: @FILE of a descriptor set (protoc --include_imports --descriptor_set_out), and `message_name`.
@@ -44,20 +44,20 @@ from odradek.pipeline.spark.errors import first_line
 
 RAW = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 RESERVED = ("_topic", "_partition", "_offset", "_timestamp", "_raw")
-"""Columns that the table of good rows has besides."""
+"""Further columns of the table of good rows."""
 
 PARTITIONING = ("_topic", "_partition")
-"""Those of them that the table may be partitioned by."""
+"""The RESERVED columns that partition-by may name."""
 
 WINDOW_DAY = "window_day"
-"""The column by which the table of windows is partitioned: the UTC day of window_start."""
+"""The partition column of the table of windows: the UTC day of window_start."""
 
 AVRO_END = b"ODRADEK\n"
-"""What is put behind an Avro value to see that the reader stopped there."""
+"""Appended to an Avro value to check that the reader stopped there."""
 
 PROTOBUF_OPTIONS = {
-    "emit.default.values": "true",  # proto3 does not write a 0: without this it would be a null
-    "upcast.unsigned.ints": "true",  # else a uint32 above 2^31 would come out negative
+    "emit.default.values": "true",  # proto3 does not encode a 0: without this it would become null
+    "upcast.unsigned.ints": "true",  # otherwise a uint32 from 2^31 on would become negative
 }
 
 NUMBERS = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
@@ -73,62 +73,62 @@ NAMING = (
     TimestampType,
     TimestampNTZType,
 )
-"""Types whose values are equal or not beyond doubt: what keys, groups and partitions may be."""
+"""Types with well-defined equality, allowed for keys, groups and partitions."""
 
 STORED = (*NUMBERS, *NAMING, BinaryType, StructType, ArrayType, MapType)
-"""Types that both kinds of tables can hold."""
+"""Types that both table formats support."""
 
 
 def schema_text(settings: Settings) -> str:
-    """The setting, or what the file holds that it names. Raises PipelineError."""
+    """Returns the setting, or the content of the file that it names. Raises PipelineError."""
     text = settings.schema
     if text.startswith("@"):
         try:
             text = file_of(text).decode()
         except UnicodeDecodeError as error:
-            raise PipelineError(f"the schema {text} is no text", "a descriptor set needs format = protobuf") from error
+            raise PipelineError(f"the schema {text} is not text", "a descriptor set needs format = protobuf") from error
     if not text.strip():
-        raise PipelineError("no schema is given", f"set schema: {_example(settings.format)}")
+        raise PipelineError("no schema is set", f"set schema: {_example(settings.format)}")
     return text
 
 
 def descriptors(settings: Settings) -> bytes:
-    """The descriptor set that the setting names. Raises PipelineError."""
+    """Returns the descriptor set that the setting names. Raises PipelineError."""
     if not settings.schema.startswith("@") or not settings.message_name:
         raise PipelineError("Protobuf needs message-name, and a schema of @FILE", _example("protobuf"))
     return file_of(settings.schema)
 
 
 def schema_of(settings: Settings) -> StructType:
-    """The columns of the rows; a session must be active. Raises PipelineError, also where a setting names a column that
-    is not there or cannot be what it is to be."""
+    """Returns the columns of the rows. A session must be active. Raises PipelineError, also if a setting names a
+    missing column, or one whose type does not fit."""
     if settings.unknown_fields != "ignore" and settings.format != "json":
-        raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON alone")
+        raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON only")
     if settings.message_name and settings.format != "protobuf":
-        raise PipelineError("message-name is for Protobuf alone", "set format = protobuf")
+        raise PipelineError("message-name is for Protobuf only", "set format = protobuf")
     schema = _schema(settings)
     _check_names(schema)
     for name, kind in _all_types("", schema):
         if not isinstance(kind, STORED):
-            raise PipelineError(f"column {name} is {kind.simpleString().upper()}, which the tables cannot hold")
+            raise PipelineError(f"column {name} is {kind.simpleString().upper()}, which the tables do not support")
     _check_roles(schema, settings)
     return schema
 
 
 def required_columns(schema: StructType, settings: Settings) -> list[str]:
-    """Columns that may not be null: what `required` names, what names an event, what is NOT NULL in DDL."""
+    """Returns the columns that may not be null: those of `required`, the dedup keys, and NOT NULL columns in DDL."""
     declared = [one.name for one in schema if not one.nullable] if settings.format == "json" else []
     return list(dict.fromkeys([*settings.required, *settings.dedup_keys, *declared]))
 
 
 def avro_frame(text: str) -> str:
-    """The schema of an Avro row with AVRO_END behind it. Raises PipelineError."""
+    """Returns the schema of an Avro row followed by AVRO_END. Raises PipelineError."""
     try:
         row = json.loads(text)
     except ValueError as error:
         raise PipelineError(f"the Avro schema is not JSON: {error}", f"set schema: {_example('avro')}") from error
     if not isinstance(row, dict) or row.get("type") != "record":
-        raise PipelineError("the Avro schema is not of a record", f"set schema: {_example('avro')}")
+        raise PipelineError("the Avro schema is not a record", f"set schema: {_example('avro')}")
     end = {"type": "fixed", "name": "OdradekEnd", "size": len(AVRO_END)}
     fields = [{"name": "row", "type": row}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "OdradekFrame", "fields": fields})
@@ -166,7 +166,7 @@ def _fields(kind: DataType) -> StructType:
 
 
 def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
-    """The type of a decoded value, as Spark makes it of its schema."""
+    """Returns the type that Spark derives for a decoded value."""
     try:
         return _fields(SparkSession.active().range(0).select(decoding().alias("row")).schema["row"].dataType)
     except (PySparkException, Py4JError) as error:
@@ -180,23 +180,23 @@ def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
 def _check_names(schema: StructType) -> None:
     for name in schema.names:
         if name.lower() in RESERVED:
-            raise PipelineError(f"column {name} has the name of one that the table has besides: {', '.join(RESERVED)}")
+            raise PipelineError(f"column {name} has a reserved name: {', '.join(RESERVED)}")
     for where, struct in [("", schema), *_structs("", schema)]:
         _unlike(f"the schema{where}", struct.names)
         for name in struct.names:
             if not name or any(one in " ,;{}()\n\t=" for one in name):
-                raise PipelineError(f"column {name!r} has a character that tables do not take: space ,;{{}}()= or none")
+                raise PipelineError(f"column {name!r} is empty or has a character that tables reject: space ,;{{}}()=")
 
 
 def _unlike(where: str, names: Iterable[str]) -> None:
-    """Names of a table must differ by more than case."""
+    """Raises PipelineError unless the names differ by more than case."""
     for name, count in Counter(name.lower() for name in names).items():
         if count > 1:
             raise PipelineError(f"{where} has column {name} twice", "names must differ by more than case")
 
 
 def _all_types(name: str, kind: DataType) -> Iterator[tuple[str, DataType]]:
-    """A type and all those inside it, by the path."""
+    """Yields a type and all nested types, with their paths."""
     if name:
         yield name, kind
     if isinstance(kind, StructType):
@@ -216,7 +216,7 @@ def _structs(name: str, kind: DataType) -> Iterator[tuple[str, StructType]]:
 
 
 def _check_roles(schema: StructType, settings: Settings) -> None:
-    """That each named column is there, once, and of a type that it can have there."""
+    """Raises PipelineError unless each column that a setting names exists, is named once, and has a suitable type."""
     roles: dict[str, tuple[tuple[str, ...], tuple[type[DataType], ...], str]] = {
         "event_time": (
             (settings.event_time,) if settings.event_time else (),
@@ -246,23 +246,23 @@ def _check_windows(settings: Settings) -> None:
     if not settings.window:
         for role in ("window_slide", "window_by", "window_sums"):
             if getattr(settings, role):
-                raise PipelineError(f"{flag(role)} is given, but no window", "set window: '1 minute'")
+                raise PipelineError(f"{flag(role)} is set, but window is not", "set window: '1 minute'")
     _unlike("the table of windows", window_columns(settings))
 
 
 def window_columns(settings: Settings) -> list[str]:
-    """The columns of the table of windows."""
+    """Returns the columns of the table of windows."""
     sums = [f"sum_{name}" for name in settings.window_sums]
     return ["window_start", "window_end", *settings.window_by, "count", *sums, WINDOW_DAY]
 
 
 def kind_name(kind: DataType) -> str:
-    """A type as a schema writes it: LONG, STRUCT<a:LONG>."""
+    """Returns a type as written in a schema: LONG, STRUCT<a:LONG>."""
     return kind.simpleString().upper().replace("BIGINT", "LONG")
 
 
 def file_of(setting: str) -> bytes:
-    """What @FILE holds. Raises PipelineError."""
+    """Returns the content of @FILE. Raises PipelineError."""
     try:
         return Path(setting.removeprefix("@")).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What becomes of parsed records: good, dead, late or repeated; the rows of each table; windows of event time.
+"""The outcomes of parsed records (good, dead, late or duplicate), the rows of each table, and event-time windows.
 
 Plain functions from DataFrame to DataFrame.
 """
@@ -25,7 +25,7 @@ DAY_S = 86_400
 
 
 def judged(parsed: DataFrame, watermark: datetime | None) -> DataFrame:
-    """Adds OUTCOME: DEAD with a reason, LATE with an event time before the watermark, else GOOD."""
+    """Adds OUTCOME: DEAD with a reason, LATE with an event time before the watermark, otherwise GOOD."""
     good = sf.lit(GOOD)
     if watermark is not None:
         before = int(watermark.timestamp() * 1_000_000)
@@ -34,18 +34,18 @@ def judged(parsed: DataFrame, watermark: datetime | None) -> DataFrame:
 
 
 def of_outcome(rows: DataFrame, outcome: str) -> DataFrame:
-    """Those of judged rows that have this outcome."""
+    """Returns the judged rows with this outcome."""
     return rows.where(sf.col(OUTCOME) == outcome).drop(OUTCOME)
 
 
 def without_places(rows: DataFrame, places: DataFrame, few: bool = False) -> DataFrame:
-    """The rows that are not at one of the places; `few`: each task may have all of these."""
+    """Returns the rows that are not at one of the places. `few`: the places are few enough to broadcast."""
     return rows.join(sf.broadcast(places) if few else places, list(PLACE), "left_anti")
 
 
 def good_rows(parsed: DataFrame, settings: Settings) -> DataFrame:
-    """The rows of the table: the schema's columns, then where each came from, and its text if that is kept. `parsed`:
-    rows without a reason.
+    """Returns the rows of the table: the schema's columns, then the place and timestamp of the record, and its raw text
+    if that is kept. `parsed`: rows without a reason.
     """
     places = [sf.col(name).alias(f"_{name}") for name in (*PLACE, "timestamp")]
     raw = [sf.col("_raw")] if settings.unknown_fields == "keep" else []
@@ -53,33 +53,33 @@ def good_rows(parsed: DataFrame, settings: Settings) -> DataFrame:
 
 
 def dead_letters(parsed: DataFrame, settings: Settings) -> DataFrame:
-    """What could not be taken, whole, and why. `parsed`: rows with a reason."""
+    """Returns the complete rejected records, with the reason. `parsed`: rows with a reason."""
     return parsed.select(*DEAD_LETTER_COLUMNS, sf.lit(settings.job_version).alias("job_version"))
 
 
 def windowed(parsed: DataFrame, settings: Settings) -> DataFrame:
-    """Counts and sums of rows without a reason over event time: window_start, window_end, `window_by`, count,
-    sum_COLUMN, window_day.
+    """Returns counts and sums over event-time windows of rows without a reason: window_start, window_end, `window_by`,
+    count, sum_COLUMN, window_day.
 
-    Windows begin at multiples of their step since 1970 in UTC; where the step is shorter than the window, a row is in
-    several. Nulls are not summed; a sum of nulls alone is null. LONGs are summed as DECIMAL(38, 0), which does not
-    overflow. Raises PipelineError."""
+    Windows start at multiples of their slide interval since 1970 in UTC; if it is shorter than the window, a row is in
+    several windows. Nulls are not summed; a sum of only nulls is null. LONGs are summed as DECIMAL(38, 0), which does
+    not overflow. Raises PipelineError."""
     by = [sf.col("data")[name].alias(name) for name in settings.window_by]
     sums = [_sum(parsed, name) for name in settings.window_sums]
     try:
         span = sf.window("event_time", settings.window, settings.window_slide or None)
         counted = parsed.groupBy(span.alias("_window"), *by).agg(sf.count(sf.lit(1)).alias("count"), *sums)
     except PySparkException as error:
-        what = f"window {settings.window!r} with window-slide {settings.window_slide!r} cannot be: {first_line(error)}"
-        raise PipelineError(what, "give lengths like '1 minute'") from error
+        what = f"window {settings.window!r} with window-slide {settings.window_slide!r} is invalid: {first_line(error)}"
+        raise PipelineError(what, "set lengths like '1 minute'") from error
     start = sf.col("_window.start")
     times = {"window_start": start, "window_end": sf.col("_window.end"), WINDOW_DAY: _utc_day(start)}
     return counted.withColumns(times).select(*window_columns(settings))
 
 
 def _utc_day(time: Column) -> Column:
-    """The day in UTC, whatever the session's time zone, as a DATE of the years 1 to 9999: what is before or after is of
-    the first or last of these days, as deltalake has no others."""
+    """Returns the day in UTC, whatever the session's time zone, as a DATE in the years 1 to 9999. Times before or after
+    are clamped to the first or last day, as deltalake supports no others."""
     first, last = (sf.lit((day - date(1970, 1, 1)).days) for day in (date.min, date.max))
     day = sf.floor(sf.unix_seconds(time) / DAY_S)
     return sf.date_from_unix_date(sf.greatest(first, sf.least(day, last)).cast("int"))

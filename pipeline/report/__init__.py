@@ -1,1 +1,1 @@
-"""What people see of a pipeline: the progress of a job, the findings of the doctor, the report."""
+"""The output for users: the progress of a job, the findings of the doctor, the report."""

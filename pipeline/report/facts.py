@@ -1,16 +1,16 @@
-"""What is known of a pipeline, as plain values: the content of report.json, and all that the page is drawn from.
+"""Collects the facts about a pipeline as plain values: the content of report.json, and the only input of the page.
 
     name, generated_at
     totals      batches, rows_in, good, dead, duplicates, late, lost, files_written, bytes_written
     is_balanced rows_in = good + dead + duplicates + late
-    rate        rows_per_second of the last batch and of all (rows by the time that batches took)
+    rate        rows per second of the last batch, and of all (rows divided by the duration of the batches)
     watermark, newest_event_time             of the newest batch
-    reasons     why rows were rejected, and how many, most first
-    batches     the newest MOST_BATCHES of them, oldest first
+    reasons     the number of rejected rows by reason, most frequent first
+    batches     the newest MOST_BATCHES, oldest first
     tables      by name: path, format, version, files, bytes, rows, smallest, median, largest, sizes
     lag         problem, group, total, partitions
 
-Times are ISO 8601 in UTC, sizes bytes. `sizes` counts files by their size: [[up to, files], ...], powers of two.
+Times are ISO 8601 in UTC, sizes are bytes. `sizes` counts files by size: [[upper bound, files], ...], in powers of two.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Facts = dict[str, Any]
 
 
 def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | None:
-    """Everything, from the ledger, the tables and the broker; None where no batch was entered yet. What cannot be had
-    is said in its place. Raises PipelineError."""
+    """Returns all facts, from the ledger, the tables and the broker. None if the ledger has no batch yet. If the broker
+    is not available, `lag` has the problem. Raises PipelineError."""
     places = Places.of(settings)
     ledger = Ledger(places.ledger)
     recent = ledger.last_rows(MOST_BATCHES)
@@ -91,7 +91,7 @@ def _rate(rows: int, seconds: float) -> float:
 
 
 def _reasons(maps: pa.MapArray) -> dict[str, int]:
-    """How often each reason was given, most often first."""
+    """Returns the count of each reason, most frequent first."""
     counted = pa.table({"reason": maps.keys, "rows": maps.items}).group_by("reason").aggregate([("rows", "sum")])
     found = dict(zip(counted["reason"].to_pylist(), counted["rows_sum"].to_pylist(), strict=True))
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
@@ -118,7 +118,7 @@ def _delta(place: Location, table: DeltaTable) -> Facts:
 
 
 def _parquet(place: Location) -> Facts:
-    """A directory that a job may write to at this moment: a file that goes away is not counted."""
+    """Describes a directory that a job may be writing to: a file that vanishes is not counted."""
     sizes, rows = [], 0
     for file in place.path.glob("batch=*/**/*.parquet"):
         try:
@@ -149,12 +149,12 @@ def _table(place: Location, kind: str, version: int | None, sizes: Sequence[int]
 
 
 def _lag(settings: Settings, processed: Offsets, patience_ms: int) -> Facts:
-    """The lag of each partition; with the broker away what was processed, and the problem."""
+    """Returns the lag of each partition; if the broker is not available, the processed offsets and the problem."""
     problem = ""
     try:
         lags = partition_lags(settings, processed, patience_ms)
     except (KafkaError, PipelineError, OSError) as error:
-        problem = f"{settings.bootstrap_server} does not say where the topics end: {error}"
+        problem = f"{settings.bootstrap_server} does not return the end offsets: {error}"
         lags = [
             PartitionLag(topic, number, offset)
             for topic in sorted(processed)

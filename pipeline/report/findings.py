@@ -1,4 +1,4 @@
-"""What the doctor says of one thing: how it is, and what to do if it is not well."""
+"""A finding of the doctor: the state of one subject, and a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`state`: OK; WARNING, the job runs, and mends it or does without; PROBLEM, the job does not run."""
+    """`state`: OK; WARNING: the job runs, and fixes or tolerates it; PROBLEM: the job does not run."""
 
     subject: str
     state: str
@@ -24,5 +24,5 @@ class Finding:
 
 
 def problem(subject: str, error: PipelineError) -> Finding:
-    """What a job would end with."""
+    """Returns the finding for an error that would end a job."""
     return Finding(subject, PROBLEM, error.problem, error.remedy)

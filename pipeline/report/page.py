@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: style sheet and plots are in it. Drawn from the facts alone."""
+"""Renders the facts as one self-contained HTML page, with its style sheet and plots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = Sequence[object]
 
 
 def page_of(facts: Facts) -> str:
-    """The page. What comes from topics and tables is escaped."""
+    """Returns the page. Values from topics and tables are escaped."""
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         name=escape(facts["name"]),
         generated_at=_time(facts["generated_at"]),
@@ -33,29 +33,29 @@ def page_of(facts: Facts) -> str:
         tiles="\n".join(_tile(*tile) for tile in _tiles(facts)),
         plots="\n".join(_plot(title, svg) for title, svg in plots(facts)),
         tables="\n".join(_tables(facts)),
-        footer=f"The group {escape(facts['lag']['group'])} shows these offsets to Kafka's tools. Times are in UTC.",
+        footer=f"Kafka's tools show these offsets in the group {escape(facts['lag']['group'])}. Times are in UTC.",
     )
 
 
 def alarms(facts: Facts) -> Iterator[str]:
-    """What somebody should look at, in words."""
+    """Yields the messages that need attention."""
     if not facts["is_balanced"]:
-        yield "The counts do not add up: rows in are not good + dead + duplicates + late."
+        yield "The counts do not add up: rows in differ from good + dead + duplicates + late."
     if lost := facts["totals"]["lost"]:
-        yield f"{lost:,} offsets were gone before they could be read."
+        yield f"{lost:,} offsets were deleted before they could be read."
     if late := facts["totals"]["late"]:
-        yield f"{late:,} rows came too late; the newest event is dated {facts['newest_event_time']}."
+        yield f"{late:,} rows were too late; the newest event time is {facts['newest_event_time']}."
     if future := facts["reasons"].get("in_future"):
-        yield f"{future:,} events were dated in the future, and are dead letters: look at the clocks of producers."
+        yield f"{future:,} events were in the future, and are dead letters: check the clocks of the producers."
     if facts["lag"]["problem"]:
-        yield f"Lag is not known: {facts['lag']['problem']}"
+        yield f"The lag is unknown: {facts['lag']['problem']}"
     for one in facts["lag"]["partitions"]:
         if one["problem"]:
             yield f"{one['topic']}-{one['partition']}: {one['problem']}"
 
 
 def _tiles(facts: Facts) -> Iterator[tuple[str, str, str]]:
-    """Name, value and colour of each."""
+    """Yields the name, value and color of each tile."""
     totals, lag = facts["totals"], facts["lag"]
     yield "lag", "?" if lag["total"] is None else f"{lag['total']:,}", "lag"
     yield "rows/s, last batch", f"{facts['rate']['last']:,.0f}", "rate"

@@ -1,7 +1,7 @@
-"""The plots of the report: SVG to be put into a page, whose style sheet gives the colours (see COLOURS).
+"""The plots of the report, as SVG for a page whose style sheet defines the colors (see COLOURS).
 
-matplotlib draws with colours that stand for names; in the SVG they become CSS variables, so that one drawing is
-readable on light and on dark ground. Text stays text, in the page's font.
+matplotlib draws with placeholder colors, which become CSS variables in the SVG, so that a plot is readable on light and
+dark backgrounds. Text remains text, in the page's font.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ COLOURS = {
     "rate": "#080808",
     "files": "#0a0a0a",
 }
-"""What matplotlib draws with, by the name of the CSS variable (`--good`) that it becomes."""
+"""The placeholder colors, by the names of their CSS variables (`--good`)."""
 MOST_BARS = 80
-"""More batches than these are drawn in groups."""
+"""If there are more batches, they are drawn in groups."""
 MOST_LINES = 16
 LONGEST_LABEL = 34
 STYLE: dict[Any, Any] = {
@@ -63,7 +63,7 @@ SIZE_INCHES = (6.4, 2.7)
 
 
 def plots(facts: Facts) -> Iterator[tuple[str, str]]:
-    """The title and the SVG of each plot that the facts have something for."""
+    """Yields the title and the SVG of each plot for which the facts have data."""
     batches: Sequence[Facts] = facts["batches"]
     groups = grouped(batches, MOST_BARS)
     each = "batch" if len(groups) == len(batches) else f"{-(-len(batches) // MOST_BARS)} batches"
@@ -85,7 +85,7 @@ def plots(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def grouped(batches: Sequence[Facts], most: int) -> Sequence[Facts]:
-    """At most so many: neighbours are added up, of what is a level the last one counts."""
+    """Returns at most `most` groups, each with the sums of adjacent batches."""
     size = -(-len(batches) // most) or 1
     groups = []
     for start in range(0, len(batches), size):
@@ -100,9 +100,9 @@ def grouped(batches: Sequence[Facts], most: int) -> Sequence[Facts]:
 
 
 def _drawn(salt: str, draw: Callable[[Axes], None]) -> str:
-    """The SVG of one plot, without its prolog; the salt keeps ids of different plots apart."""
+    """Returns the SVG of one plot, without its prolog. The salt makes ids unique among plots."""
     with mpl.rc_context(STYLE | {"svg.hashsalt": salt}), warnings.catch_warnings():
-        # The browser has glyphs that matplotlib's own font lacks.
+        # The browser has glyphs that matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         figure = Figure(figsize=SIZE_INCHES, layout="constrained")
         axes = figure.add_subplot()
@@ -114,7 +114,7 @@ def _drawn(salt: str, draw: Callable[[Axes], None]) -> str:
 
 def _for_a_page(svg: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r'<g id="[^"]*"', "<g", text)  # Nothing refers to groups, and ids would be there twice.
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # Nothing refers to groups, and their ids would not be unique.
     text = re.sub(r'(<svg[^>]*?) width="[^"]*pt"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*pt"', r"\1", text))
     for name, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{name})")
@@ -169,7 +169,7 @@ def _bars(axes: Axes, values: Mapping[str, int], colour: str) -> None:
 
 
 def _label(text: str) -> str:
-    """Short, and of characters that an SVG may hold."""
+    """Returns a short label without characters that SVG does not allow."""
     clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return clean if len(clean) <= LONGEST_LABEL else f"{clean[: LONGEST_LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
 
@@ -193,7 +193,7 @@ def _file_sizes(axes: Axes, tables: Mapping[str, Facts]) -> None:
 
 
 def size_text(size: float) -> str:
-    """Bytes as people read them."""
+    """Formats bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if size >= 100 or size == int(size) else f"{size:.1f} {unit}"

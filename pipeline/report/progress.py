@@ -1,7 +1,7 @@
-"""What is seen of a job while it runs: on a terminal one line that is rewritten, elsewhere a JSON line for each batch.
+"""The progress of a running job: on a terminal a status line that is rewritten, elsewhere a JSON line for each batch.
 
-`open_progress` sends the process's logs the same way: they go over the rewritten line, never into it. A line of the
-log has time, level, logger and event, as the broker's have.
+`open_progress` routes the process's logs to the same stream, above the status line. Like the broker's, a log line has
+time, level, logger and event.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ CLEAR_LINE = "\r\x1b[2K"
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """A batch that is committed; the counts are the ledger's, the duration in seconds.
+    """A committed batch. The counts are those of the ledger.
 
-    `lag`: offsets that wait in the topics after it; None where nobody asked."""
+    `lag`: unread offsets in the topics after the batch; None if not requested."""
 
     job: str
     batch_id: int
@@ -45,7 +45,7 @@ class BatchDone:
 
 
 class Progress:
-    """Shows batches, and what they come to. Threads may call it: Spark's tells of batches, others log."""
+    """Shows batches and their totals. Thread-safe: one thread reports batches, others log."""
 
     def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
         self._stream = stream
@@ -57,7 +57,7 @@ class Progress:
         self._log = structlog.get_logger("pipeline.progress")
 
     def batch(self, done: BatchDone) -> None:
-        """A batch is committed."""
+        """Shows a committed batch."""
         for name in self._totals:
             self._totals[name] += getattr(done, name)
         if self._is_terminal:
@@ -68,12 +68,12 @@ class Progress:
         self._log.info("batch", **details, rows_per_second=round(done.rows_per_second))
 
     def waiting(self, doing: str) -> None:
-        """Something without numbers is under way ("starting Spark"); on a terminal only."""
+        """Shows a step without numbers ("starting Spark"), on a terminal only."""
         if self._is_terminal:
             self._draw(doing)
 
     def write(self, line: str) -> None:
-        """A line of the log, above the rewritten one. A log that cannot be written stops no job."""
+        """Writes a log line above the status line. A failure to write does not stop the job."""
         try:
             with self._drawing:
                 self._stream.write(f"{CLEAR_LINE if self._line else ''}{line}\n")
@@ -82,7 +82,7 @@ class Progress:
             return
 
     def close(self) -> None:
-        """The last line stays; what is printed next begins below."""
+        """Keeps the last status line, and moves to the next line."""
         if self._line:
             self._stream.write("\n")
             self._line = ""
@@ -107,7 +107,7 @@ class Progress:
 def open_progress(
     stream: TextIO | None = None, columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns
 ) -> Iterator[Progress]:
-    """Progress on `stream` (stderr unless said), and the process's logs with it, until the job ends."""
+    """Shows progress and the process's logs on `stream` (default: stderr) within the context."""
     progress = Progress(sys.stderr if stream is None else stream, columns)
     before = structlog.get_config()
     bridge = _StandardLibraryHandler(logging.WARNING)
@@ -146,7 +146,7 @@ def _processors(is_terminal: bool) -> list[structlog.typing.Processor]:
 
 
 class _Output:
-    """structlog's idea of what writes, for one logger's name."""
+    """The output object of structlog for one logger name."""
 
     def __init__(self, progress: Progress, name: str = "pipeline") -> None:
         self.name = name
@@ -159,7 +159,7 @@ def _in_order(logger: Any, _method: str, event: structlog.typing.EventDict) -> s
 
 
 class _StandardLibraryHandler(logging.Handler):
-    """Hands on what libraries say through the standard library, from WARNING up."""
+    """Forwards log records of libraries that use the standard library's logging, from WARNING up."""
 
     def emit(self, record: logging.LogRecord) -> None:
         exc_info = record.exc_info if record.exc_info and record.exc_info[0] is not None else None

@@ -1,7 +1,7 @@
-"""The batches of a .log file: what can be the header of one, walking a file by headers, damage.
+"""The batches of a .log file: plausible headers, iteration by headers, damage.
 
-`protocol/batch_header.py` has the header's layout. A header must also fit its place in the segment, because a torn tail
-may hold any bytes.
+`protocol/batch_header.py` defines the header's layout. A header must also be plausible at its position in the segment,
+because a torn tail may contain any bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEND = "start the broker on it, or restore it"
 
 
 class SegmentFile:
-    """An open .log file. A context manager; raises OSError."""
+    """An open .log file, as a context manager. Raises OSError."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class SegmentFile:
         self.identity = status.st_ino
 
     def read(self, position: int, length: int) -> bytes:
-        """Fewer bytes only at the end of the file."""
+        """Reads `length` bytes; fewer only at the end of the file."""
         data = os.pread(self._descriptor, length, position)
         while 0 < len(data) < length:
             more = os.pread(self._descriptor, length - len(data), position + len(data))
@@ -61,7 +61,7 @@ class SegmentFile:
 
 
 def walk(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The whole batches of [position, end) with their positions, by headers alone; ends where none can begin.
+    """Yields the headers of the complete batches in [position, end) with their positions, and stops where none starts.
 
     Raises PipelineError for a message of format 0 or 1."""
     window, start = b"", position
@@ -79,7 +79,7 @@ def walk(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, Batc
 
 
 def read_plausible_header(data: Buffer, at: int, room: int, segment_base: int, after: int) -> BatchHeader | None:
-    """The header at `at`, if it can be one: of format 2, of a batch that is whole within `room` bytes, with offsets in
+    """Returns the header at `at` if it is plausible: of format 2, of a batch that fits in `room` bytes, with offsets in
     this segment, from `after` on."""
     try:
         header = read_batch_header(data, at)
@@ -95,7 +95,9 @@ def read_plausible_header(data: Buffer, at: int, room: int, segment_base: int, a
 
 
 def refuse_old_format(file: SegmentFile, position: int) -> None:
-    """Raises PipelineError if there is a message of format 0 or 1, by its own checksum; else it is damage."""
+    """Raises PipelineError if the position has a message of format 0 or 1 with a correct checksum. Otherwise the bytes
+    are damaged.
+    """
     head = file.read(position, HEADER_UP_TO_MAGIC)
     if len(head) < HEADER_UP_TO_MAGIC:
         return
@@ -111,10 +113,10 @@ def refuse_old_format(file: SegmentFile, position: int) -> None:
 
 
 def is_intact(file: SegmentFile, position: int, header: BatchHeader) -> bool:
-    """Whether the checksum is right."""
+    """Whether the checksum is correct."""
     return check_crc(file.read(position, header.size_in_bytes), 0, header)
 
 
 def damaged(file: SegmentFile, position: int, what: str) -> PipelineError:
-    """The error for bytes that are no batch, or no good one."""
+    """Returns the error for bytes that are not a batch, or not an intact one."""
     return PipelineError(f"{file.path} is damaged at position {position}: {what}", MEND)

@@ -1,7 +1,7 @@
-"""Arrow batches of decoded rows, in the schema of Spark's Kafka connector.
+"""Converts decoded rows to Arrow batches, in the schema of Spark's Kafka connector.
 
-Keys and values are copied by Arrow, not by Python: the block's data is looked at as one binary array whose elements
-are, in turn, a key, what lies between, a value, what lies between; of these every fourth is taken.
+Keys and values are copied by Arrow, not by Python: the block's data is viewed as one binary array with four elements
+for each row (a key, the bytes up to the value, the value, the bytes up to the next key); every fourth one is taken.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FIELDS = [
 
 
 def arrow_schema(*, with_headers: bool) -> pa.Schema:
-    """What Spark's `to_arrow_schema` makes of the connector's schema; it must be exactly that."""
+    """Returns the connector's schema for Arrow. It must equal the result of Spark's `to_arrow_schema`."""
     headers = [("headers", pa.list_(pa.field("element", _HEADER)))] if with_headers else []
     return pa.schema([*_FIELDS, *headers])
 
 
 class Columns:
-    """Makes the batches of one partition of a topic; keeps what is the same in all of them."""
+    """Builds the Arrow batches of one partition, and reuses the columns that are equal in all of them."""
 
     def __init__(self, topic: str, partition: int, *, with_headers: bool) -> None:
         self._schema = arrow_schema(with_headers=with_headers)
@@ -40,7 +40,7 @@ class Columns:
         self._same: list[pa.Array] = []
 
     def batch(self, rows: Rows, chosen: Ints | None = None) -> pa.RecordBatch:
-        """All rows, or the chosen ones."""
+        """Returns a batch of all rows, or of the chosen ones."""
         index = np.arange(len(rows), dtype=np.int64) if chosen is None else chosen
         fields = _binary(rows.data, rows.key_starts, rows.key_ends, rows.value_starts, rows.value_ends)
         topic, partition, create_time = self._constants(len(index))
@@ -60,7 +60,7 @@ class Columns:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _constants(self, count: int) -> list[pa.Array]:
-        """Topic, partition and CreateTime, `count` times."""
+        """Returns the columns topic, partition and CreateTime with `count` rows."""
         if not self._same or len(self._same[0]) < count:
             self._same = [
                 pa.repeat(pa.scalar(self._topic), count),
@@ -71,7 +71,7 @@ class Columns:
 
 
 def _binary(data: bytes, *bounds: Ints) -> pa.Array:
-    """The data cut at all bounds, which ascend within each row and from row to row."""
+    """Returns the data split at all bounds, which ascend within each row and from row to row."""
     cuts = np.empty((len(bounds[0]), len(bounds)), np.int32)
     for column, positions in enumerate(bounds):
         cuts[:, column] = positions
@@ -85,7 +85,7 @@ def _taken(fields: pa.Array, index: Ints, nulls: NDArray[np.bool_]) -> pa.Array:
 
 
 def _header_lists(data: bytes, headers: Headers, count: int) -> pa.Array:
-    """A list for each row, null for one without headers, as the connector has it."""
+    """Returns a list for each row; null for a row without headers, like the connector."""
     index = np.arange(len(headers.record), dtype=np.int64)
     fields = _binary(data, headers.key_starts, headers.key_ends, headers.value_starts, headers.value_ends)
     keys = (
@@ -101,7 +101,7 @@ def _header_lists(data: bytes, headers: Headers, count: int) -> pa.Array:
 
 
 def _texts(keys: pa.Array) -> pa.Array:
-    """Header keys; bytes that are no UTF-8 become U+FFFD, as Java reads them."""
+    """Decodes header keys. Invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,13 +1,13 @@
-"""The files beside a segment: offset index, transaction index, producer snapshot. All big-endian.
+"""The index files of a segment: offset index, transaction index, producer snapshot. All are big-endian.
 
 .index      int32 offset (from the segment's base) and int32 position, ascending; zeros up to the end of the file in
-            an active segment of Kafka. The batch at the position begins at or before the offset.
+            an active segment of Kafka. The batch at the position starts at or before the offset.
 .txnindex   34 bytes each: int16 version 0, int64 producer id, first offset, last offset, last stable offset
 .snapshot   int16 version 1, uint32 CRC-32C of the rest, int32 count; then for each producer int64 id, int16 epoch,
             int32 sequence, int64 last offset, int32 delta, int64 timestamp, int32 coordinator epoch, int64 first
-            offset of its open transaction or -1
+            offset of its open transaction, or -1
 
-An index only saves reading: what it says is checked against the segment, and without it all is read.
+An index is an optimization: its entries are checked against the segment; without it the whole segment is read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})\.snapshot")
 
 
 def read_offset_index(segment: Segment) -> NDArray[np.int64]:
-    """Rows of offset (absolute) and position, as far as they ascend; none where there is no index."""
+    """Returns rows of offset (absolute) and position, as far as they ascend. Empty without an index."""
     try:
         data = Path(segment.beside(".index")).read_bytes()
     except OSError:
@@ -46,7 +46,7 @@ def read_offset_index(segment: Segment) -> NDArray[np.int64]:
 
 
 def batch_at(file: SegmentFile, entry: NDArray[np.int64]) -> BatchHeader | None:
-    """The batch that an entry of the index points to; None if there is none."""
+    """Returns the header of the batch that an index entry points to. None if there is no intact batch."""
     offset, position = int(entry[0]), int(entry[1])
     data = file.read(position, BATCH_OVERHEAD)
     header = read_plausible_header(data, 0, file.size - position, file.base_offset, file.base_offset)
@@ -55,14 +55,14 @@ def batch_at(file: SegmentFile, entry: NDArray[np.int64]) -> BatchHeader | None:
 
 
 def position_before(segment: Segment, file: SegmentFile, offset: int) -> int:
-    """Where to begin reading for an offset: the last batch that the index knows to begin at or before it."""
+    """Returns the position from which to read an offset: the last indexed batch that starts at or before it."""
     entries = read_offset_index(segment)
     last = int(np.searchsorted(entries[:, 0], offset, side="right")) - 1
     return int(entries[last, 1]) if last >= 0 and batch_at(file, entries[last]) else 0
 
 
 def read_transaction_index(segment: Segment) -> list[Aborted] | None:
-    """The aborted transactions that ended in the segment; None if the file is damaged."""
+    """Returns the aborted transactions that ended in the segment. None if the file is damaged."""
     try:
         data = Path(segment.beside(".txnindex")).read_bytes()
     except FileNotFoundError:
@@ -78,13 +78,13 @@ def read_transaction_index(segment: Segment) -> list[Aborted] | None:
 
 
 def find_snapshots(directory: str) -> list[int]:
-    """The offsets of producer snapshots, the highest first."""
+    """Returns the offsets of the producer snapshots, in descending order."""
     matches = [_SNAPSHOT_NAME.fullmatch(name) for name in os.listdir(directory)]
     return sorted((int(match[1]) for match in matches if match), reverse=True)
 
 
 def read_snapshot(directory: str, offset: int) -> dict[int, int] | None:
-    """The transactions that were open at the offset: producer id -> first offset; None if the file is damaged."""
+    """Returns the transactions open at the offset: producer id -> first offset. None if the file is damaged."""
     try:
         data = Path(f"{directory}/{offset:020d}.snapshot").read_bytes()
         version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""What lies in a broker's log directories: partitions, their segments, the small files beside them."""
+"""The contents of a broker's log directories: partitions, segments, and the checkpoint of log start offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment's .log file (or .log.swap, see `list_segments`) and what stat said of it."""
+    """A segment's .log file (or .log.swap, see `list_segments`), with its inode and size."""
 
     base_offset: int
     path: str
@@ -28,7 +28,7 @@ class Segment:
     size: int
 
     def beside(self, suffix: str) -> str:
-        """The path of the file of that kind: '.index', '.txnindex'."""
+        """Returns the path of the segment's file with this suffix: '.index', '.txnindex'."""
         return f"{os.path.dirname(self.path)}/{self.base_offset:020d}{suffix}"
 
     def open(self) -> SegmentFile:
@@ -36,7 +36,7 @@ class Segment:
 
 
 def find_partitions(options: Options) -> dict[TopicPartition, str]:
-    """The directories of the partitions that are asked for. Raises PipelineError."""
+    """Returns the directories of the wanted partitions. Raises PipelineError."""
     found: dict[TopicPartition, str] = {}
     for path in options.paths:
         for name in _names_in(path):
@@ -46,7 +46,7 @@ def find_partitions(options: Options) -> dict[TopicPartition, str]:
             partition = (match[1], int(match[2]))
             if partition in found:
                 raise PipelineError(
-                    f"{name} is in {Path(found[partition]).parent} and in {path}", "name the log.dirs of one broker"
+                    f"{name} is in {Path(found[partition]).parent} and in {path}", "set the log.dirs of one broker"
                 )
             found[partition] = f"{path}/{name}"
     present = {topic for topic, _ in found}
@@ -65,10 +65,10 @@ def _names_in(path: str) -> list[str]:
 
 
 def list_segments(directory: str) -> list[Segment]:
-    """The segments by offset, at one moment: a broker may be rolling, cleaning or deleting. Raises OSError.
+    """Returns a consistent list of the segments by offset, though a broker may roll, clean or delete. Raises OSError.
 
-    A `.swap` file is a cleaned segment on its way to its name; as long as none is still `.cleaned` it stands for all
-    segments from its base to its end (Kafka's LogLoader)."""
+    A `.swap` file is a cleaned segment before its final rename. It replaces all segments from its base to its end,
+    unless a `.cleaned` file with the same or a lower base exists (Kafka's LogLoader)."""
     for _ in range(_TRIES):
         names = sorted(os.listdir(directory))
         segments = _segments(directory, names)
@@ -78,7 +78,7 @@ def list_segments(directory: str) -> list[Segment]:
 
 
 def _segments(directory: str, names: list[str]) -> list[Segment] | None:
-    """None if a file went away."""
+    """Returns None if a file vanished."""
     kinds: dict[str, dict[int, str]] = {LOG: {}, SWAP: {}, CLEANED: {}}
     for name in names:
         if match := _SEGMENT.fullmatch(name):
@@ -111,7 +111,9 @@ def _next_offset(segment: Segment) -> int:
 
 
 def read_start_offsets(path: str) -> dict[TopicPartition, int]:
-    """log-start-offset-checkpoint: a version, a count, then `topic partition offset` lines. Raises PipelineError."""
+    """Reads log-start-offset-checkpoint: a version, a count, then lines of `topic partition offset`.
+
+    Raises PipelineError."""
     file = f"{path}/{LOG_START_OFFSET}"
     try:
         lines = Path(file).read_text("utf-8", "replace").split()

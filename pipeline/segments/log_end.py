@@ -1,6 +1,6 @@
-"""Where a partition's log ends, and what was open or aborted there.
+"""Finds the end of a partition's log, and its open and aborted transactions.
 
-The last segment is walked by its headers, from where its index or a producer snapshot allows to begin.
+The last segment is read by its batch headers, starting as late as its index or a producer snapshot allows.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.control_records import ControlType, read_control_type
 from odradek.protocol.errors import ProtocolError
 
-_INDEX_ENTRIES = 3  # tried from the last on; in a torn tail the last may be too new
+_INDEX_ENTRIES = 3  # tried from the last one; it may point into a torn tail
 
 
 class LogEnd(NamedTuple):
-    """The offset behind the last good batch, and its position in the last segment."""
+    """The offset after the last intact batch, and its position in the last segment."""
 
     offset: int
     position: int
 
 
 def find_log_end(last: Segment) -> LogEnd:
-    """Raises PipelineError where damage is not at the very end (D)."""
+    """Returns the end of the log. Raises PipelineError if there is damage before the tail (D)."""
     with last.open() as file:
         entries = read_offset_index(last)
         for entry in entries[: -1 - _INDEX_ENTRIES : -1]:
@@ -44,12 +44,12 @@ def find_log_end(last: Segment) -> LogEnd:
         found = _end_from(file, 0) or LogEnd(last.base_offset, 0)
         for entry in entries[entries[:, 1] > found.position]:
             if batch_at(file, entry):
-                raise damaged(file, found.position, f"no batch begins there, but one does at {entry[1]}")
+                raise damaged(file, found.position, f"no batch starts there, but one does at {entry[1]}")
         return found
 
 
 def _end_from(file: SegmentFile, start: int) -> LogEnd | None:
-    """The end of the last intact batch behind `start`; None if there is none."""
+    """Returns the end of the last intact batch from `start` on. None if there is none."""
     batches = list(walk(file, start, file.size))
     for position, header in reversed(batches):
         if is_intact(file, position, header):
@@ -58,17 +58,17 @@ def _end_from(file: SegmentFile, start: int) -> LogEnd | None:
 
 
 class Transactions(NamedTuple):
-    """What a read_committed reader must know of a log: the last stable offset, and what to leave out."""
+    """The last stable offset of a log, and the aborted transactions that a read_committed reader skips."""
 
     last_stable_offset: int
     aborted: list[Aborted]
 
 
 def find_transactions(directory: str, segments: list[Segment], start_offset: int, end: LogEnd) -> Transactions:
-    """The transactions of [start_offset, end). Raises PipelineError, OSError.
+    """Returns the transactions of [start_offset, end). Raises PipelineError, OSError.
 
-    Aborted ones are told by the transaction indexes; where one is damaged, and behind the last producer snapshot, by
-    the markers themselves. What is open is told by the snapshot and the batches behind it."""
+    Aborted transactions come from the transaction indexes; from a damaged index on, and after the last producer
+    snapshot, from the markers themselves. Open transactions come from the snapshot and the batches after it."""
     bases = [segment.base_offset for segment in segments]
     aborted: set[Aborted] = set()
     walk_from = end.offset
@@ -88,7 +88,7 @@ def find_transactions(directory: str, segments: list[Segment], start_offset: int
 
 
 def _snapshot_before(directory: str, offset: int, log_start: int) -> tuple[int, dict[int, int]]:
-    """The newest good snapshot at or below the offset; without one the start of the log."""
+    """Returns the newest intact snapshot at or below the offset; without one, the start of the log."""
     for candidate in find_snapshots(directory):
         if log_start <= candidate <= offset and (found := read_snapshot(directory, candidate)) is not None:
             return candidate, found
@@ -96,14 +96,14 @@ def _snapshot_before(directory: str, offset: int, log_start: int) -> tuple[int, 
 
 
 class _Follower:
-    """Follows transactions from batch to batch."""
+    """Tracks transactions from batch to batch."""
 
     def __init__(self, still_open: dict[int, int]) -> None:
         self.still_open = still_open
         self.aborted: list[Aborted] = []
 
     def follow(self, segment: Segment, offset: int, end: int | None) -> None:
-        """The batches from `offset` on; `end` is None where the segment must be whole."""
+        """Processes the batches from `offset` on. `end` is None if the segment must be intact up to its end."""
         with segment.open() as file:
             after = position_before(segment, file, offset) if offset > segment.base_offset else 0
             limit = segment.size if end is None else end
@@ -112,7 +112,7 @@ class _Follower:
                     self._take(file, position, header)
                 after = position + header.size_in_bytes
             if after != limit:
-                raise damaged(file, after, "no whole batch begins there")
+                raise damaged(file, after, "no complete batch starts there")
 
     def _take(self, file: SegmentFile, position: int, header: BatchHeader) -> None:
         if not header.is_control:
@@ -127,7 +127,7 @@ class _Follower:
 
 
 def _control_type(batch: bytes, header: BatchHeader) -> ControlType:
-    """What a control batch says; UNKNOWN if it is empty, or its record or the key is damaged."""
+    """Returns the type of a control batch. UNKNOWN if the batch is empty, or if its record or key is damaged."""
     try:
         records = read_records(batch, 0, header)
         return read_control_type(records[0].key) if records else ControlType.UNKNOWN

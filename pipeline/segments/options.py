@@ -1,14 +1,14 @@
-"""The options of the data source: names, defaults and meanings are the Kafka connector's where it has them.
+"""The options of the data source. Names, defaults and semantics are those of the Kafka connector where it has them.
 
-path               a log directory of log.dirs, or several with commas (`load(path)`)
-topic, topics      topics with commas; or
-topicsPattern      a regular expression of whole names; internal topics are left out
+path               a log directory of log.dirs, or several, separated by commas (`load(path)`)
+topic, topics      topics, separated by commas; or
+topicsPattern      a regular expression that matches whole names; internal topics are skipped
 startingOffsets    earliest (default), latest, or {"topic": {"0": 23, "1": -2}}: -2 earliest, -1 latest
 endingOffsets      latest (default), earliest, or the same JSON; exclusive
 isolationLevel     read_committed (default) or read_uncommitted
 includeHeaders     false
-failOnDataLoss     true: offsets that are asked for and gone are an error; false: a warning
-verifyCrc          true: each batch's checksum
+failOnDataLoss     true (default): requested offsets that no longer exist are an error; false: a warning
+verifyCrc          true (default): verify the checksum of each batch
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NAMES = (
 
 TopicPartition = tuple[str, int]
 Offsets = int | Mapping[TopicPartition, int]
-"""EARLIEST or LATEST for all, or a number for each partition."""
+"""EARLIEST or LATEST for all partitions, or an offset for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is read, and how."""
+    """The parsed options."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()
@@ -54,12 +54,12 @@ class Options:
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Spark's options, whose names have no case. Raises PipelineError."""
+    """Parses Spark's options, whose names are case-insensitive. Raises PipelineError."""
     options = {name.lower(): value for name, value in given.items()}
     known = {name.lower() for name in _NAMES}
     if unknown := sorted(options.keys() - known):
         raise PipelineError(
-            f"the odradek source has no option {', '.join(unknown)}", f"it has {', '.join(sorted(_NAMES))}"
+            f"the odradek source has no option {', '.join(unknown)}", f"its options are {', '.join(sorted(_NAMES))}"
         )
     isolation = options.get("isolationlevel", "read_committed")
     if isolation not in ("read_committed", "read_uncommitted"):
@@ -80,10 +80,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     paths = _names(options.get("path", ""))
-    if "paths" in options:  # Spark's form of load([one, other])
+    if "paths" in options:  # from load([one, other])
         paths += tuple(json.loads(options["paths"]))
     if not paths:
-        raise PipelineError("the odradek source needs a path", "load() one of the broker's log.dirs")
+        raise PipelineError("the odradek source needs a path", "pass the broker's log.dirs to load()")
     return tuple(path.removeprefix("file://") for path in paths)
 
 
@@ -92,12 +92,12 @@ def _topics(options: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
     pattern = options.get("topicspattern", "")
     if bool(topics) == bool(pattern):
         raise PipelineError(
-            "the odradek source needs topics or a pattern, and not both", "set one of topic, topics, topicsPattern"
+            "the odradek source needs either topics or a pattern", "set one of topic, topics, topicsPattern"
         )
     try:
         re.compile(pattern)
     except re.error as error:
-        raise PipelineError(f"topicsPattern {pattern!r} is no regular expression: {error}") from error
+        raise PipelineError(f"topicsPattern {pattern!r} is not a regular expression: {error}") from error
     return topics, pattern
 
 
@@ -128,5 +128,5 @@ def _offsets(name: str, text: str) -> Offsets:
         raise PipelineError(f"{name} is {text!r}, not {shape}") from error
     for (topic, partition), offset in found.items():
         if type(offset) is not int or offset < EARLIEST:
-            raise PipelineError(f"{name} has {offset!r} for {topic}-{partition}, which is no offset")
+            raise PipelineError(f"{name} has {offset!r} for {topic}-{partition}, not an offset")
     return found

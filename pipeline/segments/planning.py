@@ -1,6 +1,6 @@
-"""From options to ranges: looks at each partition once, decides on its offsets, and divides it into tasks.
+"""Plans a read: examines each partition once, fixes its offsets, and divides it into tasks.
 
-A task is a segment, or a part of a large one where the offset index knows a batch to begin.
+A task is a segment, or a part of a large segment that starts at a batch in the offset index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def plan(options: Options, split_bytes: int = SPLIT_BYTES) -> list[SegmentRange]:
-    """All tasks, in order of topic, partition and offset. Raises PipelineError."""
+    """Returns all tasks, ordered by topic, partition and offset. Raises PipelineError."""
     directories = find_partitions(options)
     _require_all("startingOffsets", options.starting_offsets, directories)
     _require_all("endingOffsets", options.ending_offsets, directories)
@@ -36,17 +36,17 @@ def plan(options: Options, split_bytes: int = SPLIT_BYTES) -> list[SegmentRange]
 
 
 def _require_all(name: str, offsets: Offsets, directories: Mapping[TopicPartition, str]) -> None:
-    """As the connector: JSON names each partition, and none that is not there."""
+    """Raises PipelineError unless JSON offsets name exactly the existing partitions, as the connector requires."""
     if isinstance(offsets, int) or offsets.keys() == directories.keys():
         return
     differing = sorted(f"{topic}-{partition}" for topic, partition in offsets.keys() ^ directories.keys())
-    raise PipelineError(f"{name} and the partitions that are read differ in {', '.join(differing)}")
+    raise PipelineError(f"{name} and the existing partitions differ in {', '.join(differing)}")
 
 
 def _plan_again(
     partition: TopicPartition, directory: str, log_start: int, options: Options, split_bytes: int
 ) -> list[SegmentRange]:
-    """A broker may rename a file between a look at the directory and one into the file."""
+    """Plans a partition. Retries, as a broker may rename a file after the directory was listed."""
     for _ in range(_TRIES):
         try:
             return _plan_partition(partition, directory, log_start, options, split_bytes)
@@ -54,7 +54,7 @@ def _plan_again(
             continue
         except OSError as error:
             raise PipelineError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
-    raise PipelineError(f"{directory} goes away while it is read", "is the topic being deleted?")
+    raise PipelineError(f"{directory} vanishes while it is read", "is the topic being deleted?")
 
 
 def _plan_partition(
@@ -74,20 +74,20 @@ def _plan_partition(
 
 
 def _bounds(partition: TopicPartition, options: Options, earliest: int, latest: int) -> tuple[int, int]:
-    """The offsets to read; what is asked for and not there is lost data."""
+    """Returns the offsets to read. Requested offsets that do not exist are lost data."""
     start = _resolve(options.starting_offsets, partition, earliest, latest)
     end = _resolve(options.ending_offsets, partition, earliest, latest)
     name = f"{partition[0]}-{partition[1]}"
     if start > end:
         raise PipelineError(
-            f"{name} is to be read from {start} to {end}", "let endingOffsets not be below startingOffsets"
+            f"{name} cannot be read from {start} to {end}", "set endingOffsets to at least startingOffsets"
         )
     for asked in (start, end):
         if not earliest <= asked <= latest:
             what = "last stable offset" if options.read_committed else "log end"
-            problem = f"{name} has the offsets from {earliest} to its {what} {latest}, but {asked} is asked for"
+            problem = f"{name} has the offsets from {earliest} to its {what} {latest}, but {asked} was requested"
             if options.fail_on_data_loss:
-                raise PipelineError(problem, "change the offsets, or set failOnDataLoss=false to read what is there")
+                raise PipelineError(problem, "change the offsets, or set failOnDataLoss=false to read what exists")
             _log.warning(problem)
     return min(max(start, earliest), latest), min(max(end, earliest), latest)
 
@@ -133,9 +133,9 @@ def _divide(
 
 
 def _cuts(segment: Segment, start: int, end: int, limit: int, split_bytes: int) -> list[tuple[int, int]]:
-    """Offsets and positions at which the segment is cut, both ends included: about every `split_bytes`.
+    """Returns the offsets and positions at which the segment is split, about every `split_bytes`, with both ends.
 
-    The last part may be half as large again: less than a half is not worth a task."""
+    The last part may be up to 1.5 times `split_bytes`, as less than a half is not worth a task."""
     least = split_bytes // 2
     if start == segment.base_offset and limit <= split_bytes + least:
         return [(start, 0), (end, limit)]
@@ -148,7 +148,7 @@ def _cuts(segment: Segment, start: int, end: int, limit: int, split_bytes: int) 
                 break
             if header.base_offset >= end:
                 break
-            if header.base_offset <= cuts[-1][0]:  # before the start: the range begins later than its position
+            if header.base_offset <= cuts[-1][0]:  # not after the range's start: start reading there instead
                 cuts[-1] = (cuts[-1][0], int(entries[at, 1]))
                 continue
             cuts.append((header.base_offset, int(entries[at, 1])))

@@ -1,4 +1,4 @@
-"""A task: a range of offsets within one segment, as it was planned."""
+"""A task: a range of offsets within one segment, as planned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: what its producer wrote in transactions from first to last offset, the marker's."""
+    """An aborted transaction: its producer's transactional records from the first offset to the last, the marker's."""
 
     producer_id: int
     first_offset: int
@@ -15,7 +15,7 @@ class Aborted(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A segment when the read was planned; `identity` is its file's inode, which a rename keeps."""
+    """A segment when the read was planned. `identity` is its file's inode, which a rename keeps."""
 
     base_offset: int
     identity: int
@@ -23,14 +23,14 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """The records of [start_offset, end_offset); in the planned file they are in [start_position, end_position)."""
+    """The records of [start_offset, end_offset), which the planned file has in [start_position, end_position)."""
 
     directory: str
     topic: str
     partition: int
     segment: Planned
     previous: Planned | None
-    """The segment before: if it is still what it was, then this one was not merged into it."""
+    """The segment before this one. If it is unchanged, this one was not merged into it."""
     start_offset: int
     end_offset: int
     start_position: int

@@ -1,4 +1,4 @@
-"""Reading a planned range: finds its file again, checks and inflates its batches, and makes Arrow batches of them."""
+"""Reads a planned range: finds its file, verifies and inflates its batches, and converts them to Arrow batches."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ CHUNK = 4 << 20
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 1 << 14
 INFLATED_LIMIT = 1 << 30
-"""Bytes that one batch may inflate to, so that a small one cannot take all memory. Apache Kafka has no such limit."""
+"""Maximum inflated bytes of a batch, so that a small batch cannot exhaust memory. Apache Kafka has no such limit."""
 _TRIES = 10
 _log = logging.getLogger(__name__)
 
 _Piece = tuple[SegmentFile, int, int]
-"""A file and the positions to read in it."""
+"""A file, and the start and end position to read."""
 
 
 def read_range(wanted: SegmentRange, options: Options) -> Iterator[pa.RecordBatch]:
-    """The records of the range, in order. Raises PipelineError."""
+    """Yields the records of the range, in order. Raises PipelineError."""
     columns = Columns(wanted.topic, wanted.partition, with_headers=options.include_headers)
     aborted = _AbortedBatches(wanted)
     for file, start, end in _find(wanted, options):
@@ -47,15 +47,15 @@ def read_range(wanted: SegmentRange, options: Options) -> Iterator[pa.RecordBatc
 
 
 def _find(wanted: SegmentRange, options: Options) -> Iterator[_Piece]:
-    """The file as it was planned, under any of its names (F); else what has taken its place."""
+    """Yields the planned file, under any of its names (F), or else its replacements."""
     planned = _open_planned(wanted)
     if planned is None:
         yield from _open_replacements(wanted, options)
         return
     if planned.size < wanted.end_position:
         problem = (
-            f"{planned.path} was cut to {planned.size} bytes: offsets up to {wanted.end_offset - 1} of "
-            f"{wanted.topic}-{wanted.partition} were there when the read was planned"
+            f"{planned.path} was truncated to {planned.size} bytes: when the read was planned, it had the offsets up "
+            f"to {wanted.end_offset - 1} of {wanted.topic}-{wanted.partition}"
         )
         _report_loss(problem, options)
     yield planned, wanted.start_position, min(wanted.end_position, planned.size)
@@ -63,7 +63,7 @@ def _find(wanted: SegmentRange, options: Options) -> Iterator[_Piece]:
 
 def _open_planned(wanted: SegmentRange) -> SegmentFile | None:
     directories = [wanted.directory, *glob.glob(f"{glob.escape(wanted.directory)}.*-delete")]
-    for _ in range(2):  # a rename may overtake the first look
+    for _ in range(2):  # the file may be renamed during the first pass
         for directory in directories:
             for suffix in (LOG, SWAP, DELETED):
                 path = f"{directory}/{wanted.segment.base_offset:020d}{suffix}"
@@ -79,7 +79,7 @@ def _open_planned(wanted: SegmentRange) -> SegmentFile | None:
 
 
 def _open_replacements(wanted: SegmentRange, options: Options) -> Iterator[_Piece]:
-    """The cleaner's new segments that hold the range. What no segment holds any more is lost (G)."""
+    """Yields the cleaner's new segments that contain the range. Offsets that no segment contains are lost (G)."""
     for _ in range(_TRIES):
         try:
             segments = list_segments(wanted.directory) if os.path.isdir(wanted.directory) else []
@@ -94,12 +94,12 @@ def _open_replacements(wanted: SegmentRange, options: Options) -> Iterator[_Piec
             continue
         yield from ((file, 0, file.size) for file in pieces)
         return
-    raise PipelineError(f"{wanted.directory} changes faster than it can be listed", "read again")
+    raise PipelineError(f"{wanted.directory} changes faster than it can be listed", "repeat the read")
 
 
 def _lose(wanted: SegmentRange, end: int, options: Options) -> None:
     problem = (
-        f"the offsets {wanted.start_offset} to {end - 1} of {wanted.topic}-{wanted.partition} are gone: segment "
+        f"the offsets {wanted.start_offset} to {end - 1} of {wanted.topic}-{wanted.partition} are lost: segment "
         f"{wanted.segment.base_offset:020d} was deleted before it was read"
     )
     _report_loss(problem, options)
@@ -107,12 +107,12 @@ def _lose(wanted: SegmentRange, end: int, options: Options) -> None:
 
 def _report_loss(problem: str, options: Options) -> None:
     if options.fail_on_data_loss:
-        raise PipelineError(problem, "read again, or set failOnDataLoss=false to do without")
+        raise PipelineError(problem, "repeat the read, or set failOnDataLoss=false to skip them")
     _log.warning(problem)
 
 
 class _AbortedBatches:
-    """Which batches belong to aborted transactions (C)."""
+    """Identifies the batches of aborted transactions (C)."""
 
     def __init__(self, wanted: SegmentRange) -> None:
         self._of_producer: dict[int, list[tuple[int, int]]] = {}
@@ -130,7 +130,7 @@ class _AbortedBatches:
 def _blocks(
     file: SegmentFile, start: int, end: int, wanted: SegmentRange, aborted: _AbortedBatches, options: Options
 ) -> Iterator[list[Batch]]:
-    """The batches that hold wanted records, inflated, some megabytes or a few 10,000 records at a time."""
+    """Yields the inflated batches with wanted records, in blocks of about BLOCK_BYTES or BLOCK_ROWS."""
     block: list[Batch] = []
     rows = size = 0
     for position, header, data in _stored(file, start, end):
@@ -154,7 +154,7 @@ def _blocks(
 
 
 def _parts(file: SegmentFile, position: int, header: BatchHeader, data: memoryview) -> Iterator[Batch]:
-    """The batch, inflated; in parts if it has very many records."""
+    """Yields the inflated batch, in parts if it has more than BLOCK_ROWS records."""
     try:
         records = _inflated(data[BATCH_OVERHEAD:], header)
         yield from portions(Batch(header, records, header.record_count, position), BLOCK_ROWS)
@@ -171,13 +171,13 @@ def _inflated(records: memoryview, header: BatchHeader) -> bytes | memoryview:
 def _unreadable(file: SegmentFile, position: int, header: BatchHeader, error: Exception) -> PipelineError:
     return PipelineError(
         f"{file.path} has a batch at position {position}, offset {header.base_offset}, that cannot be read: {error}",
-        f"leave it out: read up to {header.base_offset} (endingOffsets), then from {header.last_offset + 1} "
+        f"skip it: read up to {header.base_offset} (endingOffsets), then from {header.last_offset + 1} "
         "(startingOffsets)",
     )
 
 
 def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """All batches of [position, end) with their bytes. Raises PipelineError where none is whole."""
+    """Yields all batches of [position, end) with their bytes. Raises PipelineError at an incomplete batch."""
     after = file.base_offset
     need = CHUNK
     while position < end:
@@ -188,7 +188,7 @@ def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, B
             header = read_plausible_header(chunk, at, end - position, file.base_offset, after)
             if header is None:
                 refuse_old_format(file, position)
-                raise damaged(file, position, "no whole batch begins there")
+                raise damaged(file, position, "no complete batch starts there")
             size = header.size_in_bytes
             if size > len(chunk) - at:
                 need = max(CHUNK, size)
@@ -204,7 +204,7 @@ def _stored(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, B
 def _arrow_batches(
     file: SegmentFile, block: list[Batch], wanted: SegmentRange, columns: Columns, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """The block's wanted rows, in batches that Spark can hold."""
+    """Yields the block's wanted rows, in Arrow batches of at most BLOCK_ROWS."""
     try:
         rows = decode(block, with_headers=options.include_headers)
         chosen = None

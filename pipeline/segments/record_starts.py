@@ -1,14 +1,14 @@
-"""Where the records of a batch begin: the one loop that runs for every record of a segment.
+"""Finds where the records of a batch start: the only loop over every record of a segment.
 
-Compiled where set-up can (compiled_modules.txt), three times as fast as under CPython; so `bytes`, ints and lists.
+Compiled where setup can (compiled_modules.txt), which is three times as fast as CPython; hence `bytes`, ints and lists.
 """
 
 
 def follow(data: bytes, position: int, count: int, starts: list[int]) -> int:
-    """Adds where `count` records begin, each behind the one before; returns the end of the last.
+    """Appends the positions of `count` consecutive records to `starts`. Returns the end of the last record.
 
-    A length that is negative or too long leads astray, but never beyond the data: whoever reads the records must look
-    at the lengths again. Raises IndexError for one that begins behind the data's end."""
+    A negative or too large length yields wrong positions, but never reads beyond the data: the caller must check the
+    lengths again. Raises IndexError if a record would start after the end of the data."""
     for _ in range(count):
         starts.append(position)
         byte = data[position]

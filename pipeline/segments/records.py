@@ -1,11 +1,11 @@
-"""Decoding the records of many batches at once: positions first, then whole columns with numpy.
+"""Decodes the records of many batches at once: positions first, then whole columns with numpy.
 
 A record: varint length, int8 attributes, varlong timestamp delta, varint offset delta, varint key length, the key,
 varint value length, the value, varint count of headers, the headers (varint key length, key, varint value length,
-value). Lengths below 0 mean null. Varints are zigzag. (DefaultRecord, KIP-82)
+value). Negative lengths mean null. Varints are zigzag-encoded. (DefaultRecord, KIP-82)
 
-Where a record begins is known only from the one before it. So `follow` goes from length to length, the only
-Python that runs for each record; every field is then read from all records together, at an array of positions.
+The start of a record is known only from the record before it. So `follow` goes from length to length, the only Python
+code that runs per record. Then each field is read for all records at once, at an array of positions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INT_BYTES, _LONG_BYTES = 5, 10
 
 
 class BadRecords(Exception):
-    """Records that are not what their lengths and counts say; `batch` is the number of the batch within the block."""
+    """Records that do not match their lengths and counts. `batch` is the index of the batch within the block."""
 
     def __init__(self, batch: int, reason: str) -> None:
         super().__init__(reason)
@@ -36,8 +36,8 @@ class BadRecords(Exception):
 
 
 class Batch(NamedTuple):
-    """A batch of a block, or a part of one: its header, its records (not compressed any more), how many, its position
-    in the file."""
+    """A batch of a block, or a part of a batch: its header, its decompressed records, their number, and the batch's
+    position in the file."""
 
     header: BatchHeader
     records: bytes | memoryview
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class Headers:
-    """The headers of all records, in order: `record` is the row, the rest positions in the block's data."""
+    """The headers of all records, in order. `record` is the row; the others are positions in the block's data."""
 
     record: Ints
     key_starts: Ints
@@ -65,7 +65,7 @@ class Rows:
     offsets: Ints
     timestamps: Ints
     timestamp_types: NDArray[np.int32] | None
-    """None: all CreateTime."""
+    """None: all are CreateTime."""
     key_starts: Ints
     key_ends: Ints
     key_nulls: NDArray[np.bool_]
@@ -79,7 +79,7 @@ class Rows:
 
 
 def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
-    """All records of the batches. Raises BadRecords."""
+    """Decodes all records of the batches. Raises BadRecords."""
     data = b"".join([batch.records for batch in batches])
     counts = np.array([batch.record_count for batch in batches], np.int64)
     starts = np.array(_starts(data, batches), np.int64)
@@ -97,7 +97,7 @@ def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
     decoder.require(header_counts >= 0, "a record has a negative count of headers")
     decoder.require((header_counts > 0) | (at == ends), "a record is longer than its fields")
     timestamps = _timestamps(batches, counts, timestamp_deltas)
-    decoder.require(np.abs(timestamps // 2) <= _GREATEST_MS // 2, "a timestamp is beyond what Spark can hold")
+    decoder.require(np.abs(timestamps // 2) <= _GREATEST_MS // 2, "a timestamp is beyond Spark's range")
     append_time = any(batch.header.attributes & TIMESTAMP_TYPE_MASK for batch in batches)
     return Rows(
         data,
@@ -115,7 +115,7 @@ def decode(batches: list[Batch], *, with_headers: bool = False) -> Rows:
 
 
 def _starts(data: bytes, batches: list[Batch]) -> list[int]:
-    """Where the records begin. Raises BadRecords."""
+    """Returns the start positions of the records. Raises BadRecords."""
     starts: list[int] = []
     position = end = 0
     for number, batch in enumerate(batches):
@@ -133,7 +133,7 @@ def _starts(data: bytes, batches: list[Batch]) -> list[int]:
 
 
 def portions(batch: Batch, most: int) -> Iterator[Batch]:
-    """The batch in parts of at most so many records, so that a batch of millions does not take all memory.
+    """Yields the batch in parts of at most `most` records, so that a batch of millions does not exhaust memory.
 
     Raises BadRecords."""
     count, position = batch.record_count, 0
@@ -153,7 +153,7 @@ def portions(batch: Batch, most: int) -> Iterator[Batch]:
 
 
 def _timestamps(batches: list[Batch], counts: Ints, deltas: Ints) -> Ints:
-    """Milliseconds: base and delta, or the batch's one time (LogAppendTime)."""
+    """Returns milliseconds: base plus delta, or the batch's maximum timestamp (LogAppendTime)."""
     appended = np.array([bool(batch.header.attributes & TIMESTAMP_TYPE_MASK) for batch in batches])
     base = np.array(
         [
@@ -172,7 +172,7 @@ def _timestamp_types(batches: list[Batch]) -> NDArray[np.int32]:
 
 
 class _Spans(NamedTuple):
-    """Keys or values: [start, end) of each, and which are null (then start = end)."""
+    """Keys or values: the range [start, end) of each, and whether it is null (then start = end)."""
 
     starts: Ints
     ends: Ints
@@ -180,7 +180,7 @@ class _Spans(NamedTuple):
 
 
 class _Decoder:
-    """Reads fields at arrays of positions, one for each record, and never beyond the record's end."""
+    """Reads fields at arrays of positions, one per record, and never beyond the record's end."""
 
     def __init__(self, data: Bytes, last_rows: Ints) -> None:
         self._data = data
@@ -196,9 +196,9 @@ class _Decoder:
         raise BadRecords(int(np.searchsorted(self._last_rows, row, side="right")), reason)
 
     def varints(self, at: Ints, longest: int, rows: Ints | None = None) -> tuple[Ints, Ints]:
-        """The numbers at `at` and the positions behind them. `rows`: whose they are, unless one of each record.
+        """Returns the numbers at `at` and the positions after them. `rows`: their records; None: one of each record.
 
-        Raises BadRecords for one of more than `longest` bytes, or that passes the record's end."""
+        Raises BadRecords if a number has more than `longest` bytes or extends beyond the record's end."""
         ends = self.ends if rows is None else self.ends[rows]
         self._require_inside(at, ends, rows)
         byte = self._data[at]
@@ -225,7 +225,7 @@ class _Decoder:
             self._refuse(first if rows is None else int(rows[first]), "a record is shorter than its fields")
 
     def spans(self, at: Ints, rows: Ints | None = None) -> _Spans:
-        """The byte strings at `at`, each behind its length. One may end where its record does, not beyond."""
+        """Returns the length-prefixed byte strings at `at`. Raises BadRecords if one extends beyond its record."""
         lengths, starts = self.varints(at, _INT_BYTES, rows)
         nulls = lengths < 0
         ends = starts + np.maximum(lengths, 0)
@@ -234,7 +234,7 @@ class _Decoder:
         return _Spans(starts, ends, nulls)
 
     def headers(self, counts: Ints, at: Ints) -> Headers:
-        """The headers of all records: the first of each, the second of each, and so on; then put in order."""
+        """Reads the headers of all records: the first of each, the second of each, and so on; then sorts them."""
         parts: list[tuple[Ints, _Spans, _Spans]] = []
         ends = self.ends.copy()
         rows = np.flatnonzero(counts)

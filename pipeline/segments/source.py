@@ -1,4 +1,4 @@
-"""The classes that Spark asks: what the schema is, what the tasks are, and for the rows of one."""
+"""The classes that Spark calls for the schema, the tasks, and the rows of a task."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HEADER = StructType([StructField("key", StringType()), StructField("value", Bin
 
 
 class SegmentSource(DataSource):
-    """`spark.read.format("odradek")`: the options are in options.py."""
+    """The data source of `spark.read.format("odradek")`. options.py describes its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,7 +52,7 @@ class SegmentSource(DataSource):
         options = parse_options(self.options)
         own = _schema_of(options)
         if schema != own:
-            raise PipelineError(f"the odradek source has a schema of its own, {own.simpleString()}", "do not set one")
+            raise PipelineError(f"the odradek source has a fixed schema, {own.simpleString()}", "do not set a schema")
         return SegmentReader(options)
 
 
@@ -62,14 +62,14 @@ def _schema_of(options: Options) -> StructType:
 
 
 class SegmentPartition(InputPartition):
-    """A task as Spark carries it."""
+    """A task in the form that Spark transports."""
 
     def __init__(self, value: SegmentRange) -> None:
         super().__init__(value)
 
 
 class SegmentReader(DataSourceReader):
-    """Plans in one process; reads in the workers."""
+    """Plans in one process, and reads in the workers."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -81,7 +81,7 @@ class SegmentReader(DataSourceReader):
         return [SegmentPartition(one) for one in plan(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """`partition` is None where there is nothing to read."""
+        """Yields the rows of a task. `partition` is None if there is nothing to read."""
         from odradek.pipeline.segments.reading import read_range
 
         spare_archives()

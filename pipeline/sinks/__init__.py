@@ -1,1 +1,1 @@
-"""Where rows go, exactly once for each batch."""
+"""The sinks, which write each batch exactly once."""

@@ -1,7 +1,7 @@
-"""The tables of a pipeline, and one batch written into all of them: whole, once, the ledger last.
+"""Writes a batch to all tables of a pipeline: completely, once, and the ledger last.
 
-A kill between two commits leaves some tables with the batch and some without. The batch is then repeated, and each
-table that has it skips it; only when all have it does the ledger say so.
+After a kill between two commits only some tables have the batch. It is then repeated, and each table that has the batch
+skips it. The ledger gets it only after all tables have it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCH_ID = StructField("batch_id", LongType())
 
 
 class Table(Protocol):
-    """What DeltaSink and ParquetSink have in common."""
+    """The common interface of DeltaSink and ParquetSink."""
 
     @property
     def place(self) -> Location: ...
@@ -46,7 +46,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The rows of a batch by what becomes of them, parsed and not committed. Each use executes them again."""
+    """The rows of a batch by outcome, parsed and not committed. Each use executes them again."""
 
     good: DataFrame
     dead: DataFrame
@@ -54,7 +54,7 @@ class JudgedRows:
 
 
 class BatchTables:
-    """All that batches are written to, as the settings want it. Raises PipelineError."""
+    """All tables and topics to which batches are written, by the settings. Raises PipelineError."""
 
     def __init__(self, settings: Settings, places: Places, reached: Callable[[str], None] = nothing) -> None:
         if settings.window and settings.sink != "delta":
@@ -72,11 +72,11 @@ class BatchTables:
         self._results = ResultsTopic(settings, reached) if settings.results_topic else None
 
     def prepare(self, parsed: DataFrame) -> None:
-        """Makes and grows the tables for rows like `parsed`, which is not executed. Raises PipelineError."""
+        """Creates the tables, or adds columns, for rows like `parsed`, which is not executed. Raises PipelineError."""
         good = transforms.good_rows(parsed, self._settings)
         unknown = [name for name in self._settings.partition_by if name not in good.columns]
         if unknown:
-            raise PipelineError(f"partition-by: there is no column {', '.join(unknown)}", "name columns of the schema")
+            raise PipelineError(f"partition-by: unknown column {', '.join(unknown)}", "set columns of the schema")
         self.rows.prepare(good.schema)
         dead = transforms.dead_letters(parsed, self._settings).schema
         self.dead_letters.prepare(StructType([*dead.fields, BATCH_ID]))
@@ -86,12 +86,12 @@ class BatchTables:
             self.windows.prepare(transforms.windowed(parsed, self._settings).schema)
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """The newest batch that any table has."""
+        """Returns the newest batch that any table has."""
         numbers = [number for table in self._all() if (number := table.last_batch(batch)) is not None]
         return max(numbers, default=None)
 
     def compare(self, batch: BatchId) -> None:
-        """Raises PipelineError where a table lacks what the ledger says it has. `batch`: any of this pipeline."""
+        """Raises PipelineError if a table lacks a batch that the ledger has. `batch`: any batch of this pipeline."""
         content = self._ledger.content(["batch_id", "good", "dead"])
         for column, what, table in (("good", "rows", self.rows), ("dead", "dead letters", self.dead_letters)):
             entered = pc.max(content.filter(pc.greater(content[column], 0))["batch_id"]).as_py()
@@ -99,12 +99,12 @@ class BatchTables:
             if entered is not None and (last is None or last < entered):
                 raise PipelineError(
                     f"the ledger has batch {entered} of the {what} in {table.place}, the table "
-                    f"{'has none' if last is None else f'ends at batch {last}'}: it is gone, or older",
-                    f"put the table back; or {ANEW}",
+                    f"{'has none' if last is None else f'ends at batch {last}'}: it was removed, or is an older copy",
+                    f"restore the table; or {ANEW}",
                 )
 
     def write(self, rows: JudgedRows, counts: Counts, batch: BatchId) -> Written:
-        """Writes what `counts` says there is, to all tables that lack the batch. Raises PipelineError."""
+        """Writes the rows, counted by `counts`, to all tables that lack the batch. Raises PipelineError."""
         written = Written()
         number = sf.lit(batch.number).cast("long").alias(BATCH_ID.name)
         if counts.dead:

@@ -1,10 +1,10 @@
-"""A Delta table's small files put together, and files that no version needs any more removed; by deltalake, no Spark.
+"""Merges a Delta table's small files, and removes files that no version needs, with deltalake and without Spark.
 
-Readers are undisturbed: a version goes on naming the files that it had, and those stay for the retention. So does a
-writer that appends; one that rewrites (the windows' merge) and this may find each other in the way, and try again.
+Readers are not affected: a version keeps naming its files, and these are kept for the retention. Writers that append
+are not affected either. A writer that rewrites files (the windows' merge) may conflict with a compaction; both retry.
 
-Two compactions of one table must never run at once: deltalake 1.6 commits both, and every row is there twice. The
-caller holds a lock.
+Two compactions of one table must never run concurrently: deltalake 1.6 commits both, and every row is in the table
+twice. The caller must hold a lock.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from odradek.pipeline.state.location import Location
 ATTEMPTS = 8
 PAUSE_S = 0.25
 ORPHAN_HOURS = 24
-"""A file that no version names may be one that a running batch is about to commit: unless it is older than this."""
+"""A file that no version names may be about to be committed by a running batch, unless it is older than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of one table: files and bytes of its newest version before and after, and files removed for good."""
+    """The result for one table: files and bytes of its newest version before and after, and deleted files."""
 
     name: str
     files_before: int
@@ -51,9 +51,9 @@ def compact_table(
     closed_before: datetime | None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Compacted:
-    """Compacts and vacuums one table. Raises PipelineError, the table as it was or compacted in part.
+    """Compacts and vacuums one table. If it raises PipelineError, the table is unchanged or partly compacted.
 
-    `closed_before`: partitions of an earlier day are written no more; None where no day is known to be over."""
+    `closed_before`: partitions of earlier days are no longer written; None: no day is known to be over."""
     try:
         files_before, bytes_before = _size(open_table(place))
         _patiently(lambda: _optimize(place, target_size, closed_before), sleep)
@@ -62,12 +62,12 @@ def compact_table(
         files_after, bytes_after = _size(table)
     except (DeltaError, OSError) as error:
         problem = f"the table {place} could not be compacted: {error}"
-        raise PipelineError(problem, "no row of it is lost: try again") from error
+        raise PipelineError(problem, "no row is lost; try again") from error
     return Compacted(name, files_before, files_after, bytes_before, bytes_after, vacuumed, table.version())
 
 
 def _patiently(work: Callable[[], int], sleep: Callable[[float], None]) -> int:
-    """What a writer's commit has overtaken is done again on the newer version."""
+    """Repeats the work on the newer version if a writer committed first."""
     for attempt in range(1, ATTEMPTS):
         try:
             return work()
@@ -82,12 +82,12 @@ def _size(table: DeltaTable) -> tuple[int, int]:
 
 
 def _optimize(place: Location, target_size: int, closed_before: datetime | None) -> int:
-    """One commit for all that is to be done; none where nothing is. Returns the number of files that went."""
+    """Compacts in one commit; without a commit if nothing is to do. Returns the number of replaced files."""
     table = open_table(place)
     chosen = _filters(table, target_size, closed_before)
     if chosen is None:
         return 0
-    # One task: an ingest may want the other cores.
+    # A single task: an ingest may need the other cores.
     done = table.optimize.compact(chosen or None, target_size=target_size, max_concurrent_tasks=1)
     if done["numFilesRemoved"]:
         table.create_checkpoint()
@@ -98,12 +98,12 @@ def _optimize(place: Location, target_size: int, closed_before: datetime | None)
 def _filters(
     table: DeltaTable, target_size: int, closed_before: datetime | None
 ) -> list[tuple[str, str, list[str]]] | None:
-    """The partitions whose days are over and that have small files to put together; None if there is none.
+    """Returns a filter of the partitions whose days are over and that have several small files. None if there are none.
 
     An empty list means the whole table: it is not partitioned by days, so none of its partitions is ever closed."""
     partition_columns = table.metadata().partition_columns
     dates = {field.name for field in table.schema().fields if getattr(field.type, "type", "") == "date"}
-    # Not the statistics: a time in them may be beyond Python's, as the end of a window in the year 9999 is.
+    # Without the statistics: a time there may be beyond Python's range, such as the end of a window in the year 9999.
     columns = ["size_bytes", *(f"partition.{name}" for name in partition_columns)]
     files = pa.table(table.get_add_actions(flatten=True)).select(columns).to_pylist()
     small = Counter(
@@ -124,13 +124,13 @@ def _is_over(day: date | None, closed_before: datetime | None) -> bool:
 
 
 def _vacuum(place: Location, retention: timedelta) -> int:
-    """Removes what no version within the retention names. Returns the number of files."""
+    """Removes the files that no version within the retention names. Returns their number."""
     hours = -(-int(retention.total_seconds()) // 3600)
     return _remove(place, hours, orphans=False) + _remove(place, max(hours, ORPHAN_HOURS), orphans=True)
 
 
 def _remove(place: Location, hours: int, orphans: bool) -> int:
-    """Commits only when there is something to remove: the log names removed files long after they are gone."""
+    """Commits only if there are files to remove: the log names removed files long after their deletion."""
     table = open_table(place)
     how: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": orphans}
     exist = place.sizes()
@@ -141,7 +141,7 @@ def _remove(place: Location, hours: int, orphans: bool) -> int:
 
 
 def told(tables: Sequence[Compacted]) -> list[str]:
-    """A line for each table."""
+    """Returns a line for each table."""
     return [
         f"{one.name:<13} files {one.files_before:,} -> {one.files_after:,}, bytes {one.bytes_before:,} -> "
         f"{one.bytes_after:,}, removed {one.vacuumed:,} old files, version {one.version}"

@@ -1,8 +1,8 @@
-"""A Delta table that grows by batches, exactly once each.
+"""A Delta table to which each batch is added exactly once.
 
-Spark's executors write the files, deltalake registers them: one commit holds a batch's files and its number under the
-application id of the pipeline (`txn`), so anybody can see which batches the table has. Two jobs that write the same
-batch cannot both commit it. No reader sees a file that is not registered; vacuum removes it.
+Spark's executors write the files, and deltalake registers them: one commit contains a batch's files, and its number
+under the application id of the pipeline (`txn`). So the log shows which batches the table has, and two jobs cannot both
+commit the same batch. Readers do not see unregistered files; vacuum removes them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ DELTA_TYPES = {
     types.TimestampType,
     types.TimestampNTZType,
 }
-"""Those that Spark and Delta both have, besides arrays, maps and structs."""
+"""The types that both Spark and Delta have, besides arrays, maps and structs."""
 
 
 def nothing(_point: str) -> None:
-    """What a sink tells to nobody."""
+    """The default of `reached`: does nothing."""
 
 
 class DeltaSink:
-    """The table at `place`; `name` is its part of application ids. `reached` gets the name of each point that a
-    batch passes."""
+    """The table at `place`. `name` is the table's part of the application id. `reached` is called with the name of each
+    step that a batch completes."""
 
     def __init__(
         self, place: Location, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
@@ -64,7 +64,7 @@ class DeltaSink:
         self._reached = reached
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """The number of the last batch of this pipeline that is in the table. Raises PipelineError if it is none."""
+        """Returns the number of the pipeline's last batch in the table. Raises PipelineError if it is not a table."""
         table = table_at(self.place)
         if table is None:
             self._refuse_other_files()
@@ -72,13 +72,11 @@ class DeltaSink:
         return table.transaction_version(batch.app(self.name))
 
     def prepare(self, schema: StructType) -> None:
-        """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
+        """Creates the table, or adds the columns that it lacks. Raises PipelineError if it is incompatible."""
         wanted = delta_schema(schema, self.place)
         if table_at(self.place) is None:
             self._refuse_other_files()
-            with suppress(
-                CommitFailedError
-            ):  # A store that has lost its answer is asked again, and then has the table.
+            with suppress(CommitFailedError):  # If the store lost its response, the client's retry finds the table.
                 DeltaTable.create(
                     self.place.url,
                     wanted,
@@ -92,17 +90,17 @@ class DeltaSink:
             raise PipelineError(
                 f"the table {self.place} is partitioned by {', '.join(found) or 'nothing'}, not by "
                 f"{', '.join(self._layout.partition_by) or 'nothing'}",
-                "set partition-by as it was, or another name",
+                "set partition-by to its old value, or set another name",
             )
         try:
             grow(table, wanted, self.place)
-        except CommitFailedError:  # As above; or another writer was faster.
+        except CommitFailedError:  # As above, or another writer committed first.
             grow(open_table(self.place), wanted, self.place)
 
     def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written:
-        """Adds the rows, of which there are `expected`, unless this batch is there.
+        """Adds the rows, `expected` in number, unless the table has this batch.
 
-        Raises what Spark and deltalake raise, and PipelineError, the table unchanged."""
+        Raises errors of Spark and deltalake, and PipelineError; the table is then unchanged."""
         app = batch.app(self.name)
         if has_batch(open_table(self.place), app, batch.number):
             return Written()
@@ -120,7 +118,7 @@ class DeltaSink:
                 commit_properties=commit_of(app, batch.number),
             )
         except Exception:
-            # What fails may have been committed before, so files go only where the log surely lacks them.
+            # The commit may have succeeded despite the error, so files are removed only if the log lacks them.
             table = open_table(self.place)
             if not has_batch(table, app, batch.number):
                 self.place.remove(*(file.path for file in files))
@@ -131,13 +129,13 @@ class DeltaSink:
         return Written(len(files), sum(file.bytes for file in files), expected)
 
     def files(self, column: str, spans: Spans) -> DataFiles:
-        """The data files of the newest version that may have rows whose time in `column` is in one of the spans."""
+        """Returns the data files of the newest version that may have rows whose time in `column` is in a span."""
         table = table_at(self.place)
         return DataFiles(self.place) if table is None else files_around(table, self.place, column, spans)
 
     def _refuse_other_files(self) -> None:
         if any(not one.startswith("_") for one in self.place.sizes()):
-            raise PipelineError(f"{self.place} holds files that are no Delta table", "move them, or set lake or name")
+            raise PipelineError(f"{self.place} has files but is not a Delta table", "move them, or set lake or name")
 
     def _add(self, file: TableFile) -> AddAction:
         return AddAction(
@@ -151,21 +149,21 @@ class DeltaSink:
 
 
 def _has_files(table: DeltaTable, files: Sequence[TableFile]) -> bool:
-    """Whether they are the table's: the store has lost its answer to a commit, and what it has taken is ours."""
+    """Whether the table has the files: the commit was ours, and the store lost its response."""
     there = {unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
     return there.issuperset(file.path for file in files)
 
 
 def commit_of(app: str, number: int) -> CommitProperties:
-    """A commit that also says: this was batch `number` of `app`."""
+    """Returns commit properties that name batch `number` of `app`."""
     return CommitProperties(app_transactions=[Transaction(app, number)])
 
 
 def delta_schema(schema: StructType, place: Location) -> Schema:
-    """Spark's columns as Delta's, all of them nullable. Raises PipelineError for types that Delta has not."""
+    """Converts Spark's columns to Delta's, all nullable. Raises PipelineError for types that Delta lacks."""
     strange = [field.name for field in schema.fields if not _known(field.dataType)]
     if strange:
-        raise PipelineError(f"the table {place} cannot have {', '.join(strange)}: Delta has no such type", "change it")
+        raise PipelineError(f"the table {place} cannot have {', '.join(strange)}: Delta lacks the type", "change it")
     return Schema.from_json(json.dumps(_nullable(json.loads(schema.json()))))
 
 
@@ -187,7 +185,7 @@ def _nullable(kind: Any) -> Any:
 
 
 def grow(table: DeltaTable, wanted: Schema, place: Location) -> None:
-    """Adds the columns that the table lacks: null in the rows that it has. Raises PipelineError where types differ."""
+    """Adds the columns that the table lacks, null in existing rows. Raises PipelineError if types differ."""
     there = {field.name.lower(): field for field in table.schema().fields}
     new = []
     for field in wanted.fields:
@@ -196,9 +194,9 @@ def grow(table: DeltaTable, wanted: Schema, place: Location) -> None:
             new.append(field)
         elif found.name != field.name or found.type != field.type:
             raise PipelineError(
-                f"the table {place} has {found.name} {type_name(found.type)}, the settings say "
+                f"the table {place} has {found.name} {type_name(found.type)}, but the settings have "
                 f"{field.name} {type_name(field.type)}",
-                "keep the column as it was, or set another name",
+                "keep the column's type, or set another name",
             )
     for left in there.values():
         if not left.nullable:
@@ -208,5 +206,5 @@ def grow(table: DeltaTable, wanted: Schema, place: Location) -> None:
 
 
 def type_name(kind: Any) -> str:
-    """A Delta type as people write it: long, or JSON where it is nested."""
+    """Returns the readable name of a Delta type: long, or JSON if it is nested."""
     return str(json.loads(kind.to_json())) if hasattr(kind, "to_json") else str(kind)

@@ -1,10 +1,10 @@
-"""Windows of event time in a Delta table: each batch's counts and sums are added to what is there.
+"""Event-time windows in a Delta table, to which each batch's counts and sums are added.
 
-A window is in the table from its first event on, and right after every batch: none waits for a watermark. The merge's
-commit names the batch, so a repeated batch is not added twice.
+A window is in the table from its first event on, and is correct after every batch; it does not wait for a watermark.
+The merge's commit names the batch, so a repeated batch is not added twice.
 
-The table is partitioned by `window_day`. A merge reads and rewrites files of the days of its batch alone, so it takes
-as long in a large table as in a small one.
+The table is partitioned by `window_day`. A merge only reads and rewrites files of the days of its batch, so its
+duration does not depend on the size of the table.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from odradek.pipeline.state.location import Location
 ATTEMPTS = 5
 PAUSE_S = 0.2
 MOST_DAYS = 1000
-"""Days that a merge names one by one; of more it names the first and the last."""
+"""The maximum number of days that a merge names individually. With more days, it names the first and the last."""
 
 
 class DeltaWindows(DeltaSink):
-    """The table at `place`, of the columns of `transforms.windowed`; `by` are those that windows are counted by."""
+    """The table at `place`, with the columns of `transforms.windowed`. `by`: the columns that group the windows."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class DeltaWindows(DeltaSink):
         self._sleep = sleep
 
     def prepare(self, schema: StructType) -> None:
-        """Makes the table, or lets it grow by columns that it lacks. Raises PipelineError if it is of another kind."""
+        """Creates the table, or adds the columns that it lacks. Raises PipelineError if it is incompatible."""
         table = table_at(self.place)
         if table is not None and table.metadata().partition_columns != [WINDOW_DAY]:
             raise PipelineError(
-                f"the table {self.place} is not partitioned by {WINDOW_DAY}: it is of an earlier version of the "
-                "pipeline, or not of windows",
+                f"the table {self.place} is not partitioned by {WINDOW_DAY}: it is from an earlier version of the "
+                "pipeline, or not a table of windows",
                 ANEW,
             )
         super().prepare(schema)
 
     def add(self, rows: DataFrame, batch: BatchId) -> Written:
-        """Adds the counts and sums, unless this batch is there."""
+        """Adds the counts and sums, unless the table has this batch."""
         for pause in range(1, ATTEMPTS + 1):
             try:
                 return self._merge(rows, batch)
-            except CommitFailedError:  # Another writer was faster, such as `compact`.
+            except CommitFailedError:  # Another writer, such as `compact`, committed first.
                 if pause == ATTEMPTS:
                     raise
                 self._sleep(PAUSE_S * pause)
@@ -85,16 +85,16 @@ class DeltaWindows(DeltaSink):
         merged = int(done["num_target_rows_inserted"]) + int(done["num_target_rows_updated"])
         if merged != content.num_rows:
             raise PipelineError(
-                f"{self.place}: of {content.num_rows} windows of batch {batch} {merged} were merged",
-                "look at the table: it has a window twice",
+                f"{self.place}: {merged} of {content.num_rows} windows of batch {batch} were merged",
+                "check the table: it has a window twice",
             )
         self._reached("windows: committed")
         return Written(int(done["num_target_files_added"]), 0, content.num_rows)
 
 
 def of_days(days: pa.ChunkedArray) -> str:
-    """What is true of the target's windows of these days, in literals: by a comparison with the source's column, which
-    is as true, deltalake would not know which files to leave out."""
+    """Returns a condition that selects the target's windows of these days with literals. An equivalent comparison with
+    the source's column would not let deltalake skip files."""
     distinct: list[date] = pc.unique(days).sort().to_pylist()
     if not distinct:
         return "false"

@@ -1,8 +1,8 @@
-"""The events that the table of good rows has around the times of a batch: the memory of de-duplication.
+"""Reads the events in the table of good rows around the times of a batch, for de-duplication.
 
-The table is the memory: nothing else remembers keys, so nothing can disagree with it. Of each file that may have events
-of these times (by the statistics in the table's log, then by those of its row groups) executors read the keys, the
-event time and where the row came from.
+The table is the only store of known keys, so no other state can disagree with it. Executors read the keys, the event
+times and the places from each file that may have events of these times (by the statistics in the table's log, then by
+those of its row groups).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Spans = Sequence[tuple[int, int]]
-"""Times from and to, both included, in microseconds since 1970; in order, and apart."""
+"""Ranges of times, both ends inclusive, in microseconds since 1970; sorted and disjoint."""
 TIME = "_event_us"
 BATCH_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
-    """Files of a table, relative to its place; `partitions`: each file's values of the partition columns, as texts."""
+    """Files of a table, relative to its place. `partitions`: the partition values of each file, as texts."""
 
     place: Location
     paths: Sequence[str] = ()
@@ -50,28 +50,28 @@ class DataFiles:
 
 
 def time_column(settings: Settings) -> str:
-    """The column of the table that has the event time."""
+    """Returns the name of the table's event-time column."""
     return settings.event_time or "_timestamp"
 
 
 def files_around(table: DeltaTable, place: Location, column: str, spans: Spans) -> DataFiles:
-    """The files of a Delta table that may have rows whose time in `column` is in one of the spans."""
+    """Returns the files of a Delta table that may have rows whose time in `column` is in a span."""
     actions = pa.table(table.get_add_actions(flatten=True))
     names = table.metadata().partition_columns
     if f"min.{column}" in actions.column_names:
         actions = actions.filter(_overlapping(actions[f"min.{column}"], actions[f"max.{column}"], spans))
     columns = [actions[f"partition.{name}"].cast(pa.string()).to_pylist() for name in names]
     values = [dict(zip(names, one, strict=True)) for one in zip(*columns, strict=True)] if names else []
-    paths = [unquote(path) for path in actions["path"].to_pylist()]  # A log has them encoded.
+    paths = [unquote(path) for path in actions["path"].to_pylist()]  # The log percent-encodes paths.
     return DataFiles(place, paths, values)
 
 
 def known_events(
     spark: SparkSession, settings: Settings, files: DataFiles, spans: Spans, below: Offsets
 ) -> DataFrame | None:
-    """The dedup keys and TIME of the rows in `files` whose time is in one of the spans; None where there are no files.
+    """Returns the dedup keys and TIME of the rows in `files` whose time is in a span. None without files.
 
-    `below`: of these partitions only what was before the offset counts; a batch that is repeated finds not itself."""
+    `below`: only rows before these offsets of these partitions count, so that a repeated batch does not find itself."""
     if not files.paths:
         return None
     schema = schema_of(settings)
@@ -92,13 +92,15 @@ def known_events(
 
 
 def _typed(name: str, kind: DataType, is_key: bool) -> Column:
-    """A partition's value, of its text. A key is never null: the text that Delta takes for null is the empty one."""
+    """Converts the text of a partition value. A key is never null, so a null text key is an empty text, which Delta
+    stores as null.
+    """
     value = sf.col(name).cast(kind)
     return (sf.coalesce(value, sf.lit("")) if is_key and isinstance(kind, StringType) else value).alias(name)
 
 
 def _overlapping(least: Any, greatest: Any, spans: Spans) -> Any:
-    """Which files may have a time of a span; a file that says nothing of its times may."""
+    """Whether each file may have a time in a span. A file without statistics may."""
     low, high = (_micros(column) for column in (least, greatest))
     chosen = pc.or_(pc.is_null(low), pc.is_null(high))
     for start, end in spans:
@@ -107,7 +109,7 @@ def _overlapping(least: Any, greatest: Any, spans: Spans) -> Any:
 
 
 def _micros(column: Any) -> Any:
-    """Times as microseconds since 1970; a number is milliseconds."""
+    """Converts times to microseconds since 1970. Numbers are milliseconds."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return pc.multiply(column.cast(pa.int64()), 1000)
@@ -121,7 +123,7 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is looked for in a file: `wanted` columns of rows within the spans, but for those of `below` and later."""
+    """A search in a file: the `wanted` columns of rows within the spans, except those at or after `below`."""
 
     place: Location
     wanted: pa.Schema
@@ -131,7 +133,7 @@ class _Search:
 
 
 def _reader(search: _Search) -> Callable[[Iterable[pa.RecordBatch]], Any]:
-    """What a task does with a list of files."""
+    """Returns the function that a task applies to a list of files."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -144,13 +146,13 @@ def _reader(search: _Search) -> Callable[[Iterable[pa.RecordBatch]], Any]:
 
 
 def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """The keys and times of one file, without where they came from."""
+    """Yields the keys and times of one file, without the places."""
     from pyarrow import parquet
 
     told = [field for field in search.wanted if field.name not in ("_topic", "_partition", "_offset")]
     with parquet.ParquetFile(search.place.open(path)) as file:
         there = [name for name in {*search.wanted.names, search.time} if name in file.schema_arrow.names]
-        if search.time not in {*there, *constants}:  # The file is older than the column: its events have no time.
+        if search.time not in {*there, *constants}:  # The file is older than the column, so its events have no time.
             return
         groups = [n for n in range(file.num_row_groups) if _may_have(file, n, search.time, search.spans)]
         for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=there):
@@ -163,7 +165,7 @@ def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[p
 
 
 def _is_before(columns: dict[str, Any], below: Offsets) -> Any:
-    """Which rows are of offsets before those of `below`, or of partitions that it does not name."""
+    """Whether each row is before the offset in `below`, or in a partition that it does not name."""
     ends = {f"{topic}-{number}": offset for topic, parts in below.items() for number, offset in parts.items()}
     names = pc.binary_join_element_wise(
         columns["_topic"].cast(pa.string()), columns["_partition"].cast(pa.string()), "-"
@@ -173,7 +175,7 @@ def _is_before(columns: dict[str, Any], below: Offsets) -> Any:
 
 
 def _may_have(file: Any, group: int, time: str, spans: Spans) -> bool:
-    """Whether a row group may have a time of a span, by its statistics."""
+    """Whether a row group may have a time in a span, by its statistics."""
     names = [file.metadata.schema.column(index).path for index in range(file.metadata.num_columns)]
     if time not in names:
         return True
@@ -194,6 +196,6 @@ def _in_spans(times: Any, spans: Spans) -> Any:
 
 
 def _column(columns: dict[str, Any], wanted: pa.Field, count: int) -> Any:
-    """A column as the schema wants it; null where the file is older than the column."""
+    """Returns a column with the schema's type; nulls if the file is older than the column."""
     found = columns.get(wanted.name)
     return pa.nulls(count, wanted.type) if found is None else found.cast(wanted.type)

@@ -1,8 +1,8 @@
-"""A directory of Parquet files that grows by batches, exactly once each, for readers that know nothing but Parquet.
+"""A directory of Parquet files to which each batch is added exactly once, for readers that support only Parquet.
 
-A batch is written aside, and becomes visible by one rename: `TABLE/batch=00000012/`. That directory is also the memory
-of what was written: a batch that has one is not written again. `batch` is a column to readers. An object store has no
-such rename, so there the sink is refused.
+A batch is written to a staging directory, and becomes visible by one rename: `TABLE/batch=00000012/`. A batch that has
+this directory is not written again. Readers see `batch` as a column. An object store has no such rename, so the sink
+rejects it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ STAGING = "_staging"
 
 
 class ParquetSink:
-    """The directory `place`. `reached` gets the name of each point that a batch passes, which begins with `name`.
+    """The directory `place`. `reached` is called with the name of each step that a batch completes, prefixed by `name`.
 
-    Raises PipelineError for a place in an object store."""
+    Raises PipelineError if `place` is in an object store."""
 
     def __init__(
         self, place: Location, name: str, layout: Layout | None = None, reached: Callable[[str], None] = nothing
     ) -> None:
         if not place.is_local:
             raise PipelineError(
-                f"{place}: in an object store the files of a batch cannot appear at once, which plain Parquet needs",
+                f"{place}: an object store cannot publish the files of a batch atomically, which plain Parquet needs",
                 "set sink to delta",
             )
         self.place = place
@@ -44,27 +44,27 @@ class ParquetSink:
         self._reached = reached
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """The number of the last batch that is there. Raises PipelineError if it is a Delta table."""
+        """Returns the number of the last batch. Raises PipelineError if the directory is a Delta table."""
         self._refuse_delta()
         return max(self._batches(), default=None)
 
     def files(self, column: str, spans: Spans) -> DataFiles:
-        """The data files of all batches; which of them have rows of these times only their footers say."""
+        """Returns the data files of all batches. Only their footers show which have rows of these times."""
         files = [path for path in self.place.sizes() if path.startswith("batch=") and path.endswith(".parquet")]
         names = self._layout.partition_by
         return DataFiles(self.place, files, [dict(partition_values(file, names)) for file in files] if names else [])
 
     def prepare(self, schema: StructType) -> None:
-        """Makes the directory. Raises PipelineError if it is a Delta table, or its columns are of other types."""
+        """Creates the directory. Raises PipelineError if it is a Delta table, or has columns of other types."""
         self._refuse_delta()
         path = self.place.path
-        shutil.rmtree(path / STAGING, ignore_errors=True)  # What a killed attempt has left.
+        shutil.rmtree(path / STAGING, ignore_errors=True)  # Left over by a killed attempt.
         path.mkdir(parents=True, exist_ok=True)
         if self._batches():
             self._compare(schema)
 
     def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written:
-        """Adds the rows, of which there are `expected`, unless this batch is there."""
+        """Adds the rows, `expected` in number, unless the directory has this batch."""
         place = self.place.path / f"batch={batch}"
         if place.exists():
             return Written()
@@ -90,7 +90,7 @@ class ParquetSink:
         return [int(match[1]) for match in found if match]
 
     def _compare(self, schema: StructType) -> None:
-        """The newest file's types against the settings': readers cannot join a column of two types."""
+        """Compares the types of the newest batch with the settings': readers cannot combine a column of two types."""
         import pyarrow as pa
         from pyarrow import parquet
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -105,13 +105,13 @@ class ParquetSink:
             index = there.get_field_index(field.name)
             if index >= 0 and not _alike(there.field(index).type, field.type):
                 raise PipelineError(
-                    f"{self.place} has {field.name} {there.field(index).type}, the settings say {field.type}",
-                    "keep the column as it was, or set another name",
+                    f"{self.place} has {field.name} {there.field(index).type}, but the settings have {field.type}",
+                    "keep the column's type, or set another name",
                 )
 
 
 def _alike(one: object, other: object) -> bool:
-    """Whether two Arrow types are one, but for what Parquet does not keep: names within lists and maps, nullability."""
+    """Whether two Arrow types are equal, except for what Parquet loses: names within lists and maps, nullability."""
     return re.sub(r" not null|element: |item: |\('\w+'\)", "", str(one)) == re.sub(
         r" not null|element: |item: |\('\w+'\)", "", str(other)
     )

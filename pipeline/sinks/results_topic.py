@@ -1,8 +1,8 @@
-"""Good rows as JSON to a topic, exactly once for those who read committed.
+"""Writes good rows as JSON to a topic, exactly once for read_committed consumers.
 
-Spark's own Kafka sink is at-least-once. Here the records of a batch and a token (the number of the batch after, as the
-offset of a group that is named for the query) are one transaction of Kafka's: a batch whose token is there was sent.
-The driver sends, so all good rows pass through it, a part at a time. The key is the record's own.
+Spark's own Kafka sink is at-least-once. Here one Kafka transaction contains the records of a batch and a token (the
+number of the next batch, as the offset of a group named after the pipeline): a batch whose token is committed was sent.
+The driver sends, so all good rows pass through it, in parts. The key is that of the record.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from odradek.pipeline.sinks.delta import nothing
 from odradek.pipeline.state.batch_id import BatchId
 
 TRANSACTION_TIMEOUT_MS = 900_000
-"""transaction.max.timeout.ms of brokers, unless they are told otherwise."""
+"""The brokers' default of transaction.max.timeout.ms."""
 
 
 class ResultsTopic:
-    """The topic that `settings` name for results."""
+    """The topic of the setting results-topic."""
 
     def __init__(self, settings: Settings, reached: Callable[[str], None] = nothing) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class ResultsTopic:
         self._reached = reached
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """The number of the last batch whose token is there."""
+        """Returns the number of the last batch whose token is committed."""
         token = TopicPartition(self._topic, 0)
         group = batch.app("results")
         with admin_client(self._settings) as admin:
@@ -42,10 +42,10 @@ class ResultsTopic:
         return found - 1 if found >= 1 else None
 
     def write(self, rows: DataFrame, batch: BatchId) -> int:
-        """Sends `rows` (columns key, value) unless this batch was sent; how many. Raises PipelineError."""
+        """Sends `rows` (columns key, value) unless this batch was sent. Returns their number. Raises PipelineError."""
         producer = self._producer(batch)
         try:
-            producer.init_transactions()  # What an earlier attempt has left open is ended by it.
+            producer.init_transactions()  # Aborts a transaction that an earlier attempt left open.
             last = self.last_batch(batch)
             if last is not None and last >= batch.number:
                 return 0
@@ -58,7 +58,7 @@ class ResultsTopic:
         except KafkaError as error:
             raise PipelineError(
                 f"the results of batch {batch} could not be sent to {self._topic}: {type(error).__name__}: {error}",
-                "nothing of it is visible; start again when the brokers are well",
+                "none of them is visible; start again when the brokers are available",
             ) from error
         finally:
             producer.close(timeout=10)

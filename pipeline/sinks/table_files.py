@@ -1,11 +1,11 @@
-"""Parquet files that Spark's executors write into a table's place, before the table knows them.
+"""Parquet files that Spark's executors write into a table's directory, before they are committed to the table.
 
-Each task writes its rows to its own disk, copies the files into the lake under unique names, and returns these to the
-driver. Spark returns the names of each task once: of the attempt that succeeded. Other attempts leave files whose names
-nobody has, and no reader sees them. The driver then reads the footer of each file in the lake. So it finds a lake that
-executors do not share with it before anything is committed.
+Each task writes its rows to its local disk, copies the files into the lake under unique names, and returns the names to
+the driver. Spark returns the names of each task once, from the attempt that succeeded. Files of other attempts are
+never committed, so no reader sees them. The driver then reads the footer of each file in the lake. So it detects that
+executors do not share its lake before anything is committed.
 
-Partitions are Hive's directories below the table: `day=2024-01-01/part-....parquet`.
+Partitions are Hive-style directories below the table: `day=2024-01-01/part-....parquet`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_TASK = 250_000
 MOST_PARTITIONS = 100_000
-"""Partitions of a table that one task may write into."""
+"""The maximum number of a table's partitions that one task may write to."""
 TOLD = "path STRING, rows LONG, bytes LONG, host STRING"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where rows go within a table: its partition columns, and how many tasks write a batch; 0: by its size."""
+    """The layout of a table: its partition columns, and how many tasks write a batch; 0: by the batch's size."""
 
     partition_by: tuple[str, ...] = ()
     tasks: int = 0
@@ -47,7 +47,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Files of a batch that are a table's by now, and their rows."""
+    """The committed files of a batch, and their rows."""
 
     files: int = 0
     bytes: int = 0
@@ -59,7 +59,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file in its place, relative to the table; `footer` as the driver has read it."""
+    """A file, by its path relative to the table. `footer`: as read by the driver."""
 
     path: str
     rows: int
@@ -68,10 +68,10 @@ class TableFile:
 
 
 def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout, expected: int) -> list[TableFile]:
-    """Has executors write the rows into `directory` of the table ("" is the table itself); there shall be `expected`.
+    """Writes the rows on executors into `directory` of the table ("": the table itself). There must be `expected` rows.
 
-    Raises what Spark raises, and PipelineError where the files that the driver finds do not hold them; what was written
-    is then removed, as far as it is known."""
+    Raises Spark's errors, and PipelineError if the files found by the driver do not have the rows; the written files
+    that are known are then removed."""
     tasks = layout.tasks or min(-(-expected // ROWS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
     arranged = _arranged(rows, layout, max(tasks, 1))
     told = arranged.mapInArrow(_writer(place / directory if directory else place, layout.partition_by), TOLD).collect()
@@ -81,9 +81,9 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
         there = sum(one.rows for one in found)
         if there != expected:
             raise PipelineError(
-                f"{place}: {expected} rows were counted, and {there} written: the records were read again meanwhile, "
-                "and were others",
-                "start again, the batch is then repeated",
+                f"{place}: {expected} rows were counted, but {there} written: the records were read again in between, "
+                "and differed",
+                "start the job again to repeat the batch",
             )
     except BaseException:
         place.remove(*(prefix + one["path"] for one in told))
@@ -92,33 +92,35 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
 
 
 def _arranged(rows: DataFrame, layout: Layout, tasks: int) -> DataFrame:
-    """As many tasks as are to write. Those that share a partition of the table would write a file each into it."""
+    """Returns the rows in `tasks` partitions of Spark, without splitting a partition of the table among tasks, each of
+    which would write a file to it.
+    """
     if layout.partition_by and tasks > 1:
         return rows.repartition(tasks, *(f"`{name}`" for name in layout.partition_by))
     return rows.coalesce(tasks)
 
 
 def _found(place: Location, path: str, rows: int, size: int, host: str) -> TableFile:
-    """The file as the driver sees it. Raises PipelineError."""
+    """Returns the file as the driver sees it. Raises PipelineError."""
     from pyarrow import parquet
 
     try:
         footer = parquet.read_metadata(place.open(path))
     except FileNotFoundError as error:
         raise PipelineError(
-            f"the executor on {host} has written {path}, and it is not in {place} where the driver looks: they do not "
-            "share the lake; nothing was committed",
+            f"the executor on {host} wrote {path}, but the driver does not find it in {place}: they do not share the "
+            "lake; nothing was committed",
             SHARED_LAKE,
         ) from error
     except (OSError, ValueError) as error:
         raise PipelineError(f"{place / path} cannot be read back: {error}", "start again") from error
     if footer.num_rows != rows:
-        raise PipelineError(f"{place / path} has {footer.num_rows} rows, and {rows} were written", "start again")
+        raise PipelineError(f"{place / path} has {footer.num_rows} rows, but {rows} were written", "start again")
     return TableFile(path, rows, size, footer)
 
 
 def _writer(place: Location, partition_by: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Any]:
-    """What a task does: all its rows to files, and their names to the driver."""
+    """Returns the function of a task: it writes its rows to files, and yields their names."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _write(iter(batches), place, tuple(partition_by))
@@ -172,7 +174,7 @@ def _write(batches: Iterator[pa.RecordBatch], place: Location, partition_by: tup
 
 
 def partition_values(file: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:
-    """What Hive's directories say."""
+    """Returns the partition values in the Hive-style directories of a file's path."""
     texts = dict(part.split("=", 1) for part in PurePosixPath(file).parts[:-1] if "=" in part)
     values = {unquote(name): None if text == NULL_PARTITION else unquote(text) for name, text in texts.items()}
     return {name: values[name] for name in partition_by}

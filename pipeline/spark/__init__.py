@@ -1,1 +1,1 @@
-"""Spark itself: how it is started, and what it says when something goes wrong."""
+"""Starts Spark, configures it, and translates its errors."""

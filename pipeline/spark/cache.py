@@ -1,4 +1,4 @@
-"""What the pipeline has fetched or made, and may make again."""
+"""The cache directory of files that the pipeline fetched or generated, and can restore."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the pipeline keeps what it has fetched or made."""
+    """Returns the cache directory: $XDG_CACHE_HOME/odradek, or ~/.cache/odradek."""
     root = environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "odradek"

@@ -1,4 +1,4 @@
-"""What went wrong within Spark, as one sentence: the last cause, without traces."""
+"""Turns errors of Spark into one sentence: the last cause, without stack traces."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from odradek.pipeline.errors import PipelineError
 
 NO_ROOM = "No space left on device"
 SIGNS = {
-    "JAVA_GATEWAY_EXITED": "Spark's Java did not start, see the lines above",
-    "long overflow": "a time is beyond what Spark can hold, most likely the timestamp of a record",
-    "File name too long": "a value of partition-by is longer than a directory's name may be",
+    "JAVA_GATEWAY_EXITED": "Spark's Java process did not start, see the lines above",
+    "long overflow": "a time is beyond the range of Spark, most likely the timestamp of a record",
+    "File name too long": "a value of partition-by is too long for a directory name",
 }
-"""Conditions of Spark's that need more words than it has."""
-AGAIN = "make room and start again; nothing is lost"
-STORE_AGAIN = "see that the store works, and that lake and [store] are right; then start again, nothing is lost"
+"""Spark's error conditions whose messages need an explanation."""
+AGAIN = "free some space and start again; no data is lost"
+STORE_AGAIN = "check the store, and lake and [store], then start again; no data is lost"
 _DISK = re.compile(rf"{NO_ROOM}(: \S+ of [\w.-]+)?")
-"""With a directory and a machine, where an executor has told them."""
+"""With the directory and the machine, if an executor has reported them."""
 _REQUEST = re.compile(
     r"Error performing ([A-Z]+) (\S+) in \S+?,?( after \d+ retries)?,? .*?- (.*?)(?: Debug source: .*)?$"
 )
-"""What object_store says of a request that failed for good, in deltalake and in obstore, on one line."""
+"""object_store's message for a request that finally failed, in deltalake and in obstore, joined to one line."""
 _NOISE = re.compile(r"^(?:Job aborted due to stage failure: .*?: |(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
 _RAISED = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Exception|Error): .+", re.MULTILINE)
 _ADVICE = re.compile(r" Please ensure that .*| SQLSTATE: \w+;?")
@@ -33,7 +33,7 @@ _TRACE = "Traceback (most recent call last):"
 
 
 def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
-    """The error of a job. `doing`: what it was at."""
+    """Returns the PipelineError for an error of a job. `doing`: the step that failed."""
     if isinstance(error, PipelineError):
         return error
     texts = list(_texts(error))
@@ -48,7 +48,7 @@ def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
 
 
 def _request(text: str) -> str:
-    """Which request to a store failed, and how; "" where none did."""
+    """Returns the failed store request and its error; "" if the text is not about one."""
     plain = " ".join(re.sub(r"\x1b\[\d+m|↳", "", text).split())
     if (found := _REQUEST.search(plain)) is None:
         return ""
@@ -57,7 +57,7 @@ def _request(text: str) -> str:
 
 
 def _texts(error: BaseException) -> Iterator[str]:
-    """What the error and its causes say, in Python and then in Java, outermost first."""
+    """Yields the messages of the error and its causes, in Python and then in Java, outermost first."""
     seen: BaseException | None = error
     while seen is not None:
         yield str(seen)
@@ -71,7 +71,9 @@ def _texts(error: BaseException) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    """The first line, without the names of classes before it and the state after it; of a trace of Python the last."""
+    """Returns the first line, without leading class names and the trailing SQLSTATE; of a Python traceback, the last
+    exception.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if _TRACE in text:
         lines = [line for line in _RAISED.findall(text) if _TRACE not in line][-1:] or lines
@@ -79,7 +81,7 @@ def _line(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Of Spark's many lines the one that tells what is wrong; with the next where it ends in a colon."""
+    """Returns the line of Spark's message that names the problem, with the next line if it ends in a colon."""
     said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in str(said).splitlines() if line.strip()] or [type(error).__name__]
     return _ADVICE.sub("", " ".join(lines[: 2 if lines[0].endswith(":") else 1]))

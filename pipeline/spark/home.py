@@ -1,6 +1,6 @@
-"""The engine that runs: PySpark's own, or that of SPARK_HOME where it is of the same version.
+"""Finds the Spark engine: PySpark's own, or that of SPARK_HOME, which must have the same version.
 
-`spark-submit` sets SPARK_HOME in all that it starts, also to PySpark's own directory.
+`spark-submit` sets SPARK_HOME for all processes that it starts, possibly to PySpark's own directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REMEDY = "unset SPARK_HOME, or set it to a Spark of PySpark's version (Scala 2.1
 
 
 def pyspark_version() -> str:
-    """Of the installed PySpark. Under spark-submit it may be part of the engine, and no package of its own.
+    """Returns the version of PySpark. Under spark-submit it may be part of the engine instead of an installed package.
 
     Raises PackageNotFoundError."""
     try:
@@ -33,7 +33,7 @@ def pyspark_version() -> str:
 
 
 def engine_version(home: Path) -> str | None:
-    """The version of the engine in a directory, as its jars say, or its file RELEASE; None where there is none."""
+    """Returns the version of the engine in a directory, from its jars or its file RELEASE. None without an engine."""
     jars = [path.name.removeprefix(CORE).removesuffix(".jar") for path in home.glob(f"jars/{CORE}*.jar")]
     if jars:
         return jars[0]
@@ -45,13 +45,13 @@ def engine_version(home: Path) -> str | None:
 
 
 def spark_home(pyspark: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The directory of SPARK_HOME, if set. Raises PipelineError unless its engine is of the version `pyspark`."""
+    """Returns the directory of SPARK_HOME, if set. Raises PipelineError unless its engine has the version `pyspark`."""
     named = environ.get("SPARK_HOME")
     if not named:
         return None
     found = engine_version(Path(named))
     if found is None:
-        raise PipelineError(f"SPARK_HOME is {named}, where no Spark of Scala 2.13 is", REMEDY)
+        raise PipelineError(f"SPARK_HOME is {named}, which has no Spark for Scala 2.13", REMEDY)
     if found != pyspark:
         raise PipelineError(f"SPARK_HOME is {named}, whose engine is Spark {found}, but PySpark is {pyspark}", REMEDY)
     return Path(named)

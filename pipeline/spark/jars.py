@@ -1,8 +1,8 @@
-"""The jars that PySpark does not ship, found, or fetched once with Maven: four of the Kafka connector, and Avro's.
-Protobuf's is fetched when it is asked for.
+"""Finds the jars that PySpark does not ship, or fetches them once with Maven: four of the Kafka connector, and Avro's.
+Protobuf's jar is only fetched when it is needed.
 
-Looked for in this order: the directory of ODRADEK_SPARK_JARS; the cache, by PySpark's version; `mvn` with the pom.xml
-beside this file, into the cache. Where there is no Maven, Spark's own Ivy fetches them when the session starts.
+Search order: the directory of ODRADEK_SPARK_JARS; the cache, by PySpark's version; `mvn` with the pom.xml next to this
+file, into the cache. Without Maven, Spark's own Ivy fetches the jars when the session starts.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from odradek.pipeline.spark.cache import cache_directory
 
 POM = files(__package__) / "pom.xml"
 PROTOBUF = "protobuf"
-"""The profile of the pom."""
+"""The profile in the pom."""
 _NAMESPACE = "{http://maven.apache.org/POM/4.0.0}"
 
 
 def jar_names(pom: Traversable = POM, profile: str = "") -> list[str]:
-    """The files that the pom asks for, or that a profile of it asks for besides: artifact-version.jar."""
+    """Returns the file names of the pom's dependencies, or of those that a profile adds: artifact-version.jar."""
     return [f"{artifact}-{version}.jar" for _, artifact, version in _dependencies(pom, profile)]
 
 
 def packages(protobuf: bool) -> str:
-    """What Spark's Ivy is told to fetch: group:artifact:version with commas between, of Spark's own jars."""
+    """Returns the packages for Spark's Ivy: group:artifact:version of Spark's own jars, separated by commas."""
     wanted = [*_dependencies(POM), *(_dependencies(POM, PROTOBUF) if protobuf else [])]
     return ",".join(":".join(one) for one in wanted if one[0] == "org.apache.spark")
 
 
 def _dependencies(pom: Traversable, profile: str = "") -> Iterator[tuple[str, str, str]]:
-    """Group, artifact and version of each, properties resolved."""
+    """Yields group, artifact and version of each dependency, with properties resolved."""
     root = ElementTree.fromstring(pom.read_bytes())
     properties = {
         one.tag.removeprefix(_NAMESPACE): (one.text or "").strip() for one in root.find(f"{_NAMESPACE}properties") or ()
@@ -54,13 +54,13 @@ def _dependencies(pom: Traversable, profile: str = "") -> Iterator[tuple[str, st
 
 
 def find_jars(spark_version: str, environ: Mapping[str, str] = os.environ, protobuf: bool = False) -> list[Path] | None:
-    """The jars, fetched if need be; None when only Ivy can. `protobuf`: that one must be among them; else it is when it
-    is there. Raises PipelineError."""
+    """Returns the jars, fetched if needed; None if only Ivy can fetch them. `protobuf`: Protobuf's jar is required;
+    otherwise it is included if it exists. Raises PipelineError."""
     names, extra = jar_names(), jar_names(profile=PROTOBUF)
     if f"spark-sql-kafka-0-10_2.13-{spark_version}.jar" not in names:
         raise PipelineError(
             f"PySpark is {spark_version}, but the connector's jars are {names[0]}",
-            "install the pyspark that pyproject.toml names: pip install 'odradek[spark]'",
+            "install the pyspark version of pyproject.toml: pip install 'odradek[spark]'",
         )
     wanted = [*names, *(extra if protobuf else [])]
     own = environ.get("ODRADEK_SPARK_JARS")
@@ -80,7 +80,9 @@ def _missing(directory: Path, names: list[str]) -> list[str]:
 
 
 def _fetch(maven: str, cache: Path, protobuf: bool) -> None:
-    """Runs Maven beside the cache and moves each jar there when it is whole. Others may use the cache meanwhile."""
+    """Runs Maven in a directory next to the cache, then moves the complete jars into the cache. Other processes may use
+    the cache in the meantime.
+    """
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.parent) as scratch, as_file(POM) as pom:
         command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
@@ -96,6 +98,6 @@ def _fetch(maven: str, cache: Path, protobuf: bool) -> None:
 
 
 def _complaint(output: str) -> str:
-    """Of what Maven says the first error; what follows are hints on how to run Maven."""
+    """Returns the first error in Maven's output. Later ones are hints on how to run Maven."""
     errors = [line.partition("[ERROR]")[2].strip() for line in output.splitlines() if "[ERROR]" in line]
-    return next((line for line in errors if line), "it does not say why")
+    return next((line for line in errors if line), "no reason given")

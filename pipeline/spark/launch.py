@@ -1,7 +1,6 @@
-"""Starts Spark's Java process, with the options that our jobs need.
+"""Starts Spark's Java process, with the options that the jobs need.
 
-An option is the first of: the settings' (`[spark]`, and what the caller insists on), ours that are required, those of
-spark-defaults.conf, ours that are preferred.
+Precedence of options: the settings' (`[spark]`, and the caller's), REQUIRED, spark-defaults.conf, PREFERRED.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ AVRO_LIMITS = {
     f"org.apache.avro.limits.{what}.maxLength": str(limit)
     for what, limit in {"string": 64 << 20, "bytes": 64 << 20, "collectionItems": 4 << 20}.items()
 }
-"""Avro's reader makes room for as much as a length says: without limits ten bytes of rubbish end the JVM."""
+"""Avro's reader allocates as much as a length field says: without limits ten bytes of garbage crash the JVM."""
 PYTHON = "spark.pyspark.python"
 JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
 REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Delta's; by default 96 bits without statistics
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Delta's; the default, INT96, has no statistics
 }
 """Options that the rows depend on."""
 PREFERRED = {
@@ -57,7 +56,7 @@ PREFERRED = {
 
 
 def launch(settings: Settings, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Starts the process; the options for a context in it. `wanted`: options that go over all others.
+    """Starts the process and returns the options for its context. `wanted`: options that override all others.
 
     Raises PipelineError."""
     import pyspark
@@ -69,19 +68,19 @@ def launch(settings: Settings, wanted: Mapping[str, str]) -> dict[str, str]:
     options = _options(settings, wanted, there, pyspark.__version__)
     address = None if says_address(defaults.with_name("spark-env.sh")) else driver_address(options["spark.master"])
     if address is not None and address != LOOPBACK and HOST not in there:
-        options.setdefault(HOST, as_host(address))  # Spark itself would give the name that the address has here
+        options.setdefault(HOST, as_host(address))  # Spark itself would use this machine's name for the address
     os.environ["JAVA_HOME"] = str(find_java().home)
-    # PySpark names it to the executors from here; the option alone is for spark-submit.
+    # PySpark passes this to the executors; the option alone only affects spark-submit.
     os.environ["PYSPARK_PYTHON"] = {**there, **wanted}.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
     with in_private_file(options, defaults), in_environment("SPARK_LOCAL_IP", address):
-        SparkContext._ensure_initialized()  # what it is given others see
+        SparkContext._ensure_initialized()  # without arguments, which other users could see
     return options
 
 
 def _options(
     settings: Settings, wanted: Mapping[str, str], there: Mapping[str, str], spark_version: str
 ) -> dict[str, str]:
-    """What goes over the options `there`, those of spark-defaults.conf."""
+    """Returns the options that override `there`, those of spark-defaults.conf."""
     options = {"spark.app.name": f"odradek-{settings.name}", **missing_options(there), **wanted}
     options |= _jars(spark_version, settings.format == "protobuf", {**there, **wanted})
     options["spark.master"] = _master(settings, {**there, **wanted})
@@ -91,7 +90,7 @@ def _options(
 
 
 def missing_options(there: Mapping[str, str]) -> dict[str, str]:
-    """Of our options those to be set beside the options `there`: those required, and those that it does not have."""
+    """Returns our options to add to the options `there`: REQUIRED, Java's, and those of PREFERRED that it lacks."""
     limits = " ".join(f"-D{name}={value}" for name, value in AVRO_LIMITS.items())
     java = {name: f"{there.get(name, '')} {limits}".strip() for name in JAVA_OPTIONS}
     return {**{name: value for name, value in PREFERRED.items() if name not in there}, **REQUIRED, **java}
@@ -106,7 +105,7 @@ def _master(settings: Settings, given: Mapping[str, str]) -> str:
 
 
 def _jars(spark_version: str, protobuf: bool, given: Mapping[str, str]) -> dict[str, str]:
-    """The options that name our jars, behind those that were named already."""
+    """Returns the options that name our jars, appended to the given ones."""
     jars = find_jars(spark_version, protobuf=protobuf)
     if jars is not None:
         ours = {"spark.jars": ",".join(str(jar) for jar in jars)}
@@ -116,8 +115,8 @@ def _jars(spark_version: str, protobuf: bool, given: Mapping[str, str]) -> dict[
 
 
 def packages_missing(protobuf: bool) -> PipelineError:
-    """What is said where a process runs without the jars, and only Ivy could fetch them: before it starts."""
+    """Returns the error for a process without the jars, where only Ivy could have fetched them, at its start."""
     return PipelineError(
-        "Spark runs without the connector's jars, and there is no Maven to fetch them",
-        f"give them to spark-submit: --packages {packages(protobuf)}",
+        "Spark runs without the connector's jars, and Maven is not installed to fetch them",
+        f"pass them to spark-submit: --packages {packages(protobuf)}",
     )

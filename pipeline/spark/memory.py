@@ -1,9 +1,9 @@
-"""How much heap Spark's Java process gets: a quarter of the memory that there is, at least 1 GiB and at most 8 GiB.
+"""The heap size of Spark's Java process: a quarter of the available memory, at least 1 GiB and at most 8 GiB.
 
-With a local master this process does all the work; with a cluster it plans, and collects what jobs ask for. Spark
-itself gives it 1 GiB on every machine. The memory that there is: the machine's, or less where a control group (a
-container's) limits it. The first of these that says something counts: `[spark] spark.driver.memory`, the setting
-`driver-memory`, spark-defaults.conf, SPARK_DRIVER_MEMORY, the quarter.
+With a local master this process does all the work; with a cluster it plans, and collects results. Spark's default is
+1 GiB on every machine. The available memory is the machine's, or the limit of a control group (a container's) if that
+is less. Precedence: `[spark] spark.driver.memory`, the setting `driver-memory`, spark-defaults.conf,
+SPARK_DRIVER_MEMORY, the quarter.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 def derived_memory(available: int) -> str:
-    """The heap for a machine with `available` bytes, as Spark writes it: `2048m`."""
+    """Returns the heap for a machine with `available` bytes, in Spark's notation: `2048m`."""
     return f"{min(max(available // SHARE, LEAST), MOST) >> 20}m"
 
 
 def available_memory(groups: Path = _GROUPS, mount: Path = _MOUNT) -> int:
-    """Bytes of the machine, or of the tightest control group that this process is in."""
+    """Returns the bytes of the machine, or the lowest limit of the control groups that contain this process."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([machine, *_limits(groups, mount)])
 
 
 def _limits(groups: Path, mount: Path) -> Iterator[int]:
-    """The limits of the control groups, of either version of the kernel's interface, from this one's group upwards.
+    """Yields the limits of this process's control group and its ancestors, of cgroup v1 and v2.
 
-    In a container the mount shows the container's group at its top, whatever path the process is said to have."""
+    In a container the top of the mount is the container's group, whatever the path in /proc/self/cgroup."""
     try:
         lines = [line.split(":", 2) for line in groups.read_text().splitlines()]
     except OSError:
@@ -63,17 +63,17 @@ def _limits_above(top: Path, path: str, file: str) -> Iterator[int]:
 
 
 def given_memory(settings: Settings) -> str | None:
-    """What the settings say. Raises PipelineError if Java could not read it."""
+    """Returns the heap in the settings, if any. Raises PipelineError if Java could not parse it."""
     option = settings.spark.get(OPTION)
     said = option or settings.driver_memory
     if said and size_of(said) is None:
         name = f"[spark] {OPTION}" if option else "driver-memory"
-        raise PipelineError(f"{name} is {said!r}, which is no size of a heap", "give a number with m or g: 2g")
+        raise PipelineError(f"{name} is {said!r}, not a heap size", "set a number with m or g: 2g")
     return said or None
 
 
 def size_of(text: str) -> int | None:
-    """The bytes of `512m`, `2g`; None of what is no such size. The unit is required: without it Java takes bytes."""
+    """Parses `512m`, `2g` to bytes. None if invalid. The unit is required: without it Java would read bytes."""
     found = re.fullmatch(r"([1-9]\d*)([kmgt])b?", text.strip().lower())
     return int(found[1]) << _UNITS[found[2]] if found else None
 
@@ -81,7 +81,7 @@ def size_of(text: str) -> int | None:
 def planned_memory(
     settings: Settings, defaults: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> tuple[str, str]:
-    """The heap of a process that is to be started, and who says so. `defaults`: those of spark-defaults.conf.
+    """Returns the heap for a process to be started, and its source. `defaults`: those of spark-defaults.conf.
 
     Raises PipelineError."""
     if said := given_memory(settings):

@@ -1,8 +1,9 @@
-"""Options for Spark's Java process, handed over in a file that only this user reads.
+"""Options for Spark's Java process, passed in a file that only this user can read.
 
-PySpark passes the options of a session to `spark-submit` as arguments, and every user of the machine sees the arguments
-of all processes. Here they stand in a file (`--properties-file`) that is there only while the process starts. What
-Spark itself makes arguments of the Java process still shows: memory, class path and `spark.driver.*JavaOptions`.
+PySpark passes the options of a session to `spark-submit` as arguments, and every user of the machine can see the
+arguments of all processes. So the options are written to a file (`--properties-file`) that exists only while the
+process starts. Options that Spark itself turns into arguments of the Java process remain visible: memory, class path
+and `spark.driver.*JavaOptions`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ IN_NAMES = {**ESCAPES, **{character: f"\\{character}" for character in " =:#!"}}
 
 @contextlib.contextmanager
 def in_private_file(options: Mapping[str, str], defaults: Path) -> Iterator[None]:
-    """While it lasts, a Java process that PySpark starts takes these options, over those of the file `defaults`."""
+    """Within the context, a Java process that PySpark starts has these options, over those of the file `defaults`."""
     before = os.environ.get(SUBMIT_ARGUMENTS)
     descriptor, path = tempfile.mkstemp(prefix="odradek-spark-", suffix=".conf")
     try:
@@ -40,7 +41,7 @@ def in_private_file(options: Mapping[str, str], defaults: Path) -> Iterator[None
 
 @contextlib.contextmanager
 def in_environment(name: str, value: str | None) -> Iterator[None]:
-    """While it lasts, a process that is started has the variable, unless `value` is None."""
+    """Within the context, started processes have the environment variable, unless `value` is None."""
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
@@ -54,19 +55,19 @@ def in_environment(name: str, value: str | None) -> Iterator[None]:
 
 
 def properties(options: Mapping[str, str]) -> str:
-    """The options in the form that Java's Properties reads, one a line."""
+    """Formats the options for Java's Properties, one per line."""
     return "".join(f"{_escaped(name, IN_NAMES)}={_value(value)}\n" for name, value in options.items())
 
 
 def default_options_file(spark_home: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where Spark looks for options when no file is named, which naming one puts out of force."""
+    """Returns the options file that Spark reads by default. A named file replaces it."""
     return Path(environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
 
 
 def default_options(path: Path) -> dict[str, str]:
-    """The options of a file that Spark reads: a name and a value in a line, with a blank, `=` or `:` between.
+    """Parses an options file of Spark: each line has a name and a value, separated by a blank, `=` or `:`.
 
-    Of Properties' escapes those of single characters are read; a line does not go on in the next."""
+    Of Properties' escapes only those of single characters are supported, and line continuations are not."""
     lines = [line.strip() for line in _text(path).splitlines()]
     found = [re.match(r"([^#!\s=:][^\s=:]*)\s*[=:\s]\s*(.*)", line) for line in lines]
     return {one[1]: re.sub(r"\\(.)", r"\1", one[2].strip()) for one in found if one}

@@ -1,7 +1,7 @@
-"""Our own code for Spark's executors, which take functions of importable modules by their names.
+"""Ships the pipeline's code to Spark's executors, which import functions of modules by their names.
 
-An executor of a cluster has what is installed there, and what `spark-submit --py-files` brought as a .zip, .egg or
-.jar. (A wheel given to `--py-files` is importable in the driver only: PySpark puts no .whl in the workers' path.)
+An executor of a cluster has the packages installed there, and those of `spark-submit --py-files` in a .zip, .egg or
+.jar. (A wheel in `--py-files` is importable in the driver only: PySpark adds no .whl to the workers' path.)
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SHIPPED = ("pipeline", "protocol")
 """The packages of odradek that executors need: the pipeline, and what its segments import."""
 _NAME = "odradek_pipeline_"
 _AS_PACKAGES = (".zip", ".egg", ".jar")
-"""What PySpark puts in the workers' path."""
+"""The suffixes of the files that PySpark adds to the workers' path."""
 
 
 def ship_package(session: SparkSession) -> None:
-    """Sends the pipeline's code to the executors of a cluster, once a context, unless --py-files brought it."""
+    """Sends the pipeline's code to the executors of a cluster, once per context, unless --py-files contains it."""
     context = session.sparkContext
     if is_local(str(context.master)) or _is_brought(context):
         return
@@ -41,14 +41,14 @@ def ship_package(session: SparkSession) -> None:
     name = f"{_NAME}{sha256(content).hexdigest()[:16]}.zip"
     if any(path.endswith(f"/{name}") for path in context.listFiles):
         return
-    directory = Path(tempfile.mkdtemp(prefix="odradek-package-"))  # Spark serves it as long as the context lives
+    directory = Path(tempfile.mkdtemp(prefix="odradek-package-"))  # Spark serves it for the life of the context
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     (directory / name).write_bytes(content)
     context.addPyFile(str(directory / name))
 
 
 def _is_brought(context: SparkContext) -> bool:
-    """Whether one of --py-files, as they lie in this machine, has the pipeline for the workers."""
+    """Whether one of the --py-files contains the pipeline, and is importable by the workers."""
     from pyspark import SparkFiles
 
     given = context.getConf().get("spark.submit.pyFiles", "") or ""
@@ -65,7 +65,7 @@ def _has_pipeline(archive: Path) -> bool:
 
 
 def package_archive() -> bytes:
-    """A zip of the packages' Python and data files; the same bytes for the same files. Reads them also from a zip."""
+    """Returns a zip of the packages' Python and data files. Reproducible. The files may themselves be in a zip."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         root = files(odradek)
@@ -86,7 +86,7 @@ def _files(directory: Traversable, name: str) -> Iterator[tuple[str, Traversable
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """An entry whose time is always the same, compressed."""
+    """Returns a compressed entry with a constant time."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry

@@ -1,4 +1,4 @@
-"""Java's regular expressions, asked of Spark, where Python's differ."""
+"""Evaluates Java's regular expressions with Spark, as Python's differ."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _CHECK = "SELECT rlike('', :pattern)"
 _MATCHING = """
 SELECT filter(:names, name -> java_method('java.util.regex.Pattern', 'matches', :pattern, name) = 'true') AS found
 """
-"""Anchors around the expression would not do: `$` is also before a last newline, and `(?x)a #` or `\\Qa` ends them."""
+"""Anchors around the expression would not work: `$` also matches before a final newline, and `(?x)a #` or `\\Qa`
+disable them."""
 
 
 def matching(spark: SparkSession, pattern: str, names: Iterable[str]) -> list[str]:
-    """Of the names, in their order, those that the expression matches as a whole. Raises PipelineError if Java does not
-    take the expression, also where there are no names."""
+    """Returns the names that the expression fully matches, in their order. Raises PipelineError if Java rejects the
+    expression, even without names."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 
@@ -27,7 +28,7 @@ def matching(spark: SparkSession, pattern: str, names: Iterable[str]) -> list[st
         spark.sql(_CHECK, args={"pattern": pattern}).collect()
     except PySparkException as error:
         raise PipelineError(
-            f"{pattern!r} is no regular expression of Java's", "correct it: java.util.regex.Pattern"
+            f"{pattern!r} is not a Java regular expression", "correct it: java.util.regex.Pattern"
         ) from error
     if not (literals := [sf.lit(name) for name in names]):
         return []

@@ -1,6 +1,6 @@
-"""A Spark that runs already: `spark-submit` has started its Java process, or the program its context.
+"""Adapts to a Spark that is already running: spark-submit started its Java process, or the program has a context.
 
-Its options stay. What the settings ask for must take effect or be in force: else a PipelineError names it.
+Its options are kept. Options of the settings must be in force or still take effect; if not, a PipelineError names them.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ AT_LAUNCH = (
 )
 """Options that the Java process reads when it starts."""
 SUBMITTERS = ("spark.jars", "spark.submit.", "spark.kerberos.")
-"""Beginnings of options that spark-submit itself acts upon."""
+"""Prefixes of options that spark-submit itself processes."""
 FILES = ("spark.jars", "spark.submit.pyFiles")
 ALSO = {OPTION: f"{OPTION} (driver-memory)"}
-"""Options that are settings of another name too."""
+"""Options that have a pipeline setting with another name."""
 
 
 def refuse_late(wanted: Mapping[str, str], in_force: Mapping[str, str]) -> None:
-    """Raises PipelineError where options are wanted that the running Java process can no longer take."""
+    """Raises PipelineError if options are wanted that can no longer take effect in the running Java process."""
     late = {name: value for name, value in wanted.items() if name in AT_LAUNCH or name.startswith(SUBMITTERS)}
-    _refuse(late, in_force.get, "Spark's Java process runs already", "give them to spark-submit (--conf NAME=VALUE)")
+    _refuse(late, in_force.get, "Spark's Java process is running", "pass them to spark-submit (--conf NAME=VALUE)")
 
 
 def apply(session: SparkSession, wanted: Mapping[str, str]) -> None:
-    """Sets what a session may change. Raises PipelineError if another option is wanted than is in force."""
+    """Sets the options that a session can change. Raises PipelineError if another one differs from that in force."""
     fixed = {name: value for name, value in wanted.items() if not session.conf.isModifiable(name)}
     in_force = session.sparkContext.getConf()
-    _refuse(fixed, in_force.get, "the Spark session is open already", "give them where it is opened")
+    _refuse(fixed, in_force.get, "the Spark session is already open", "set them where it is opened")
     for name, value in wanted.items():
         if name not in fixed:
             session.conf.set(name, value)
 
 
 def refuse_other_master(wanted: str, in_force: str) -> None:
-    """Raises PipelineError if the session that is open has another master than the settings name."""
+    """Raises PipelineError if the open session has another master than the settings."""
     if wanted and wanted != in_force:
         raise PipelineError(
-            f"master is {wanted}, but the Spark session is open already with {in_force}", "leave master out"
+            f"master is {wanted}, but the Spark session is already open with {in_force}", "remove master"
         )
 
 
@@ -60,12 +60,12 @@ def _refuse(wanted: Mapping[str, str], in_force: Callable[[str], str | None], wh
     names = [ALSO.get(name, name) for name, value in wanted.items() if not _is_in_force(name, value, in_force(name))]
     if names:
         problem = f"[spark] {', '.join(names)} cannot take effect, because {why}"
-        raise PipelineError(problem, f"{remedy}, or leave them out")
+        raise PipelineError(problem, f"{remedy}, or remove them")
 
 
 def _is_in_force(name: str, wanted: str, found: str | None) -> bool:
-    """Whether the value found is the one wanted. Of files the names are compared: Spark makes URLs of their paths.
-    Java's options may be more than were wanted: our own are put to them.
+    """Whether the value found is the one wanted. For files the names are compared, as Spark turns their paths into
+    URLs. There may be more of Java's options than were wanted, as our own are added.
     """
     if name.startswith(FILES) and found is not None:
         return _file_names(wanted) <= _file_names(found)
@@ -79,8 +79,8 @@ def _file_names(paths: str) -> set[str]:
 
 
 def given_jars(option: Callable[[str], str | None], directory: Path | None = None) -> list[str]:
-    """The jars that spark-submit was given. `option` returns an option in force. YARN has an option of its own for
-    them; where it runs the driver too, they lie in the directory of that process."""
+    """Returns the jars that spark-submit was given. `option` returns an option in force. YARN has a separate option for
+    them; if YARN also runs the driver, they are in the working directory of that process."""
     options = (option("spark.jars"), option("spark.yarn.dist.jars"))
     given = [path for paths in options for path in (paths or "").split(",") if path]
     if option("spark.master") == "yarn" and option("spark.submit.deployMode") == "cluster":
@@ -89,15 +89,15 @@ def given_jars(option: Callable[[str], str | None], directory: Path | None = Non
 
 
 def is_there(jar: str, given: Sequence[str], home: Path) -> bool:
-    """Whether the driver has a jar: among those given, where Ivy puts the group before its name, or in the engine's own
+    """Whether the driver has a jar: among the given ones (Ivy prefixes the name with the group), or in the engine's
     directory."""
     return any(path.endswith(jar) for path in given) or (home / "jars" / jar).is_file()
 
 
 def add_jars(session: SparkSession, jars: list[Path]) -> None:
-    """Gives the jars to the driver, as `spark-submit --jars` does, and to the executors.
+    """Adds the jars to the driver, as `spark-submit --jars` does, and to the executors.
 
-    SQL's ADD JAR gives them to one thread of the driver only."""
+    SQL's ADD JAR adds them to a single thread of the driver only."""
     jvm: Any = session.sparkContext._jvm
     loader = _submits_loader(jvm)
     for jar in jars:
@@ -106,16 +106,16 @@ def add_jars(session: SparkSession, jars: list[Path]) -> None:
 
 
 def _submits_loader(jvm: Any) -> Any:
-    """The class loader that spark-submit gives to all threads; a session's own stands before it in some."""
+    """Returns the class loader that spark-submit gives to all threads. In some it is a parent of a session's loader."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     while loader is not None and loader.getClass().getName() != "org.apache.spark.util.MutableURLClassLoader":
         loader = loader.getParent()
     if loader is None:
-        raise PipelineError("Spark runs without the connector's jars", "give them to spark-submit: --jars, --packages")
+        raise PipelineError("Spark runs without the connector's jars", "pass them to spark-submit: --jars, --packages")
     return loader
 
 
 def set_property(jvm: Any, name: str, value: str) -> None:
-    """A property of the Java process that nobody has set."""
+    """Sets a system property of the Java process, unless it is set already."""
     if jvm.java.lang.System.getProperty(name) is None:
         jvm.java.lang.System.setProperty(name, value)

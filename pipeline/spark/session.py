@@ -1,8 +1,8 @@
-"""The Spark session of a job, with the connector and everything that Spark gets wrong when it is left alone.
+"""Opens the Spark session of a job, with the connector, and with options in place of unsuitable defaults of Spark.
 
-Three cases. (a) Nothing runs: Spark's Java process is started (launch.py). (b) `spark-submit` has started it, and no
-context yet: its master and its options stay, and ours are added. (c) The program has a session: it is taken as it is.
-In (b) and (c) an option of `[spark]` that can no longer take effect is an error (running.py).
+There are three cases. (a) Nothing is running: Spark's Java process is started (launch.py). (b) `spark-submit` has
+started it, without a context: its master and its options are kept, and ours are added. (c) The program has a session,
+which is used. In (b) and (c) an option of `[spark]` that can no longer take effect is an error (running.py).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PARTITIONS_PER_CORE = 3
-"""In a local master. Spark's own 200, which adaptive execution joins afterwards, cost a batch of 5,000 rows 1.8 times
-the processor time of 6 in local[2]; from 2 to 16 there is no difference."""
+"""With a local master. With Spark's default of 200, which adaptive execution coalesces afterwards, a batch of 5,000
+rows takes 1.8 times the processor time of 6 partitions in local[2]; between 2 and 16 there is no difference."""
 LOUD = ("py4j", "kafka.net", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers of libraries that tell of errors, with traces, which are raised too and told in a line."""
+"""Loggers of libraries that log errors with stack traces, although these are also raised and reported in one line."""
 
 
 def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of a job, started unless the process has one. Raises PipelineError.
+    """Returns the session of a job, started unless the process has one. Raises PipelineError.
 
-    `extra`: session settings that go over all others."""
+    `extra`: options of the session that override all others."""
     try:
         from pyspark import SparkContext
     except ImportError as error:
@@ -69,7 +69,7 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
 
 
 def _joined(settings: Settings, wanted: Mapping[str, str]) -> SparkSession:
-    """The session that the process has."""
+    """Returns the session that the process has."""
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.getOrCreate()
@@ -80,7 +80,7 @@ def _joined(settings: Settings, wanted: Mapping[str, str]) -> SparkSession:
 
 
 def _started(settings: Settings, wanted: Mapping[str, str]) -> SparkSession:
-    """A session, in a Java process that is started if there is none."""
+    """Starts a session, and the Java process unless it is running."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -107,7 +107,7 @@ def _java_runs() -> bool:
 
 
 def _added(settings: Settings, wanted: Mapping[str, str], conf: SparkConf) -> dict[str, str]:
-    """What is added to the options of a Java process that runs, those of spark-submit. Raises PipelineError."""
+    """Returns the options to add to those of a running Java process, given to spark-submit. Raises PipelineError."""
     there = dict(conf.getAll())
     refuse_late(wanted, there)
     master = settings.master or wanted.get("spark.master") or there.get("spark.master") or LOCAL
@@ -125,7 +125,7 @@ def _added(settings: Settings, wanted: Mapping[str, str], conf: SparkConf) -> di
 
 
 def _complete(session: SparkSession, settings: Settings) -> None:
-    """Adds what only a Java process of our own has from its start: the jars, and limits for Avro's reader."""
+    """Adds what only a Java process that we launched has from the start: the jars, and limits for Avro's reader."""
     import pyspark
 
     home = spark_home(pyspark.__version__) or Path(pyspark.__file__).parent
@@ -151,7 +151,7 @@ def _be_quiet(session: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _handler_kept() -> Iterator[None]:
-    """Takes away PySpark's handler of SIGINT, which breaks off whatever runs."""
+    """Restores the handler of SIGINT. PySpark's own would abort whatever is running."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

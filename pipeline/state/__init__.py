@@ -1,1 +1,1 @@
-"""What a pipeline remembers: where its tables are, and which batches they have."""
+"""The persistent state of a pipeline: where its tables are, and which batches they contain."""

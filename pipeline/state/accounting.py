@@ -1,8 +1,8 @@
-"""What became of the records of a batch. Nothing goes missing unnoticed:
+"""Counts the outcomes of a batch's records, so that no loss goes unnoticed:
 
     rows_in = good + dead + duplicates + late
 
-`lost` stands beside the sum: offsets that were gone before anybody could read them.
+`lost` is not part of the sum: it counts the offsets that were deleted before the pipeline could read them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.pipeline.errors import PipelineError
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Records of one batch; `reasons` divides the dead."""
+    """The record counts of one batch. `reasons` splits `dead` by reason."""
 
     rows_in: int
     good: int
@@ -26,11 +26,11 @@ class Counts:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def check(self, batch: object) -> None:
-        """Raises PipelineError unless every record is accounted for. To be called before anything is committed."""
+        """Raises PipelineError unless every record is accounted for. Call it before anything is committed."""
         outcomes = self.good + self.dead + self.duplicates + self.late
         if self.rows_in != outcomes:
             raise PipelineError(
                 f"batch {batch} does not add up: {self.rows_in} records in, but {self.good} good + {self.dead} dead + "
                 f"{self.duplicates} duplicates + {self.late} late are {outcomes}; nothing of it was committed",
-                "start again, the batch is then repeated",
+                "start the job again to repeat the batch",
             )

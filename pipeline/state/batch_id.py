@@ -1,4 +1,4 @@
-"""What names a batch, for as long as its tables exist."""
+"""The identity of a batch, for as long as its tables exist."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """One batch of a pipeline. Batches are numbered from 0 in the order in which they are read, by whatever job."""
+    """One batch of a pipeline. Batches are numbered from 0 in the order in which they are read, across all jobs."""
 
     pipeline: str
     number: int
 
     def app(self, table: str) -> str:
-        """The id under which a table's log holds the number of the last batch that was written (Delta's `txn`)."""
+        """The application id under which a table's log stores the number of the last written batch (Delta's `txn`)."""
         return f"{self.pipeline}/{table}"
 
     def __str__(self) -> str:

@@ -1,11 +1,12 @@
-"""The ledger: a Delta table with a row for each batch that is committed, written last of all of the batch's tables.
+"""The ledger: a Delta table with a row for each committed batch. It is the last table that a batch writes.
 
-What is here is in the tables. What is in the tables and not here is a batch that was killed between two commits: its
-repetition finds its rows written, skips them, and writes the ledger's row. The newest row says where the pipeline goes
-on: its offsets are of all partitions that were ever read, its topics those whose ids are known.
+Every batch in the ledger is complete in the tables. A batch that is in the tables but not in the ledger was killed
+between two commits: when it is repeated, it finds its rows written, skips them, and writes the ledger's row. The
+pipeline continues from the newest row: its offsets cover all partitions that were ever read, and its topics are those
+with known ids.
 
-The rows are few files however many batches there are: after every COMPACTED_EACH batches a job makes one file of the
-small ones. So a hundred thousand batches are read in less than a second, and only the columns that are asked for.
+The ledger has few files, however many batches there are: after every COMPACTED_EACH batches a job merges the small
+files. So a hundred thousand batches are read in less than a second. Only the requested columns are read.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """One batch. Offsets: the first that was read, and the first that was not; `end_offsets` of all partitions that
-    were ever read. `watermark`: what late rows were older than. `newest_event_time`: of this and all earlier batches.
+    """One batch.
+
+    `start_offsets`: inclusive. `end_offsets`: exclusive, for all partitions that were ever read. `watermark`: rows with
+    an older event time were late. `newest_event_time`: of this and all earlier batches.
     """
 
     job: str
@@ -85,15 +88,15 @@ COLUMNS = tuple(one.name for one in fields(LedgerRow))
 
 
 class Ledger:
-    """The table at `place`, which comes into being with its first row."""
+    """The ledger at `place`. The first row creates the table."""
 
     def __init__(self, place: Location) -> None:
         self._place = place
 
     def append(self, batch: BatchId, *rows: LedgerRow) -> None:
-        """Enters a batch, unless it is entered already. Several rows are entered as one: `batch` names the last.
+        """Appends a batch, unless the ledger has it. Several rows are appended in one commit: `batch` is the last.
 
-        Raises what deltalake raises, also where another job enters the same batch."""
+        Raises deltalake's errors, also if another job appends the same batch."""
         table = self._table()
         app = batch.app("batches")
         if table is not None and has_batch(table, app, batch.number):
@@ -109,27 +112,27 @@ class Ledger:
             else:
                 write_deltalake(table, content, mode="append", commit_properties=commit)
         except CommitFailedError:
-            if self.newest() != rows[-1]:  # Else it is entered: the store has lost its answer.
+            if self.newest() != rows[-1]:  # If equal, the commit succeeded and only the store's response was lost.
                 raise
 
     def newest(self) -> LedgerRow | None:
-        """The row of the last batch. Raises PipelineError."""
+        """Returns the row of the last batch. Raises PipelineError."""
         return next(iter(self.last_rows(1)), None)
 
     def rows(self, job: str | None = None) -> list[LedgerRow]:
-        """The rows of one job, or of all, in the order of their batches. Raises PipelineError."""
+        """Returns the rows of one job, or of all jobs, in batch order. Raises PipelineError."""
         return sorted(
             (_row(values) for values in self.content(COLUMNS).to_pylist() if job in (None, values["job"])),
             key=lambda row: row.batch_id,
         )
 
     def content(self, columns: Sequence[str] = COLUMNS) -> pa.Table:
-        """Columns of all rows, in the order of their batches. Raises PipelineError."""
+        """Returns columns of all rows, in batch order. Raises PipelineError."""
         wanted = list(dict.fromkeys([*columns, "batch_id"]))
         return self._read(self._table(), wanted).sort_by("batch_id").select(list(columns))
 
     def last_rows(self, count: int) -> list[LedgerRow]:
-        """The rows of the last `count` batches. Raises PipelineError."""
+        """Returns the rows of the last `count` batches. Raises PipelineError."""
         table = self._table()
         newest = pc.max(self._read(table, ["batch_id"])["batch_id"]).as_py()
         if newest is None:
@@ -142,7 +145,7 @@ class Ledger:
             return SCHEMA.empty_table().select(list(columns))
         if any(one.name == "generation" for one in table.schema().fields):
             raise PipelineError(
-                f"the ledger {self._place} is of an earlier version of the pipeline, which read by Spark's checkpoints",
+                f"the ledger {self._place} is from an earlier version of the pipeline, which used Spark's checkpoints",
                 ANEW,
             )
         try:
@@ -151,9 +154,10 @@ class Ledger:
             raise BrokenTable(self._place, error) from error
 
     def compact(self) -> None:
-        """Makes few files of many. Readers of older versions have theirs for an hour. The caller holds COMPACT_LOCK:
-        deltalake commits two compactions at a time, and every row is there twice. Raises DeltaError and OSError.
-        """
+        """Merges many files into few. Files of older versions are kept for an hour, for their readers.
+
+        The caller must hold COMPACT_LOCK: deltalake would commit two concurrent compactions, and every row would be in
+        the table twice. Raises DeltaError and OSError."""
         table = self._table()
         assert table is not None
         table.optimize.compact(max_concurrent_tasks=1)

@@ -1,10 +1,10 @@
-"""A place for tables and state: a directory, or a prefix of an object store. The same calls serve both.
+"""A location of tables and state: a directory, or a prefix in an object store, with one interface.
 
-Readers see a file whole or not at all, in the store as in a directory. `create` makes a file that is not there yet; of
-several jobs that try at one moment, one wins. Nothing is renamed, and nothing is locked.
+Readers see a complete file or none, in a store and in a directory. `create` creates a file unless it exists; if several
+jobs try at the same time, one succeeds. No file is renamed or locked.
 
 Options are those of delta-rs and object_store: `aws_endpoint`, `aws_region`, `azure_storage_account_key`, `allow_http`.
-The environment says the rest (AWS_ACCESS_KEY_ID and its like). How often requests are tried again is in retries.py.
+The rest comes from the environment (AWS_ACCESS_KEY_ID and so on). retries.py configures the retries of requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.state.retries import DEFAULTS, retry_config, with_defaults
 
 SCHEMES = {"s3": "aws_", "s3a": "aws_", "gs": "google_", "abfs": "azure_", "abfss": "azure_", "az": "azure_"}
-"""The stores that there are, and how their options begin."""
+"""The supported stores, and the prefix of their options."""
 CLIENT_OPTIONS = frozenset(
     {
         "allow_http",
@@ -36,19 +36,19 @@ CLIENT_OPTIONS = frozenset(
         "http2_only",
     }
 )
-"""Options of the connection, which object_store keeps apart from those of the store."""
+"""Options of the connection, which object_store separates from those of the store."""
 _DELTA_ALONE = ("aws_s3_allow_unsafe_rename", "aws_s3_locking_provider")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`url`: an absolute path, or s3://BUCKET/PREFIX and its like, without a slash at its end."""
+    """`url`: an absolute path, or a URL such as s3://BUCKET/PREFIX, without a trailing slash."""
 
     url: str
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __truediv__(self, name: str) -> Location:
-        """What is below it."""
+        """The location `name` below this one."""
         return Location(f"{self.url}/{name}", self.options)
 
     def __str__(self) -> str:
@@ -59,17 +59,17 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a directory of this machine."""
+        """Whether this is a directory of this machine."""
         return "://" not in self.url
 
     @property
     def path(self) -> Path:
-        """The directory; only of a local one."""
+        """The directory. Local locations only."""
         assert self.is_local
         return Path(self.url)
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if it is not there."""
+        """Returns the content of a file. None if it does not exist."""
         import obstore
 
         if not self._may_have_files():
@@ -80,9 +80,9 @@ class Location:
             return None
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a file that is not there yet; False if it is, with another content.
+        """Creates a file. False if it exists with another content.
 
-        A store that has taken it may lose its answer; the client asks again, and meets its own file."""
+        A store may write the file and lose its response; the client's retry then finds the client's own file."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -93,13 +93,13 @@ class Location:
         return True
 
     def replace(self, name: str, content: bytes) -> None:
-        """Writes a file: readers see the old content or the new one, whole."""
+        """Writes a file. Readers see the complete old content or the complete new one."""
         import obstore
 
         obstore.put(self._store(), name, content)
 
     def version(self, name: str) -> str:
-        """What tells a file's content from its next one (its ETag); "" where it is not there."""
+        """Returns the version of a file's content (its ETag). "" if the file does not exist."""
         import obstore
 
         try:
@@ -108,23 +108,25 @@ class Location:
             return ""
 
     def swap(self, name: str, content: bytes, version: str) -> str:
-        """Writes a file that is still of this version; its new version, or "" if it is not. Only in an object store."""
+        """Writes a file if it still has this version. Returns its new version, or "" if the file has changed. Object
+        stores only.
+        """
         import obstore
         from obstore.exceptions import PreconditionError
 
         try:
             return obstore.put(self._store(), name, content, mode={"e_tag": version})["e_tag"] or ""
         except (PreconditionError, FileNotFoundError):
-            return self.version(name) if self.read(name) == content else ""  # An answer that was lost, as above.
+            return self.version(name) if self.read(name) == content else ""  # A lost response, as in `create`.
 
     def put_file(self, name: str, file: Path) -> None:
-        """Copies a file of this machine here."""
+        """Copies a local file to this location."""
         import obstore
 
         obstore.put(self._store(), name, file)
 
     def remove(self, *names: str) -> None:
-        """Removes files, as far as they are there."""
+        """Removes files. Missing files are ignored."""
         import obstore
 
         if not self._may_have_files():
@@ -136,7 +138,9 @@ class Location:
                 continue
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """The files below `prefix` and their bytes, relative to this place; nothing where there is no such place."""
+        """Returns the sizes in bytes of the files below `prefix`, by their paths relative to this location. Empty if
+        `prefix` does not exist.
+        """
         import obstore
 
         if not (self / prefix if prefix else self)._may_have_files():
@@ -147,7 +151,7 @@ class Location:
         return found
 
     def names(self, beginning: str = "") -> list[str]:
-        """The files right here whose names begin so."""
+        """Returns the files directly in this location whose names start with `beginning`."""
         import obstore
 
         if not self._may_have_files():
@@ -156,7 +160,7 @@ class Location:
         return sorted(one["path"] for one in found if one["path"].startswith(beginning))
 
     def is_there(self) -> bool:
-        """Whether there is any file below it, or a directory."""
+        """Whether the directory exists, or any file below the prefix."""
         import obstore
 
         if self.is_local:
@@ -164,13 +168,13 @@ class Location:
         return any(part for part in obstore.list(self._store(), chunk_size=1))
 
     def open(self, name: str) -> BinaryIO:
-        """A file for reading, part by part. Raises FileNotFoundError."""
+        """Opens a file for reading in parts. Raises FileNotFoundError."""
         import obstore
 
         return cast(BinaryIO, _Reader(obstore.open_reader(self._store(), name)))
 
     def _may_have_files(self) -> bool:
-        """Whether to look; obstore makes a directory that it is to look into."""
+        """Whether files may exist here. obstore would create a missing directory when it reads it."""
         return not self.is_local or self.path.is_dir()
 
     def _store(self) -> Any:
@@ -179,7 +183,7 @@ class Location:
 
 @lru_cache(maxsize=64)
 def _opened(url: str, options: tuple[tuple[str, str], ...]) -> Any:
-    """The store; kept, with its connections."""
+    """Opens the store. Cached, with its connections."""
     from obstore.exceptions import BaseError
     from obstore.store import LocalStore, from_url
 
@@ -191,11 +195,11 @@ def _opened(url: str, options: tuple[tuple[str, str], ...]) -> Any:
         return from_url(url, config=config, client_options=client, retry_config=retries)  # type: ignore[call-overload]
     except (BaseError, ValueError) as error:
         said = f"{error}".strip().partition("\n")[0]
-        raise PipelineError(f"{url} cannot be opened: {said}", "look at [store]") from error
+        raise PipelineError(f"{url} cannot be opened: {said}", "check [store]") from error
 
 
 class _Reader:
-    """obstore's reader with what pyarrow asks of a file."""
+    """obstore's reader with the file methods that pyarrow calls."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -223,16 +227,16 @@ class _Reader:
 
 
 def location_of(setting: str, text: str, options: Mapping[str, str]) -> Location:
-    """What a setting names. Raises PipelineError where tables could not be there."""
+    """Returns the location that a setting names. Raises PipelineError if tables cannot be stored there."""
     if not text.strip():
-        raise PipelineError(f"{setting} is empty", "name a directory; '.' is this one")
+        raise PipelineError(f"{setting} is empty", "set a directory; '.' is the current one")
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):
         return Location(_fit(setting, str(Path(text).expanduser().absolute())))
     parts = urlsplit(text)
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise PipelineError(
-            f"{setting} {text!r} is neither a path nor of a store that is known",
-            f"name a directory, or one of {', '.join(f'{one}://...' for one in SCHEMES)}",
+            f"{setting} {text!r} is neither a path nor in a supported store",
+            f"set a directory, or one of {', '.join(f'{one}://...' for one in SCHEMES)}",
         )
     _split(text, options)
     retry_config(options)
@@ -240,20 +244,20 @@ def location_of(setting: str, text: str, options: Mapping[str, str]) -> Location
 
 
 UNFIT = re.compile(r"[\x00-\x1f\\\[\]{}*?^|]|%[0-9A-Fa-f]{2}")
-"""What Spark takes for a pattern of paths, or deltalake for something else, or does not take."""
+"""Characters that Spark reads as a path pattern, or that deltalake misreads or rejects."""
 
 
 def _fit(setting: str, text: str) -> str:
     if found := UNFIT.search(text):
         raise PipelineError(
-            f"{setting} {text!r} has {found[0]!r}, which readers of tables do not take as it is",
-            "name another directory",
+            f"{setting} {text!r} contains {found[0]!r}, which readers of tables do not take literally",
+            "set another directory",
         )
     return text
 
 
 def _split(url: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of the store, and those of the connection, as obstore wants them. Raises PipelineError."""
+    """Splits options into those of the store and those of the connection, for obstore. Raises PipelineError."""
     prefix = SCHEMES[urlsplit(url).scheme]
     config, client = {}, {}
     for name, value in options.items():
@@ -261,7 +265,7 @@ def _split(url: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[s
         if own in CLIENT_OPTIONS:
             client[own] = value
         elif own.startswith(tuple(set(SCHEMES.values()))):
-            raise PipelineError(f"[store] {name} is an option of another store than {url}", "leave it out")
+            raise PipelineError(f"[store] {name} is not an option of the store of {url}", "remove it")
         elif name.lower() not in (*_DELTA_ALONE, *DEFAULTS):
             config[name.lower()] = value
     return config, client

@@ -1,12 +1,12 @@
-"""A job has its pipeline for itself.
+"""Locks that keep two jobs from running on one pipeline at the same time.
 
-In a directory a lock of the operating system says so: it ends with the process, however that ends. In an object store
-it is a lease: a file that says who holds it and until when, taken and renewed by conditional puts. Its holder renews it
-every RENEWED_S. One who was killed is waited out: until the lease runs out, or, where that is later by a clock that is
-ahead of this machine's, until nobody has renewed it for LEASE_S.
+In a directory it is a lock of the operating system, released when the process ends, however it ends. In an object store
+it is a lease: a file with its holder and its expiry time, taken and renewed by conditional puts. The holder renews it
+every RENEWED_S seconds. The lease of a killed holder can be taken when it expires, or, if the killed holder's clock was
+ahead of this machine's, when it has not been renewed for LEASE_S seconds.
 
-The lock keeps two jobs from doing the same work twice. Two jobs could do no harm even without it: the plans and the
-tables' logs take each batch once.
+The lock only avoids duplicate work. Two jobs would do no harm even without it: the plans and the tables' logs accept
+each batch once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.state.location import Location
 
 LOOK_S = 0.2
-"""Longer than `is_held` shares a lock."""
+"""Longer than `is_held` holds a shared lock."""
 LEASE_S = 30.0
 RENEWED_S = 10.0
 
@@ -43,7 +43,7 @@ def alone(
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Holds the lock `name`. Raises PipelineError with this problem if another process does."""
+    """Holds the lock `name`. Raises PipelineError with `problem` if another process holds it."""
     if place.is_local:
         with _locked(place, name, problem):
             yield
@@ -53,7 +53,7 @@ def alone(
 
 
 def is_held(place: Location, name: str, now: Callable[[], float] = time.time) -> bool:
-    """Whether a job is at work here. Changes nothing: the look itself shares the lock, for less than LOOK_S."""
+    """Whether a job holds the lock. Changes nothing: the check takes a shared lock for less than LOOK_S seconds."""
     if not place.is_local:
         told = _told(place.read(name))
         return told is not None and told[1] > now()
@@ -79,7 +79,7 @@ def _locked(place: Location, name: str, problem: str) -> Iterator[None]:
 
 
 def _take(file: IO[str]) -> None:
-    """Takes the lock. Raises BlockingIOError where it is held for longer than a look takes."""
+    """Takes the lock. Raises BlockingIOError if it is held for longer than a check by `is_held` takes."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -88,7 +88,7 @@ def _take(file: IO[str]) -> None:
 
 
 class _Lease:
-    """A lease while it lasts."""
+    """A lease, held within the `with` block."""
 
     def __init__(
         self, place: Location, name: str, problem: str, now: Callable[[], float], sleep: Callable[[float], None]
@@ -107,7 +107,7 @@ class _Lease:
             if seen and found not in (seen, ""):
                 raise self._refused()
             if found and not seen:
-                log.info("the lock is held; waiting whether its holder lives", lock=str(self._place / self._name))
+                log.info("lock held, waiting for renewal or expiry", lock=str(self._place / self._name))
                 seen, since = found, self._now()
             self._sleep(1)
         self._renewing.start()
@@ -119,8 +119,8 @@ class _Lease:
         try:
             if self._is_mine():
                 self._place.remove(self._name)
-        except Exception as error:  # As above. An error of the job itself must not be hidden by it.
-            log.warning("the lock could not be given back, so it is held until it runs out", error=_first_line(error))
+        except Exception as error:  # Logged only: it must not hide an error of the job itself.
+            log.warning("lock not released, held until it expires", error=_first_line(error))
 
     def _refused(self) -> PipelineError:
         told = _told(self._place.read(self._name))
@@ -128,7 +128,7 @@ class _Lease:
         return PipelineError(f"{self._problem}: {holder} holds {self._place / self._name}", "stop it first")
 
     def _taken(self, dead: str) -> bool:
-        """Makes the lease, or takes over one that has run out, or that is still of the version `dead`."""
+        """Creates the lease, or takes a lease that has expired or still has the version `dead`."""
         content = self._content()
         if self._place.create(self._name, content):
             self._version = self._place.version(self._name)
@@ -144,13 +144,13 @@ class _Lease:
         while not self._over.wait(RENEWED_S):
             try:
                 renewed = self._place.swap(self._name, self._content(), self._version)
-                if not renewed and self._is_mine():  # It was renewed before, by a put whose answer was lost.
+                if not renewed and self._is_mine():  # Already renewed, by a put whose response was lost.
                     renewed = self._place.version(self._name)
-            except Exception as error:  # The store may be away for longer than its client waits.
-                log.warning("the lock could not be renewed", error=_first_line(error))
+            except Exception as error:  # The store may be unavailable for longer than its client retries.
+                log.warning("lock not renewed", error=_first_line(error))
                 continue
             if not renewed:
-                log.error("the lock was taken by another job; what both write is taken once", lock=self._name)
+                log.error("lock taken by another job", lock=self._name)
                 return
             self._version = renewed
 
@@ -167,7 +167,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _told(content: bytes | None) -> tuple[str, float] | None:
-    """Holder and end of a lease; None where there is none that can be read."""
+    """Returns the holder and the expiry time of a lease. None if the content is missing or not a lease."""
     try:
         told = json.loads(content or b"")
         return str(told["holder"]), float(told["until"])

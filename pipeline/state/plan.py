@@ -1,8 +1,9 @@
-"""What a batch reads and how its records are judged: written down before the first record is read, and never changed.
+"""The plan of a batch: what it reads and how its records are judged. Written before the first record is read, and
+never changed.
 
-A batch that is stopped between two commits is repeated by its plan: the same offsets, judged as before, whatever the
-settings say by now. So no record is in no table, and none in two. A plan of which no table has anything is made anew.
-The plan goes when the ledger has the batch.
+A batch that was stopped between two commits is repeated by its plan: the same offsets, judged as before, whatever the
+settings are now. So every record ends up in exactly one table. A plan of which no table has anything is discarded and
+planned again. The plan is removed when the ledger has the batch.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ JUDGING = (
     *("window", "window_slide", "window_by", "window_sums"),
     *("sink", "partition_by", "results_topic", "job_version"),
 )
-"""The settings that decide about a record: what becomes of it, in which tables, in which form."""
+"""The settings that decide the outcome of a record, its tables, and its form there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Batch `number`. `end`: of all partitions that were ever read; those of `start` are read from there.
+    """The plan of batch `number`.
 
-    `planned_at`: the now by which an event is in the future. `watermark`: rows older than it are late; None where none
-    is. `newest_event_time`: of all batches before. `lost`: offsets that were gone before it was planned.
-    `judging`: the settings that decide about its records."""
+    `end`: end offsets of all partitions that were ever read. `start`: start offsets of the partitions that this batch
+    reads. `planned_at`: the current time for the decision whether an event is in the future. `watermark`: rows with an
+    older event time are late; None: no row is late. `newest_event_time`: of all earlier batches. `lost`: how many
+    offsets were deleted before the batch was planned. `judging`: the values of the JUDGING settings."""
 
     number: int
     job: str
@@ -50,21 +52,21 @@ class Plan:
     judging: Mapping[str, Any]
 
     def settings(self, now: Settings) -> Settings:
-        """The settings of now, but for those that decide about records: these as they were. Raises PipelineError."""
+        """Returns the current settings, except that the JUDGING ones are as planned. Raises PipelineError."""
         if now.format == "protobuf" and self.judging["format"] == "protobuf":
             wanted, there = (one["schema"] for one in (self.judging, judging_settings(now)))
             if wanted != there:
                 raise PipelineError(
-                    f"batch {self.number} is in a part of the tables, and was read by other descriptors than those of "
-                    f"{now.schema}",
-                    "put the file back as it was for one run",
+                    f"batch {self.number} is in some of the tables already, and was read with another descriptor set "
+                    f"than {now.schema}",
+                    "restore the old file for one run",
                 )
             return replace(now, **{**_typed(self.judging), "schema": now.schema})
         return replace(now, **_typed(self.judging))
 
 
 def judging_settings(settings: Settings) -> dict[str, Any]:
-    """What decides about records, with the schema's text in place of its file. Raises PipelineError."""
+    """Returns the JUDGING settings, with the schema's text in place of its file. Raises PipelineError."""
     found = {name: getattr(settings, name) for name in JUDGING}
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
     if settings.format == "protobuf":
@@ -80,7 +82,7 @@ def _typed(judging: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(plan: Plan, settings: Settings) -> list[str]:
-    """The settings that were other when the batch was planned, as people write them."""
+    """Returns the settings that have changed since the batch was planned, as users write them."""
     now = judging_settings(settings)
     return [flag(name) for name in JUDGING if plan.judging.get(name) != now[name]]
 
@@ -92,7 +94,7 @@ class Plans:
         self._state = state
 
     def read(self, number: int) -> Plan | None:
-        """The plan of a batch; None if there is none. Raises DamagedPlan."""
+        """Returns the plan of a batch. None if the batch has no plan. Raises DamagedPlan."""
         content = self._state.read(name_of(number))
         if content is None:
             return None
@@ -102,7 +104,7 @@ class Plans:
             raise DamagedPlan(self._state, number, error) from error
 
     def create(self, plan: Plan) -> Plan:
-        """Writes it down. Raises PipelineError where another job has planned this batch meanwhile."""
+        """Writes a plan. Raises PipelineError if another job has planned this batch in the meantime."""
         if not self._state.create(name_of(plan.number), _text(plan)):
             raise PipelineError(
                 f"another ingest or backfill has planned batch {plan.number} in {self._state}", "let one of them run"
@@ -110,25 +112,25 @@ class Plans:
         return plan
 
     def remove(self, number: int) -> None:
-        """Forgets a batch that the ledger has, or that nothing was done of."""
+        """Removes the plan of a batch that the ledger has, or of which nothing was written."""
         self._state.remove(name_of(number))
 
     def numbers(self) -> list[int]:
-        """The batches that have a plan."""
+        """Returns the numbers of the batches that have a plan."""
         names = (one.removeprefix("plan-").removesuffix(".json") for one in self._state.names("plan-"))
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 class DamagedPlan(PipelineError):
-    """A plan that is no plan."""
+    """The content of a plan file is not a valid plan."""
 
     def __init__(self, state: Location, number: int, error: Exception) -> None:
         said = f"{type(error).__name__}: {error}"
-        super().__init__(f"{state / name_of(number)} is damaged ({said})", f"put it back; or {ANEW}")
+        super().__init__(f"{state / name_of(number)} is damaged ({said})", f"restore it; or {ANEW}")
 
 
 def name_of(number: int) -> str:
-    """The file of a plan."""
+    """Returns the file name of a plan."""
     return f"plan-{number}.json"
 
 
@@ -167,13 +169,13 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _checked(plan: Plan, number: int) -> Plan:
-    """The plan, if it is of this batch and its values go together. Raises ValueError and KeyError."""
+    """Returns the plan if it is of this batch and its values are consistent. Raises ValueError and KeyError."""
     if plan.number != number:
-        raise ValueError(f"it is of batch {plan.number}")
+        raise ValueError(f"it is the plan of batch {plan.number}")
     if any(one is not None and one.tzinfo is None for one in (plan.planned_at, plan.watermark, plan.newest_event_time)):
-        raise ValueError("a time has no zone")
+        raise ValueError("a time has no time zone")
     if any(
         offset > plan.end[name][partition] for name, parts in plan.start.items() for partition, offset in parts.items()
     ):
-        raise ValueError("its offsets do not follow on each other")
+        raise ValueError("a start offset is after its end offset")
     return plan

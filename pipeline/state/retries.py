@@ -1,7 +1,7 @@
-"""How often, and for how long, a request to an object store is tried again: for deltalake and for obstore alike.
+"""How often, and for how long, requests to an object store are retried, both by deltalake and by obstore.
 
-What is not said in [store] is of DEFAULTS: a store that is away for less than half a minute is waited for. A request
-that fails for longer ends the job, which loses nothing by it.
+Options that [store] does not set have the values of DEFAULTS: a job survives a store outage of less than half a minute.
+A request that fails for longer ends the job, without data loss.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ DEFAULTS = {
     "backoff_config.max_backoff": "5s",
     "backoff_config.base": "3",
 }
-"""The options, as deltalake names them. By object_store's own a quick 500 is given up after four seconds, and one that
-comes slowly after three minutes."""
+"""The options, as deltalake names them. With object_store's own defaults a client gives up after four seconds if the
+store quickly returns 500, and after three minutes if it returns 500 slowly."""
 _UNITS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60}
 
 
 def with_defaults(options: Mapping[str, str]) -> dict[str, str]:
-    """All options of a store, those of DEFAULTS among them."""
+    """Returns the options of a store, completed by DEFAULTS."""
     said = {name.lower() for name in options}
     return {**{name: value for name, value in DEFAULTS.items() if name not in said}, **options}
 
 
 def retry_config(options: Mapping[str, str]) -> dict[str, Any]:
-    """What obstore calls so, of the options that are for it. Raises PipelineError."""
+    """Returns obstore's `retry_config`, made of those options that concern it. Raises PipelineError."""
     said = {**DEFAULTS, **{name.lower(): value for name, value in options.items()}}
     backoff = {
         name: _length(f"backoff_config.{name}", said[f"backoff_config.{name}"])
@@ -47,14 +47,12 @@ def retry_config(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _number(name: str, text: str) -> float:
     if not re.fullmatch(r"\d+" if name == "max_retries" else r"\d+(\.\d+)?", text):
-        raise PipelineError(f"[store] {name} is {text!r}, which is no number", f"give one like {DEFAULTS[name]}")
+        raise PipelineError(f"[store] {name} is {text!r}, not a number", f"set it to, say, {DEFAULTS[name]}")
     return float(text)
 
 
 def _length(name: str, text: str) -> timedelta:
     found = re.fullmatch(r"(\d+) *([a-z]+)", text)
     if found is None or found[2] not in _UNITS:
-        raise PipelineError(
-            f"[store] {name} is {text!r}, which is no length of time", f"give one like {DEFAULTS[name]}"
-        )
+        raise PipelineError(f"[store] {name} is {text!r}, not a duration", f"set it to, say, {DEFAULTS[name]}")
     return timedelta(seconds=int(found[1]) * _UNITS[found[2]])

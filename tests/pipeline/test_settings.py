@@ -18,9 +18,9 @@ def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path)
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"nmae": "x"}, r"no setting 'nmae'; did you mean name\?"),
-        ({"dedup_key": "x"}, r"no setting 'dedup-key'; did you mean dedup-keys\?"),
-        ({"colour": "x"}, "no setting 'colour'; `odradek pipeline ingest --help` lists them"),
+        ({"nmae": "x"}, r"unknown setting 'nmae'; did you mean name\?"),
+        ({"dedup_key": "x"}, r"unknown setting 'dedup-key'; did you mean dedup-keys\?"),
+        ({"colour": "x"}, "unknown setting 'colour'; `odradek pipeline ingest --help` lists them"),
         ({"sink": "csv"}, "sink is 'csv', not one of delta, parquet"),
         ({"max_offsets_per_trigger": "many"}, "max-offsets-per-trigger must be a number"),
         ({"max_offsets_per_trigger": True}, "must be a number"),
@@ -28,7 +28,7 @@ def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path)
         ({"files_per_batch": -1}, "files-per-batch must be a number from 0 up, not -1"),
         ({"compact_target_size": 0}, "compact-target-size must be a number from 1 up, not 0"),
         ({"topics": [1]}, "topics must be a list of texts"),
-        ({"name": "../up"}, "name '../up' must be"),
+        ({"name": "../up"}, "name '../up' must have"),
         ({"topics": ["a"], "topics_pattern": "b"}, "exclude each other"),
         ({"kafka": "x"}, "kafka must be a table"),
     ],

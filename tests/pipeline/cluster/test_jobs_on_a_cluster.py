@@ -206,8 +206,8 @@ def test_a_lake_that_the_workers_do_not_share_ends_the_command_and_commits_nothi
     *_, line = log.read_text().splitlines()
     assert command.returncode == 1
     assert "odradek: the executor on " in line
-    assert "it is not in" in line
-    assert "put the lake where the driver and all executors see it" in line
+    assert "the driver does not find it in" in line
+    assert "put the lake where the driver and all executors can access it" in line
     assert Ledger(Places.of(local).ledger).rows() == []
     with KafkaAdminClient(bootstrap_servers=settings.bootstrap_server) as admin:
         assert settings.group not in {one["group_id"] for one in admin.list_groups()}

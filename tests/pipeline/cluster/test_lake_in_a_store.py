@@ -27,7 +27,7 @@ from tests.pipeline.lake import check_tables, order, send
 pytestmark = pytest.mark.timeout(900)
 
 JOB = "job.lock"
-HELD = "another ingest or backfill is at work here"
+HELD = "another ingest or backfill is running here"
 HOLDER = """
 import json, sys, time
 from odradek.pipeline.state import lock
@@ -71,7 +71,7 @@ def test_backfill_ingest_compact_and_report_make_the_tables_of_a_local_lake(
     assert f"{bucket.url}/lake/_orders/report.html" in out.getvalue()
     lake = {one.subject: one for one in doctor.examine(settings)}
     assert {lake[name].state for name in ("lake", "state", "offsets")} == {OK}, lake
-    assert "takes conditional puts" in lake["lake"].says
+    assert "supports conditional puts" in lake["lake"].says
 
 
 def test_plain_parquet_is_refused_in_a_store(orders: Settings, bucket: ObjectStore) -> None:

@@ -51,7 +51,7 @@ def test_each_thing_that_is_wrong_is_told_with_what_to_do(orders: Settings, tmp_
     )
     assert found["SPARK_HOME"] == (
         PROBLEM,
-        "SPARK_HOME is /opt/spark, where no Spark of Scala 2.13 is",
+        "SPARK_HOME is /opt/spark, which has no Spark for Scala 2.13",
         "unset SPARK_HOME, or set it to a Spark of PySpark's version (Scala 2.13)",
     )
     assert found["Java"][0] == PROBLEM
@@ -62,7 +62,7 @@ def test_each_thing_that_is_wrong_is_told_with_what_to_do(orders: Settings, tmp_
     name = orders.topics[0]
     assert found[f"topic {name}"] == (
         PROBLEM,
-        "is not there",
+        "does not exist",
         f"create it: odradek topics create {name} --partitions 4",
     )
 
@@ -71,7 +71,7 @@ def test_the_engine_of_a_spark_home_is_told(orders: Settings) -> None:
     own = str(Path(pyspark.__file__).parent)
     assert findings(orders, **_environ(), SPARK_HOME=own)["SPARK_HOME"] == (
         OK,
-        f"is {own}, whose engine is of PySpark's version",
+        f"is {own}, whose engine has PySpark's version",
         "",
     )
 
@@ -82,9 +82,9 @@ def test_the_drivers_memory_is_told_with_who_says_it(orders: Settings) -> None:
     assert "a quarter of" in says
     found = findings(dataclasses.replace(orders, driver_memory="90t"))["memory"]
     assert found[0] == WARNING
-    assert found[1].startswith("a heap of 90t for Spark's driver: driver-memory; there is ")
+    assert found[1].startswith("a heap of 90t for Spark's driver: driver-memory; ")
     found = findings(dataclasses.replace(orders, driver_memory="much"))["memory"]
-    assert found[:2] == (PROBLEM, "driver-memory is 'much', which is no size of a heap")
+    assert found[:2] == (PROBLEM, "driver-memory is 'much', not a heap size")
     assert "spark-submit" in findings(orders, **_environ(), PYSPARK_GATEWAY_PORT="1")["memory"][1]
 
 
@@ -97,14 +97,14 @@ def test_no_maven_and_no_jars_yet_is_a_warning(orders: Settings, tmp_path: Path)
 def test_a_broker_that_is_not_there_is_told_with_its_address(orders: Settings) -> None:
     found = findings(dataclasses.replace(orders, bootstrap_server="127.0.0.1:1"))
     assert found["broker"][0] == PROBLEM
-    assert "127.0.0.1:1 does not answer" in found["broker"][1]
+    assert "127.0.0.1:1 does not respond" in found["broker"][1]
 
 
 def test_a_pattern_says_which_topics_it_names(orders: Settings, existing_topic: str) -> None:
     found = findings(dataclasses.replace(orders, topics=(), topics_pattern=f"{existing_topic}|other"))
-    assert found["topics"] == (OK, f"'{existing_topic}|other' names {existing_topic}", "")
+    assert found["topics"] == (OK, f"'{existing_topic}|other' matches {existing_topic}", "")
     found = findings(dataclasses.replace(orders, topics=()))
-    assert found["topics"][:2] == (PROBLEM, "none is named")
+    assert found["topics"][:2] == (PROBLEM, "none is set")
 
 
 def test_the_command_ends_with_1_when_something_is_wrong(broker: BrokerThread, tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ from tests.pipeline.ingest_state import (
 from tests.pipeline.lake import check_tables, order, send
 from tests.pipeline.ledger_rows import batch, enter
 
-ITSELF = "nothing to do: the next job does so by itself"
-COUNTED = "nothing to do: the job goes on with what is there, and counts what is lost"
+ITSELF = "nothing to do: the next job handles it"
+COUNTED = "nothing to do: the job continues with what is left, and counts the loss"
 
 
 @pytest.fixture
@@ -65,20 +65,20 @@ def test_where_nothing_is_yet_the_setting_says_where_to_begin(broker: BrokerThre
     send(broker.bootstrap, settings.topics[0], [order(1, 1)])
     state = Places.of(settings).state
     assert told(settings) == {
-        "state": (OK, f"none yet in {state}; the first batch begins at earliest", ""),
-        "offsets": (OK, "1 wait to be read", ""),
+        "state": (OK, f"none yet in {state}; the first batch starts at earliest", ""),
+        "offsets": (OK, "1 left to read", ""),
     }
     assert not state.path.exists()
-    assert told(replace(settings, starting_offsets="latest"))["offsets"] == (OK, "0 wait to be read", "")
+    assert told(replace(settings, starting_offsets="latest"))["offsets"] == (OK, "0 left to read", "")
     found = told(replace(settings, starting_offsets="newest"))
-    assert found["offsets"][:2] == (PROBLEM, "starting-offsets 'newest' is neither earliest, latest nor offsets")
+    assert found["offsets"][:2] == (PROBLEM, "starting-offsets 'newest' is not earliest, latest or offsets")
 
 
 def test_a_whole_state_is_told_with_where_it_goes_on(broker: BrokerThread, settings: Settings) -> None:
     name = read_topic(broker, settings)
     assert told(settings) == {
-        "state": (OK, f"batch 1 is done; goes on at {name}-0 10, {name}-1 10", ""),
-        "offsets": (OK, "20 wait to be read", ""),
+        "state": (OK, f"batch 1 is done; continues at {name}-0 10, {name}-1 10", ""),
+        "offsets": (OK, "20 left to read", ""),
     }
     assert start(settings).number == 2
     assert "offsets" not in told(settings, answers=False)
@@ -89,10 +89,12 @@ def test_many_partitions_are_told_in_short(settings: Settings) -> None:
     write(settings, 0)
     enter(settings, batch(0, {name: {number: 10 * number for number in range(50)}}))
     said = told(settings, False)["state"][1]
-    assert said.endswith(f"{name}-0 0, {name}-1 10, {name}-2 20, {name}-3 30 and so on in 50 partitions")
+    assert said.endswith(f"{name}-0 0, {name}-1 10, {name}-2 20, {name}-3 30 and more, in 50 partitions")
 
 
-@pytest.mark.parametrize(("mishap", "says"), [(None, "was planned and not begun"), (torn("plan-2.json"), "torn plan")])
+@pytest.mark.parametrize(
+    ("mishap", "says"), [(None, "was planned but not started"), (torn("plan-2.json"), "damaged plan")]
+)
 def test_a_plan_that_nothing_was_done_by_is_made_anew(settings: Settings, mishap: Mishap | None, says: str) -> None:
     ingested(settings)
     planned(settings, 2)
@@ -108,10 +110,10 @@ def test_a_batch_that_only_some_tables_have_is_finished_by_its_plan(settings: Se
     ingested(settings)
     plan = planned(settings, 2)
     write(settings, 2)
-    assert told(settings, False)["state"] == (WARNING, "batch 2 is in a part of the tables", ITSELF)
+    assert told(settings, False)["state"] == (WARNING, "batch 2 is in some of the tables", ITSELF)
     assert start(settings).unfinished == plan
     changed = replace(settings, required=("id", "customer"), dedup_keys=())
-    says = "under the settings that it began with (required, dedup-keys are others now)"
+    says = "with its original settings (changed since: required, dedup-keys)"
     assert says in told(changed, False)["state"][1]
     unfinished = start(changed).unfinished
     assert unfinished is not None
@@ -121,12 +123,12 @@ def test_a_batch_that_only_some_tables_have_is_finished_by_its_plan(settings: Se
 @pytest.mark.parametrize(
     ("mishap", "says", "remedy"),
     [
-        (removed("batches"), "have batch 2, the ledger .* has none: it is gone, or older", "put it back"),
-        (removed("../orders"), "the ledger has batch 1 of the rows in .*, the table has none", "put the table back"),
-        (removed("../orders_dead_letters"), "has batch 1 of the dead letters in .* has none", "put the table back"),
-        (removed("plan-2.json"), "batch 2 is only in a part of the tables, and its plan is gone", "put it back"),
-        (torn("plan-2.json"), r"plan-2\.json is damaged \(JSONDecodeError", "put it back"),
-        (removed("../_orders"), "have batch 2, the ledger .* has none", "put it back"),
+        (removed("batches"), "have batch 2, the ledger .* has none: it was removed, or is an older copy", "restore it"),
+        (removed("../orders"), "the ledger has batch 1 of the rows in .*, the table has none", "restore the table"),
+        (removed("../orders_dead_letters"), "has batch 1 of the dead letters in .* has none", "restore the table"),
+        (removed("plan-2.json"), "batch 2 is only in some of the tables, and its plan is missing", "restore it"),
+        (torn("plan-2.json"), r"plan-2\.json is damaged \(JSONDecodeError", "restore it"),
+        (removed("../_orders"), "have batch 2, the ledger .* has none", "restore it"),
     ],
     ids=["ledger lost", "rows lost", "dead letters lost", "plan lost", "plan torn", "state lost"],
 )
@@ -158,7 +160,7 @@ def test_a_table_that_cannot_be_read_is_a_problem(settings: Settings) -> None:
     state, says, remedy = told(settings, False)["tables"]
     assert state == PROBLEM
     assert says.startswith(f"the table {Places.of(settings).rows} cannot be read: ")
-    assert remedy == "put it back as it was; nothing was changed"
+    assert remedy == "restore it; nothing was changed"
 
 
 def test_a_topic_that_was_made_again_is_a_problem_or_its_loss_is_told(
@@ -168,11 +170,11 @@ def test_a_topic_that_was_made_again_is_a_problem_or_its_loss_is_told(
     made_again(admin, name)
     state, says, remedy = told(settings)["offsets"]
     assert (state, says.split(":")[0]) == (PROBLEM, name)
-    assert "deleted and created again since it was read" in says
+    assert "deleted and recreated since it was read" in says
     assert remedy.startswith("set on-recreated-topic to continue")
     state, says, remedy = told(replace(settings, on_recreated_topic="continue"))["offsets"]
     assert (state, remedy) == (WARNING, COUNTED)
-    assert says == f"{name}: created again, so read from the beginning; 20 offsets are lost"
+    assert says == f"{name}: recreated, so read from the start; 20 offsets are lost"
 
 
 def test_a_topic_that_is_gone_is_a_problem(broker: BrokerThread, settings: Settings, admin: KafkaAdminClient) -> None:
@@ -180,7 +182,7 @@ def test_a_topic_that_is_gone_is_a_problem(broker: BrokerThread, settings: Setti
     send(broker.bootstrap, f"{name}.other", [order(1, 1)])
     admin.delete_topics([name])
     settings = replace(settings, topics=(name, f"{name}.other"))
-    assert told(settings)["offsets"][:2] == (PROBLEM, f"{name}: read until now, and gone")
+    assert told(settings)["offsets"][:2] == (PROBLEM, f"{name}: read before, but deleted now")
 
 
 def test_offsets_that_the_broker_does_not_have_are_a_problem_or_counted(
@@ -189,8 +191,8 @@ def test_offsets_that_the_broker_does_not_have_are_a_problem_or_counted(
     name = read_topic(broker, settings)
     admin.delete_records({TopicPartition(name, 0): 13})
     state, says, remedy = told(settings)["offsets"]
-    assert (state, says) == (PROBLEM, f"{name}-0: offsets 10 to 12 are gone")
-    assert remedy == "set on-data-loss to continue, which goes on with what is there and counts the loss"
+    assert (state, says) == (PROBLEM, f"{name}-0: offsets 10 to 12 were deleted")
+    assert remedy == "set on-data-loss to continue, which reads what is left and counts the loss"
     assert told(replace(settings, on_data_loss="continue"))["offsets"] == (WARNING, says, COUNTED)
 
 
@@ -207,9 +209,9 @@ def test_the_ingest_begins_where_a_backfill_has_ended(broker: BrokerThread, sett
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
     begun_backfill(settings, 4, look(settings, list)[name].id)
     found = told(settings)
-    assert found["backfill"] == (OK, "is at its end, of 40 offsets", "")
-    assert found["state"][1].endswith(f"goes on at {name}-0 20, {name}-1 20")
-    assert found["offsets"] == (OK, "4 wait to be read", "")
+    assert found["backfill"] == (OK, "is finished, with 40 offsets", "")
+    assert found["state"][1].endswith(f"continues at {name}-0 20, {name}-1 20")
+    assert found["offsets"] == (OK, "4 left to read", "")
 
 
 def test_an_unfinished_backfill_comes_first(broker: BrokerThread, settings: Settings) -> None:
@@ -229,8 +231,8 @@ def test_an_unfinished_backfill_comes_first(broker: BrokerThread, settings: Sett
     ("batches", "mishap", "says", "remedy"),
     [
         (0, torn(NAME), "is damaged (JSONDecodeError", "remove it, or run `odradek pipeline backfill`"),
-        (1, torn(NAME), "is damaged (JSONDecodeError", "put it back"),
-        (4, removed(NAME), "which says where the backfill ends, is gone", "put it back"),
+        (1, torn(NAME), "is damaged (JSONDecodeError", "restore it"),
+        (4, removed(NAME), "the record of where the backfill ends, is missing", "restore it"),
     ],
 )
 def test_a_bad_record_of_a_backfill_is_a_problem_until_the_ingest_has_begun(
@@ -254,11 +256,11 @@ def test_a_job_at_work_is_told_and_keeps_its_lock(broker: BrokerThread, settings
         found = told(settings)
         assert found["job"] == (
             WARNING,
-            f"an ingest or backfill is at work: it holds {state}/job.lock",
-            "another is refused until it ends",
+            f"an ingest or backfill is running: it holds {state}/job.lock",
+            "no other can start until it ends",
         )
-        assert found["state"] == (OK, "in use: batch 1 is entered", "")
-        assert found["offsets"] == (OK, "20 wait to be read", "")
+        assert found["state"] == (OK, "in use: batch 1 is done", "")
+        assert found["offsets"] == (OK, "20 left to read", "")
         assert is_held(state, "job.lock"), "still"
     assert "job" not in told(settings)
 
@@ -270,8 +272,8 @@ def test_a_pattern_that_only_java_reads_is_compared_by_the_topics_that_are_known
     of_java = replace(settings, topics=(), topics_pattern=r"\p{Lower}+-[\w&&[^x]]+")
     found = {one.subject: one for one in examine(of_java)}
     assert found["topics"].state == WARNING
-    assert "is not for Python to read" in found["topics"].says
-    assert found["offsets"].says == "20 wait to be read"
+    assert "cannot be compiled by Python" in found["topics"].says
+    assert found["offsets"].says == "20 left to read"
 
 
 def test_without_deltalake_everything_else_is_told(settings: Settings, tmp_path: Path) -> None:
@@ -292,13 +294,13 @@ def test_without_deltalake_everything_else_is_told(settings: Settings, tmp_path:
         return done.stdout.splitlines()
 
     lines = run("deltalake")
-    place = lines.index("PROBLEM  state: cannot be looked at without deltalake")
+    place = lines.index("PROBLEM  state: cannot be checked without deltalake")
     assert lines[place + 1] == "         -> pip install 'odradek[spark]'"
     assert any(line.startswith("ok       broker:") for line in lines)
-    assert "PROBLEM  topic orders: is not there" in lines
+    assert "PROBLEM  topic orders: does not exist" in lines
     lines = run("kafka,pyspark")
-    assert "PROBLEM  broker: cannot be looked at without kafka" in lines
-    assert any(line.startswith("PROBLEM  state: cannot be looked at without") for line in lines)
+    assert "PROBLEM  broker: cannot be checked without kafka" in lines
+    assert any(line.startswith("PROBLEM  state: cannot be checked without") for line in lines)
 
 
 def test_the_ingest_does_what_the_doctor_says(

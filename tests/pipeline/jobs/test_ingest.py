@@ -81,7 +81,7 @@ def test_the_parquet_sink_has_the_same_rows(broker: BrokerThread, orders: Settin
     check_ledger(settings)
     with pytest.raises(PipelineError, match="windows need the delta sink"):
         ingest.run(replace(settings, window="1 minute"))
-    with pytest.raises(PipelineError, match="holds files that are no Delta table"):
+    with pytest.raises(PipelineError, match="has files but is not a Delta table"):
         ingest.run(replace(settings, sink="delta"))
 
 
@@ -92,7 +92,7 @@ def test_a_schema_that_grew_grows_the_table_and_another_type_is_refused(
     send(broker.bootstrap, topic, [order(1, 1)])
     assert ingest.run(orders) == 0
     send(broker.bootstrap, topic, [order(2, 2, note="new")])
-    with pytest.raises(PipelineError, match="has amount double, the settings say amount string"):
+    with pytest.raises(PipelineError, match="has amount double, but the settings have amount string"):
         ingest.run(replace(orders, schema=orders.schema.replace("DOUBLE", "STRING")))
     assert ingest.run(replace(orders, schema=f"{orders.schema}, note STRING")) == 0
     found = read_by_arrow(Places.of(orders).rows, ["id", "note"])
@@ -111,13 +111,13 @@ def test_it_begins_where_it_is_told_to(
     assert ingest.run(settings) == 0
     assert f'"offsets": {{"{topic}-0": 5, "{topic}-1": 5}}' in capsys.readouterr().err
     for wrong, problem in [
-        ("soon", "is neither earliest, latest nor offsets"),
+        ("soon", "is not earliest, latest or offsets"),
         *(
-            (f'{{"{topic}": {{"0": {strange}}}}}', "is neither earliest, latest nor offsets")
+            (f'{{"{topic}": {{"0": {strange}}}}}', "is not earliest, latest or offsets")
             for strange in ("1.5", '"5"', "true", "-3")
         ),
         ('{"x": {"0": 1}}', "given for x-0"),
-        (f'{{"{topic}": {{"0": 6}}}}', f"{topic}-0 is to begin at 6, and ends at 5; give an offset"),
+        (f'{{"{topic}": {{"0": 6}}}}', f"{topic}-0 starts at 6, but the log ends at 5; set an offset"),
     ]:
         with pytest.raises(PipelineError, match=problem):
             ingest.run(replace(settings, name="other", starting_offsets=wrong))
@@ -130,7 +130,7 @@ def test_it_stops_between_batches_when_told_to_and_only_one_runs(
     send(broker.bootstrap, topic, [order(number, number) for number in range(200)])
     with IngestThread(settings) as job:
         job.wait_for(lambda: len(Ledger(Places.of(settings).ledger).rows()) > 1)
-        with pytest.raises(PipelineError, match=r"at work here: it holds .*job\.lock"):
+        with pytest.raises(PipelineError, match=r"running here: it holds .*job\.lock"):
             ingest.run(settings)
         job.stop()
     rows = check_ledger(settings)
@@ -166,7 +166,7 @@ def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("trigger", ["soon", "", "-5 seconds"])
 def test_a_trigger_that_is_no_time_is_told(broker: BrokerThread, orders: Settings, topic: str, trigger: str) -> None:
     send(broker.bootstrap, topic, [order(1, 1)])
-    with pytest.raises(PipelineError, match=f"trigger '{trigger}' is neither available-now nor a length of time; give"):
+    with pytest.raises(PipelineError, match=f"trigger '{trigger}' is neither available-now nor a duration; set"):
         ingest.run(replace(orders, trigger=trigger))
 
 
@@ -174,9 +174,9 @@ def test_a_mistake_in_the_settings_is_one_clear_line(orders: Settings, spark: Sp
     for change, problem in [
         ({"dedup_keys": ("nobody",)}, "dedup-keys names nobody"),
         ({"partition_by": ("nobody",)}, "partition-by names nobody"),
-        ({"watermark_delay": "soon"}, "watermark-delay is 'soon', which is no duration; give one such as"),
-        ({"max_future": "-1 hour"}, "max-future is '-1 hour', which is no duration; give one such as"),
-        ({"master": "locally"}, r"master 'locally' is none of Spark's; give local\[\*\]"),
+        ({"watermark_delay": "soon"}, "watermark-delay is 'soon', not a duration; set it to, say,"),
+        ({"max_future": "-1 hour"}, "max-future is '-1 hour', not a duration; set it to, say,"),
+        ({"master": "locally"}, r"master 'locally' is not a Spark master; set local\[\*\]"),
         ({"window": "1 minute", "window_sums": ("nobody",)}, "window-sums names nobody"),
     ]:
         with pytest.raises(PipelineError, match=problem) as caught:

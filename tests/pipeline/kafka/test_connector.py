@@ -55,13 +55,13 @@ def test_topics_are_named_one_by_one_or_by_a_pattern_of_javas(spark: SparkSessio
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "no topics are given; set topics or topics-pattern"),
-        ({"topics": ["a,b"]}, "topic 'a,b' is no name of a topic; for several, give topics-pattern"),
-        ({"topics": ["a", ""]}, "topic '' is no name of a topic"),
-        ({"topics": ["a" * 250]}, "is no name of a topic"),
+        ({}, "no topics are set; set topics or topics-pattern"),
+        ({"topics": ["a,b"]}, "topic 'a,b' is not a valid topic name; for a pattern, set topics-pattern"),
+        ({"topics": ["a", ""]}, "topic '' is not a valid topic name"),
+        ({"topics": ["a" * 250]}, "is not a valid topic name"),
         ({"topics": ["a", "b"], "results_topic": "b"}, "results-topic b is one of the topics that are read"),
         ({"topics_pattern": "b.*", "results_topic": "bc"}, "results-topic bc is one of the topics that are read"),
-        ({"topics_pattern": "*"}, r"'\*' is no regular expression of Java's"),
+        ({"topics_pattern": "*"}, r"'\*' is not a Java regular expression"),
     ],
 )
 def test_topics_that_cannot_be_are_told_before_a_broker_is_asked(
@@ -73,7 +73,7 @@ def test_topics_that_cannot_be_are_told_before_a_broker_is_asked(
 
 def test_a_topic_that_is_not_there_is_told_unless_it_is_known() -> None:
     settings = make_settings({"topics": ["orders", "gone"]})
-    with pytest.raises(PipelineError, match="there is no topic gone; create it, or change topics"):
+    with pytest.raises(PipelineError, match="topic gone does not exist; create it, or change topics"):
         refuse_missing(settings, {"orders": ORDERS})
     refuse_missing(settings, {"orders": ORDERS}, known=["gone"])
     refuse_missing(settings, {"orders": ORDERS, "gone": ORDERS})
@@ -85,5 +85,5 @@ def test_a_topic_that_is_not_there_is_told_unless_it_is_known() -> None:
 
 def test_a_partition_does_not_begin_behind_its_end() -> None:
     refuse_beyond({"orders": {0: 20, 1: 0}}, {"orders": ORDERS})
-    with pytest.raises(PipelineError, match="starting-offsets: orders-1 is to begin at 6, and ends at 5"):
+    with pytest.raises(PipelineError, match="starting-offsets: orders-1 starts at 6, but the log ends at 5"):
         refuse_beyond({"orders": {0: 20, 1: 6}}, {"orders": ORDERS})

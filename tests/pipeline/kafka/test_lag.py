@@ -92,8 +92,8 @@ def test_what_is_gone_was_made_again_or_was_deleted_unread_is_told(filled: Setti
         for one in partition_lags(filled, {topic: {0: 4, 1: 9}, f"not-{topic}": {0: 1}})
     }
     assert told[topic, 0] == (3, "2 offsets were deleted before they were read")
-    assert told[topic, 1] == (0, "more is processed than there is: the topic was deleted and made again")
-    assert told[f"not-{topic}", 0] == (None, "the topic or the partition is gone")
+    assert told[topic, 1] == (0, "processed beyond the end of the log: the topic was deleted and recreated")
+    assert told[f"not-{topic}", 0] == (None, "the topic or the partition was deleted")
 
 
 def test_asking_makes_no_topic(orders: Settings, topic: str) -> None:

@@ -75,9 +75,9 @@ def test_segments_give_the_same_rows_as_the_connector(
     history = records_of(spark, settings, "backfill", start, end, ids)
     assert places(history) == [(topic, 0, offset) for offset in range(2, 7)], "nothing of a-1, which is there too"
     assertDataFrameEqual(history, records_of(spark, settings, "ingest", start, end, ids))
-    with pytest.raises(PipelineError, match=f"is of another topic than the brokers' {topic}: its id is {ids[topic]}"):
+    with pytest.raises(PipelineError, match=f"is not of the brokers' topic {topic}: its topic id is {ids[topic]}"):
         records_of(spark, settings, "backfill", start, end, {topic: str(uuid.uuid4())})
-    with pytest.raises(PipelineError, match=f"lacks {topic}-7; name all log-dirs of a broker that has it"):
+    with pytest.raises(PipelineError, match=f"lacks {topic}-7; set log-dirs to all log.dirs of a broker that has them"):
         records_of(spark, settings, "backfill", {topic: {0: 0, 7: 0}}, {topic: {0: 1, 7: 1}}, ids)
     with pytest.raises(PipelineError, match="has no partition of other"):
         records_of(spark, settings, "backfill", {topic: {0: 0}, "other": {0: 0}}, {topic: {0: 1}, "other": {0: 1}}, ids)
@@ -138,5 +138,5 @@ def test_the_id_of_a_log_is_compared_as_kafka_writes_it(tmp_path: Path) -> None:
     told = base64.urlsafe_b64encode(one.bytes).decode().rstrip("=")
     (tmp_path / "t-0/partition.metadata").write_text(f"version: 0\ntopic_id: {told}\n")
     assert of_segments(Session(), tmp_path, {"t": str(one)}) == "rows"
-    with pytest.raises(PipelineError, match=f"its id is {one}, theirs .*; name the log.dirs of these brokers"):
+    with pytest.raises(PipelineError, match=f"its topic id is {one}, the brokers' is .*; set log-dirs to"):
         of_segments(Session(), tmp_path, {"t": str(uuid.uuid4())})

@@ -108,7 +108,7 @@ def test_a_group_with_members_is_left_to_them_with_a_remedy(pipeline: Settings, 
         assert consumer.poll(20_000), "no record, so perhaps no member"
         with structlog.testing.capture_logs() as logs:
             assert not shadow_group.commit(pipeline, {topic: {0: 1}}, pauses_s=())
-        assert "the group has members of its own" in next(iter(told(logs)["problems"]))
+        assert "the group has members" in next(iter(told(logs)["problems"]))
     finally:
         consumer.close()
     assert shadow_group.commit(pipeline, {topic: {0: 1}})
@@ -120,7 +120,7 @@ def test_a_broker_that_is_away_costs_a_bounded_time_and_no_error(orders: Setting
     with structlog.testing.capture_logs() as logs:
         assert not shadow_group.commit(away, {"orders": {0: 1}}, patience_ms=200, sleep=pauses.append)
     assert len(pauses) == len(shadow_group.PAUSES_S)
-    assert "the ingest goes on" in told(logs)["event"]
+    assert told(logs)["event"] == "shadow group not updated"
 
 
 def test_a_broker_that_is_away_leaves_no_thread_behind(orders: Settings, closed_port: int) -> None:

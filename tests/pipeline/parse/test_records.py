@@ -40,10 +40,10 @@ def test_what_is_required_names_an_event_or_is_not_null_may_not_be_missing(spark
     ]
     assert reasons(parsed_rows(spark, values, settings)) == [
         (None, None),
-        ("missing_required", "a is null or not there"),
-        ("missing_required", "b is null or not there"),
-        ("missing_required", "a is null or not there"),
-        ("missing_required", "id is null or not there"),
+        ("missing_required", "a is null or missing"),
+        ("missing_required", "b is null or missing"),
+        ("missing_required", "a is null or missing"),
+        ("missing_required", "id is null or missing"),
     ]
 
 
@@ -77,8 +77,8 @@ def test_the_event_time_may_be_a_timestamp(spark: SparkSession) -> None:
     rows = parsed_rows(spark, values, settings)
     assert reasons(rows) == [
         (None, None),
-        ("no_event_time", "at is null or not there"),
-        ("wrong_type", 'at is no TIMESTAMP: "x"'),
+        ("no_event_time", "at is null or missing"),
+        ("wrong_type", 'at is not TIMESTAMP: "x"'),
         ("no_event_time", "at is 0000-01-01 00:00:00, not in the years 1 to 9999"),
         ("no_event_time", "at is +10000-01-01 07:00:00, not in the years 1 to 9999"),
     ]
@@ -133,7 +133,7 @@ def test_raw_records_may_be_asked_for_a_key(spark: SparkSession) -> None:
     given = spark.createDataFrame([(None, b"1", None, "t", 0, 0, STAMP, 0)], COLUMNS)
     row = parsed(given, make_settings({"format": "raw", "dedup_keys": ["key"]})).first()
     assert row is not None
-    assert (row.reason, row.detail) == ("missing_required", "key is null or not there")
+    assert (row.reason, row.detail) == ("missing_required", "key is null or missing")
 
 
 def test_keys_of_a_megabyte_go_through(spark: SparkSession) -> None:
@@ -150,12 +150,12 @@ def test_the_reasons_are_told_in_words() -> None:
 
 def test_what_spark_cannot_parse_by_is_told(spark: SparkSession) -> None:
     settings = make_settings({"schema": "m MAP<LONG, STRING>"})
-    with pytest.raises(PipelineError, match="Spark cannot read json by this schema"):
+    with pytest.raises(PipelineError, match="Spark cannot read json with this schema"):
         parsed(records(spark, [b"{}"]), settings)
 
 
 def test_a_pipelines_own_settings_are_checked_first(spark: SparkSession) -> None:
-    with pytest.raises(PipelineError, match="no schema is given"):
+    with pytest.raises(PipelineError, match="no schema is set"):
         parsed(records(spark, []), Settings())
 
 
@@ -170,10 +170,10 @@ PARTITIONED = {
     [
         ('"place":null,"day":null', None),
         (f'"place":"{"a" * 249}"', None),
-        (f'"place":"{"a" * 250}"', f"place is {'a' * 40}..., which makes the name of its directory 256 bytes long"),
+        (f'"place":"{"a" * 250}"', f"place is {'a' * 40}..., which makes its directory name 256 bytes long"),
         (f'"place":"{"/" * 83}"', None),
-        (f'"place":"{"/" * 84}"', f"place is {'/' * 40}..., which makes the name of its directory 258 bytes long"),
-        (f'"place":"{"ü" * 42}"', f"place is {'ü' * 40}..., which makes the name of its directory 258 bytes long"),
+        (f'"place":"{"/" * 84}"', f"place is {'/' * 40}..., which makes its directory name 258 bytes long"),
+        (f'"place":"{"ü" * 42}"', f"place is {'ü' * 40}..., which makes its directory name 258 bytes long"),
         ('"day":"0001-01-01"', None),
         ('"day":"9999-12-31"', None),
         ('"day":"+10000-01-01"', "day is +10000-01-01, not in the years 1 to 9999"),

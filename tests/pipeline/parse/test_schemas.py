@@ -42,18 +42,18 @@ def test_the_windows_columns() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "no schema is given; set schema: 'id LONG, at TIMESTAMP', or @FILE"),
+        ({}, "no schema is set; set schema: 'id LONG, at TIMESTAMP', or @FILE"),
         ({"schema": "id LNG"}, "the schema is not DDL"),
         ({"schema": "id LONG,"}, "the schema is not DDL"),
         ({"schema": "LONG"}, "the schema has no columns"),
         ({"schema": "@/nowhere/schema.ddl"}, "the schema @/nowhere/schema.ddl cannot be read: No such file"),
-        ({"schema": "id LONG, _topic STRING"}, "column _topic has the name of one that the table has besides"),
-        ({"schema": "id LONG, _Raw STRING"}, "column _Raw has the name"),
+        ({"schema": "id LONG, _topic STRING"}, "column _topic has a reserved name"),
+        ({"schema": "id LONG, _Raw STRING"}, "column _Raw has a reserved name"),
         ({"schema": "id LONG, ID STRING"}, "the schema has column id twice; names must differ by more than case"),
         ({"schema": "n STRUCT<a: INT, A: INT>"}, "the schema in n has column a twice"),
-        ({"schema": "`a b` LONG"}, "column 'a b' has a character that tables do not take"),
-        ({"schema": "x INTERVAL DAY TO SECOND"}, "column x is .*, which the tables cannot hold"),
-        ({"schema": "x ARRAY<STRUCT<v: VARIANT>>"}, r"column x\[\].v is VARIANT, which the tables cannot hold"),
+        ({"schema": "`a b` LONG"}, "column 'a b' is empty or has a character that tables reject"),
+        ({"schema": "x INTERVAL DAY TO SECOND"}, "column x is .*, which the tables do not support"),
+        ({"schema": "x ARRAY<STRUCT<v: VARIANT>>"}, r"column x\[\].v is VARIANT, which the tables do not support"),
         ({"schema": "x VARCHAR(3)"}, "column x is VARCHAR"),
         ({"schema": SCHEMA, "event_time": "when"}, "event-time names when, which the schema lacks: id, name"),
         (
@@ -72,15 +72,15 @@ def test_the_windows_columns() -> None:
             {"schema": SCHEMA, "window": "1 minute", "window_sums": ["name"]},
             "window-sums names name, a STRING; .* a number",
         ),
-        ({"schema": SCHEMA, "window_sums": ["amount"]}, "window-sums is given, but no window"),
-        ({"schema": SCHEMA, "window_slide": "1 minute"}, "window-slide is given, but no window"),
+        ({"schema": SCHEMA, "window_sums": ["amount"]}, "window-sums is set, but window is not"),
+        ({"schema": SCHEMA, "window_slide": "1 minute"}, "window-slide is set, but window is not"),
         (
             {"schema": "count LONG, at TIMESTAMP", "window": "1 minute", "window_by": ["count"]},
             "the table of windows has column count twice",
         ),
         ({"format": "raw", "schema": "id LONG"}, "format = raw takes no schema"),
-        ({"format": "raw", "unknown_fields": "keep"}, "unknown-fields is keep, which is for JSON alone"),
-        ({"schema": SCHEMA, "message_name": "Order"}, "message-name is for Protobuf alone"),
+        ({"format": "raw", "unknown_fields": "keep"}, "unknown-fields is keep, which is for JSON only"),
+        ({"schema": SCHEMA, "message_name": "Order"}, "message-name is for Protobuf only"),
     ],
 )
 def test_what_cannot_be_is_told_before_a_job_starts(given: dict[str, object], says: str) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_is_told_before_a_job_starts(given: dict[str, object], sa
 
 def test_bytes_are_no_text_of_a_schema(tmp_path: Path) -> None:
     (tmp_path / "x.desc").write_bytes(b"\xff\xfe")
-    with pytest.raises(PipelineError, match="is no text; a descriptor set needs format = protobuf"):
+    with pytest.raises(PipelineError, match="is not text; a descriptor set needs format = protobuf"):
         schema_of(make_settings({"schema": f"@{tmp_path}/x.desc"}))
 
 

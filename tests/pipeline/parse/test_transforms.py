@@ -121,7 +121,7 @@ def test_dead_letters_are_whole(spark: SparkSession, settings: Settings) -> None
             "job_version": "7",
         }
         for offset, value, reason, detail in [
-            (1, b"{\xff", "not_utf8", "the value is no UTF-8 text"),
+            (1, b"{\xff", "not_utf8", "the value is not UTF-8 text"),
             (2, None, "tombstone", "the value is null"),
         ]
     ]

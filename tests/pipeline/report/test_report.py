@@ -156,23 +156,23 @@ def test_the_same_facts_give_the_same_page(away: Settings) -> None:
 def test_a_broker_that_is_away_is_told_and_the_rest_is_reported(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2, 1: 9}}))
     facts, page, printed = run(away)
-    assert "127.0.0.1:1 does not say where the topics end" in facts["lag"]["problem"]
+    assert "127.0.0.1:1 does not return the end offsets" in facts["lag"]["problem"]
     assert facts["lag"]["total"] is None
     assert [(one["processed"], one["lag"], one["problem"]) for one in facts["lag"]["partitions"]] == [
         (2, None, None),
         (9, None, None),
     ]
     assert facts["totals"]["good"] == 5
-    assert any(line.startswith("! Lag is not known") for line in printed)
-    assert "does not say where the topics end" in page
+    assert any(line.startswith("! The lag is unknown") for line in printed)
+    assert "does not return the end offsets" in page
 
 
 def test_loss_and_counts_that_do_not_add_up_are_alarms(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}, lost=1200, good=4))
     facts, page, printed = run(away)
     assert not facts["is_balanced"]
-    assert "! 1,200 offsets were gone before they could be read." in printed
-    assert "! 1 rows came too late; the newest event is dated 2026-03-01T09:00:00.000+00:00." in printed
+    assert "! 1,200 offsets were deleted before they could be read." in printed
+    assert "! 1 rows were too late; the newest event time is 2026-03-01T09:00:00.000+00:00." in printed
     assert "The counts do not add up" in page
 
 
@@ -180,8 +180,8 @@ def test_events_of_the_future_are_an_alarm(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}, reasons={"in_future": 2}, late=0, duplicates=3))
     facts, _, printed = run(away)
     assert facts["is_balanced"]
-    alarms = [line for line in printed if line.startswith("! ") and "Lag" not in line]
-    assert alarms == ["! 2 events were dated in the future, and are dead letters: look at the clocks of producers."]
+    alarms = [line for line in printed if line.startswith("! ") and "lag" not in line]
+    assert alarms == ["! 2 events were in the future, and are dead letters: check the clocks of the producers."]
 
 
 def test_what_comes_from_outside_is_escaped(away: Settings) -> None:
@@ -197,7 +197,7 @@ def test_what_comes_from_outside_is_escaped(away: Settings) -> None:
 
 
 def test_without_a_batch_there_is_an_error_with_a_remedy(away: Settings) -> None:
-    with pytest.raises(PipelineError, match=r"holds no batch of the pipeline 'orders'; run `odradek pipeline ingest`"):
+    with pytest.raises(PipelineError, match=r"has no batch of the pipeline 'orders'; run `odradek pipeline ingest`"):
         report.run(away)
 
 

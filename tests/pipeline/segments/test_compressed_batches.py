@@ -97,7 +97,7 @@ def test_a_batch_that_cannot_be_read_is_left_out_as_the_error_says(tmp_path: Pat
     log = write_log(tmp_path, batch(0, [b"a", b"b"]) + bad + batch(4, [b"c"]))
     with pytest.raises(PipelineError) as caught:
         rows_of(log, "t")
-    assert caught.value.remedy == "leave it out: read up to 2 (endingOffsets), then from 4 (startingOffsets)"
+    assert caught.value.remedy == "skip it: read up to 2 (endingOffsets), then from 4 (startingOffsets)"
     before = rows_of(log, "t", endingOffsets='{"t": {"0": 2}}')
     behind = rows_of(log, "t", startingOffsets='{"t": {"0": 4}}')
     assert [row["value"] for row in before + behind] == [b"a", b"b", b"c"]

@@ -44,22 +44,22 @@ def test_a_range_is_read_to_the_record(log: Path, start: str, end: str, expected
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"startingOffsets": '{"t": {"0": 7}}'}, "t-0 is to be read from 7 to 6"),
+        ({"startingOffsets": '{"t": {"0": 7}}'}, "t-0 cannot be read from 7 to 6"),
         (
             {"endingOffsets": '{"t": {"0": 7}}'},
-            "t-0 has the offsets from 0 to its last stable offset 6, but 7 is asked",
+            "t-0 has the offsets from 0 to its last stable offset 6, but 7 was requested",
         ),
-        ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'}, "to be read from 5 to 4"),
-        ({"startingOffsets": '{"t": {"1": 5}}'}, "startingOffsets and the partitions that are read differ in t-0, t-1"),
-        ({"endingOffsets": '{"u": {"0": 5}}'}, "endingOffsets and the partitions that are read differ in t-0, u-0"),
+        ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'}, "cannot be read from 5 to 4"),
+        ({"startingOffsets": '{"t": {"1": 5}}'}, "startingOffsets and the existing partitions differ in t-0, t-1"),
+        ({"endingOffsets": '{"u": {"0": 5}}'}, "endingOffsets and the existing partitions differ in t-0, u-0"),
         ({"startingOffsets": "first"}, "startingOffsets is 'first', not earliest, latest or JSON"),
         ({"startingOffsets": "[1]"}, "startingOffsets is '[1]', not earliest, latest or JSON"),
-        ({"endingOffsets": '{"t": {"0": -3}}'}, "endingOffsets has -3 for t-0, which is no offset"),
-        ({"endingOffsets": '{"t": {"0": 1.5}}'}, "endingOffsets has 1.5 for t-0, which is no offset"),
+        ({"endingOffsets": '{"t": {"0": -3}}'}, "endingOffsets has -3 for t-0, not an offset"),
+        ({"endingOffsets": '{"t": {"0": 1.5}}'}, "endingOffsets has 1.5 for t-0, not an offset"),
         ({"isolationLevel": "serializable"}, "isolationLevel is 'serializable', not read_committed or read_unc"),
         ({"verifyCrc": "maybe"}, "verifyCrc is 'maybe', not true or false"),
         ({"maxOffsets": "1"}, "the odradek source has no option maxoffsets"),
-        ({"topicsPattern": "t"}, "needs topics or a pattern, and not both"),
+        ({"topicsPattern": "t"}, "needs either topics or a pattern"),
         ({"topic": "t,absent"}, "has no partition of absent"),
         ({"path": "/nowhere"}, "the log directory /nowhere cannot be read: No such file or directory"),
         ({"path": " , "}, "the odradek source needs a path"),
@@ -71,16 +71,18 @@ def test_what_cannot_be_is_told_in_one_line(log: Path, options: dict[str, Any], 
 
 
 def test_a_pattern_that_is_none() -> None:
-    with pytest.raises(PipelineError, match=r"topicsPattern '\(' is no regular expression"):
+    with pytest.raises(PipelineError, match=r"topicsPattern '\(' is not a regular expression"):
         parse_options({"path": "/", "topicsPattern": "("})
-    with pytest.raises(PipelineError, match="needs topics or a pattern"):
+    with pytest.raises(PipelineError, match="needs either topics or a pattern"):
         parse_options({"path": "/"})
 
 
 def test_what_deleterecords_removed_is_not_there(log: Path) -> None:
     (log / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
     assert offsets(rows_of(log, "t")) == [2, 3, 4, 5]
-    with pytest.raises(PipelineError, match="t-0 has the offsets from 2 to its last stable offset 6, but 1 is asked"):
+    with pytest.raises(
+        PipelineError, match="t-0 has the offsets from 2 to its last stable offset 6, but 1 was requested"
+    ):
         rows_of(log, "t", startingOffsets='{"t": {"0": 1}}')
     assert offsets(rows_of(log, "t", startingOffsets='{"t": {"0": 1}}', failOnDataLoss="false")) == [2, 3, 4, 5]
 
@@ -101,7 +103,7 @@ def test_several_directories_and_patterns(tmp_path: Path) -> None:
     both = f"{tmp_path / 'one'},{tmp_path / 'two'}"
     assert [(row["partition"], row["value"]) for row in rows_of(both, topicsPattern=".*")] == [(0, b"one"), (1, b"two")]
     (tmp_path / "two" / "t-1").rename(tmp_path / "two" / "t-0")
-    with pytest.raises(PipelineError, match=r"t-0 is in .*/one and in .*/two; name the log.dirs of one broker"):
+    with pytest.raises(PipelineError, match=r"t-0 is in .*/one and in .*/two; set the log.dirs of one broker"):
         rows_of(both, "t")
 
 

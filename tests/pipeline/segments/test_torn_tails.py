@@ -80,7 +80,7 @@ def test_garbage_with_batches_behind_it_that_the_index_knows_is_an_error(tmp_pat
     log = write_log(tmp_path, data)
     entries = [(9, len(GOOD) + 70), *((10 + number, len(data) - 5 + number) for number in range(3))]
     (log / "t-0" / f"{0:020d}.index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
-    with pytest.raises(PipelineError, match=rf"position {len(GOOD)}: no batch begins there, but one does at"):
+    with pytest.raises(PipelineError, match=rf"position {len(GOOD)}: no batch starts there, but one does at"):
         read(log)
 
 

@@ -128,9 +128,9 @@ def test_a_table_grows_by_a_column_and_refuses_another_type(spark: SparkSession,
     same_rows(read_by_arrow(sink.place, ["id", "more"]), wanted)
     written(sink, spark.range(5, 6).selectExpr("id"), THIRD)
     same_rows(read_by_arrow(sink.place, ["id", "more"]), [*wanted, {"id": 5, "more": None}])
-    with pytest.raises(PipelineError, match=r"has id long, the settings say id string"):
+    with pytest.raises(PipelineError, match=r"has id long, but the settings have id string"):
         sink.prepare(spark.range(1).selectExpr("CAST(id AS STRING) AS id").schema)
-    with pytest.raises(PipelineError, match="has id long, the settings say ID long"):
+    with pytest.raises(PipelineError, match="has id long, but the settings have ID long"):
         sink.prepare(spark.range(1).selectExpr("id AS ID").schema)
     with pytest.raises(PipelineError, match="is partitioned by nothing, not by id"):
         DeltaSink(sink.place, "rows", Layout(("id",))).prepare(spark.range(1).schema)
@@ -139,15 +139,15 @@ def test_a_table_grows_by_a_column_and_refuses_another_type(spark: SparkSession,
 def test_a_directory_of_other_files_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "table/mine.txt").write_text("precious")
-    with pytest.raises(PipelineError, match="holds files that are no Delta table"):
+    with pytest.raises(PipelineError, match="has files but is not a Delta table"):
         DeltaSink(at(tmp_path / "table"), "rows").prepare(spark.range(1).schema)
     assert [one.name for one in (tmp_path / "table").iterdir()] == ["mine.txt"]
-    with pytest.raises(PipelineError, match=r"mine\.txt is a file, where a table is to be"):
+    with pytest.raises(PipelineError, match=r"mine\.txt is a file, but should be a table"):
         DeltaSink(at(tmp_path / "table/mine.txt"), "rows").prepare(spark.range(1).schema)
 
 
 def test_types_that_delta_has_not_are_a_clear_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="cannot have span: Delta has no such type"):
+    with pytest.raises(PipelineError, match="cannot have span: Delta lacks the type"):
         DeltaSink(at(tmp_path / "table"), "rows").prepare(spark.sql("SELECT INTERVAL '1' DAY AS span").schema)
 
 

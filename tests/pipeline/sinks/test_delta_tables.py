@@ -48,14 +48,14 @@ def test_a_torn_log_is_one_line_that_names_the_table(torn: Location, use: Callab
         use(torn)
     assert caught.value.problem.startswith(f"the table {torn} cannot be read: ")
     assert "\n" not in str(caught.value.problem)
-    assert "put it back as it was" in caught.value.remedy
+    assert "restore it" in caught.value.remedy
 
 
 def test_no_table_is_none_and_an_error_where_there_must_be_one(tmp_path: Path) -> None:
     place = Location(str(tmp_path))
     assert table_at(place) is None
     assert table_at(place / "none") is None
-    with pytest.raises(PipelineError, match="is no Delta table"):
+    with pytest.raises(PipelineError, match="is not a Delta table"):
         open_table(place)
 
 

@@ -169,7 +169,7 @@ def test_a_table_that_is_not_partitioned_by_days_is_refused(spark: SparkSession,
     place = Location(str(tmp_path / "windows"))
     earlier = windows_of(spark).drop("window_day").schema
     DeltaSink(place, "windows").prepare(earlier)
-    with pytest.raises(PipelineError, match="not partitioned by window_day: it is of an earlier version"):
+    with pytest.raises(PipelineError, match="not partitioned by window_day: it is from an earlier version"):
         DeltaWindows(place, ["kind"]).prepare(windows_of(spark).schema)
     assert DeltaTable(place).version() == 0
 

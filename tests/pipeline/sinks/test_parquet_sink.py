@@ -59,7 +59,7 @@ def test_another_type_and_another_format_are_clear_errors(spark: SparkSession, t
     sink.prepare(rows.schema)
     sink.write(rows, 3, BatchId("orders", 0))
     sink.prepare(rows.schema)
-    with pytest.raises(PipelineError, match="has id int64, the settings say string"):
+    with pytest.raises(PipelineError, match="has id int64, but the settings have string"):
         sink.prepare(rows.selectExpr("CAST(id AS STRING) AS id").schema)
     DeltaSink(at(tmp_path / "delta"), "rows").prepare(rows.schema)
     with pytest.raises(PipelineError, match="is a Delta table"):
@@ -67,7 +67,7 @@ def test_another_type_and_another_format_are_clear_errors(spark: SparkSession, t
 
 
 def test_an_object_store_is_refused() -> None:
-    with pytest.raises(PipelineError, match=r"s3://lake/rows: in an object store .*; set sink to delta"):
+    with pytest.raises(PipelineError, match=r"s3://lake/rows: an object store .*; set sink to delta"):
         ParquetSink(Location("s3://lake/rows"), "rows")
 
 

@@ -67,7 +67,7 @@ def test_other_rows_than_were_counted_are_an_error_and_none_is_committed(
     rows = spark.range(10).toDF("id")
     sink = kind(at(tmp_path), "rows")
     sink.prepare(rows.schema)
-    with pytest.raises(PipelineError, match=f"{expected} rows were counted, and 10 written: .*; start again"):
+    with pytest.raises(PipelineError, match=f"{expected} rows were counted, but 10 written: .*; start again"):
         sink.write(rows, expected, BATCH)
     assert sink.last_batch(BATCH) is None
     assert files_below(tmp_path) == [], "what is of no use is removed"
@@ -94,7 +94,7 @@ def test_a_lake_that_executors_do_not_share_is_told_and_nothing_is_committed(
     monkeypatch.setattr(NotShared, "__truediv__", lambda self, name: NotShared(f"{self.url}/{name}", {}, self.theirs))
     sink = kind(place, "rows")
     sink.prepare(rows.schema)
-    with pytest.raises(PipelineError, match=r"has written .*part-.*: they do not share the lake") as caught:
+    with pytest.raises(PipelineError, match=r"wrote .*part-.*: they do not share the lake") as caught:
         sink.write(rows, 10, BATCH)
     assert "the executor on " in caught.value.problem
     assert "a shared directory, or an object store" in caught.value.remedy

@@ -8,13 +8,16 @@ from odradek.pipeline.spark.errors import as_pipeline_error
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Spark's Java did not start, see the lines above: "),
-        ("java.lang.ArithmeticException: long overflow", "a time is beyond what Spark can hold"),
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited",
+            "Spark's Java process did not start, see the lines above",
+        ),
+        ("java.lang.ArithmeticException: long overflow", "a time is beyond the range of Spark"),
         (
             "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
             'Traceback (most recent call last):\n  File "table_files.py", line 1, in _write\n    made = {"Error: 1"}\n'
             "OSError: [Errno 36] Cannot create directory 'name=xxx'. Detail: [errno 36] File name too long\n",
-            "a value of partition-by is longer than a directory's name may be: OSError: [Errno 36] Cannot create dir",
+            "a value of partition-by is too long for a directory name: OSError: [Errno 36] Cannot create dir",
         ),
         (
             "An exception was thrown from the Python worker. Please see the stack trace below.\n"

@@ -39,5 +39,5 @@ def test_an_engine_of_another_version_is_refused_with_both(tmp_path: Path) -> No
 
 
 def test_a_directory_without_an_engine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"where no Spark of Scala 2\.13 is"):
+    with pytest.raises(PipelineError, match=r"which has no Spark for Scala 2\.13"):
         spark_home("4.0.0", {"SPARK_HOME": str(tmp_path)})

@@ -62,7 +62,7 @@ def test_none_at_all_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
         find_java(environment(tmp_path), lambda: None)
     new, mute = fake_java(tmp_path / "a", "25"), fake_java(tmp_path / "b", "17", reports=False)
     path = f"{mute / 'bin'}{os.pathsep}"
-    with pytest.raises(PipelineError, match=r"JAVA_HOME is Java 25; the PATH: .* does not answer as Java does"):
+    with pytest.raises(PipelineError, match=r"JAVA_HOME is Java 25; the PATH: .* does not run as Java"):
         find_java(environment(tmp_path, JAVA_HOME=str(new), PATH=path), lambda: None)
 
 

@@ -81,7 +81,7 @@ def test_the_master_of_pysparks_arguments_is_found() -> None:
 
 
 def test_a_master_that_spark_does_not_know_is_refused() -> None:
-    with pytest.raises(PipelineError, match="master 'mesos://a:5050' is none of Spark's"):
+    with pytest.raises(PipelineError, match="master 'mesos://a:5050' is not a Spark master"):
         check_master("mesos://a:5050")
 
 

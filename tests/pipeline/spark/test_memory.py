@@ -55,7 +55,7 @@ def test_what_is_said_nearest_to_the_job_counts() -> None:
 
 @pytest.mark.parametrize("said", ["2", "2 GiB", "many", "0g"])
 def test_what_java_would_not_understand_is_refused_by_name(said: str) -> None:
-    with pytest.raises(PipelineError, match=f"driver-memory is '{said}', which is no size of a heap"):
+    with pytest.raises(PipelineError, match=f"driver-memory is '{said}', not a heap size"):
         planned_memory(Settings(driver_memory=said), {}, {})
     with pytest.raises(PipelineError, match=r"\[spark\] spark\.driver\.memory is"):
         planned_memory(Settings(spark={"spark.driver.memory": said}), {}, {})

@@ -28,5 +28,5 @@ def test_a_name_matches_as_a_whole_by_javas_rules(spark: SparkSession, pattern: 
 
 @pytest.mark.parametrize("pattern", ["(orders", "a)|(?:b", "*"])
 def test_what_java_does_not_take_is_an_error(spark: SparkSession, pattern: str) -> None:
-    with pytest.raises(PipelineError, match="is no regular expression of Java's"):
+    with pytest.raises(PipelineError, match="is not a Java regular expression"):
         matching(spark, pattern, [])

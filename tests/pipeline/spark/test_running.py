@@ -13,7 +13,7 @@ from odradek.pipeline.spark.running import given_jars, is_there, refuse_late, se
     "name", ["spark.driver.memory", "spark.driver.extraClassPath", "spark.jars.packages", "spark.submit.pyFiles"]
 )
 def test_what_the_java_process_takes_at_its_start_is_refused_by_name(name: str) -> None:
-    with pytest.raises(PipelineError, match=rf"\[spark\] {name} .*cannot take effect.*give them to spark-submit"):
+    with pytest.raises(PipelineError, match=rf"\[spark\] {name} .*cannot take effect.*pass them to spark-submit"):
         refuse_late({name: "2g", "spark.executor.memory": "2g"}, {name: "1g"})
 
 

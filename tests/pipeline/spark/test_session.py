@@ -106,7 +106,7 @@ def test_the_open_session_is_taken_whichever_master_the_settings_leave_to_it() -
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (Settings(master="local[7]"), r"master is local\[7\], but the Spark session is open already with local\[2\]"),
+        (Settings(master="local[7]"), r"master is local\[7\], but the Spark session is already open with local\[2\]"),
         (Settings(driver_memory="77g"), r"\[spark\] spark\.driver\.memory \(driver-memory\) cannot take effect"),
         (
             Settings(

@@ -65,7 +65,7 @@ def test_what_spark_submit_says_stays_and_what_is_missing_is_added(tmp_path: Pat
     assert done.returncode == 0, done.stderr[-3000:]
     refused, found = (json.loads(line) for line in done.stdout.splitlines())
     assert refused.startswith(
-        "[spark] spark.driver.memory (driver-memory) cannot take effect, because Spark's Java process runs"
+        "[spark] spark.driver.memory (driver-memory) cannot take effect, because Spark's Java process is running"
     )
     wanted_option = "One of the following options must be specified for Kafka source"
     kafka = found.pop("kafka")

@@ -172,7 +172,7 @@ def test_a_store_takes_the_options_that_tables_take(text: str, options: dict[str
 @pytest.mark.parametrize(
     ("text", "options", "says"),
     [
-        ("s3://bucket", {"aws_regoin": "x"}, r"s3://bucket cannot be opened: .*'aws_regoin'.*; look at \[store\]"),
+        ("s3://bucket", {"aws_regoin": "x"}, r"s3://bucket cannot be opened: .*'aws_regoin'.*; check \[store\]"),
         ("az://files", {"azure_storage_account_name": "a", "timeout": "soon"}, "az://files cannot be opened: .*soon"),
     ],
 )
