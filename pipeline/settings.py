@@ -199,14 +199,14 @@ def _value(name: str, value: object, field: dataclasses.Field[Any]) -> object:
             return tuple(part.strip() for part in value.split(",") if part.strip())
         if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
             return tuple(value)
-        raise PipelineError(f"{flag(name)} must be a list of texts")
+        raise PipelineError(f"{flag(name)} must be a list of strings")
     if isinstance(default, int):
         least = field.metadata["least"]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PipelineError(f"{flag(name)} must be a number from {least} up, not {value!r}")
         return value
     if not isinstance(value, str):
-        raise PipelineError(f"{flag(name)} must be a text, not {value!r}")
+        raise PipelineError(f"{flag(name)} must be a string, not {value!r}")
     return value
 
 

@@ -224,7 +224,7 @@ def _check(plan: Plan, settings: Settings, tables: BatchTables, topics: Topics) 
 
 
 def _check_ids(plan: Plan, batch: BatchId, tables: BatchTables, topics: Topics) -> None:
-    """Raises PipelineError if a topic was recreated. A batch that some tables have can then not be finished."""
+    """Raises PipelineError if a topic was deleted or recreated: a batch in some of the tables cannot be finished."""
     try:
         compare_ids({name: one for name, one in plan.topics.items() if name in plan.start}, topics)
     except PipelineError as error:

@@ -1,8 +1,8 @@
 """`odradek pipeline doctor`: checks everything that a job needs, and reports the state and a remedy of each.
 
 A finding is ok, a warning (the job runs) or a problem (it does not). The exit status is 1 with a problem, otherwise 0.
-Nothing is changed. Spark is only started on a cluster, to check each executor's access to the lake. Checks that need a
-missing package are skipped.
+Nothing is changed. Spark is only started on a cluster, to check each executor's access to the lake. A check that
+needs a missing package is a problem, and the others are still done.
 """
 
 from __future__ import annotations

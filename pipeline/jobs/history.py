@@ -41,7 +41,7 @@ class History:
         return position if position.done else replace(position, done=self.starts, topics=self.topics)
 
     def until(self, topics: Topics) -> Offsets:
-        """Returns the end offsets, without recreated topics, whose history no longer exists."""
+        """Returns the end offsets, without deleted and recreated topics, whose history no longer exists."""
         return {
             name: parts
             for name, parts in self.ends.items()

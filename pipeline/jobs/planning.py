@@ -167,7 +167,7 @@ def _unread(position: Position, name: str) -> int:
 
 
 def _gone_partitions(position: Position, topics: Topics, recreated: list[str]) -> dict[str, dict[int, int]]:
-    """Returns the offsets of topics that lack a partition that was read: of all their partitions."""
+    """Returns the offsets of all partitions of each topic that lacks a partition that was read."""
     found = {}
     for name, parts in position.done.items():
         if name in topics and name not in recreated and set(parts) - set(topics[name].starts):

@@ -97,7 +97,7 @@ class _State:
             return Finding("state", WARNING, f"batch {plan.number} is in some of the tables{under}", ITSELF)
         if position.note:
             return Finding("state", WARNING, position.note, ITSELF)
-        at = _told(position.done) if position.done else self._settings.starting_offsets
+        at = _shortened(position.done) if position.done else self._settings.starting_offsets
         if position.number == 0:
             return Finding("state", OK, f"none yet in {self._places.state}; the first batch starts at {at}")
         return Finding("state", OK, f"batch {position.number - 1} is done; continues at {at}")
@@ -146,7 +146,7 @@ class _State:
         return []
 
 
-def _told(offsets: Offsets) -> str:
+def _shortened(offsets: Offsets) -> str:
     """Formats offsets, shortened to PARTITIONS_TOLD partitions."""
     places = sorted((name, *place) for name, parts in offsets.items() for place in parts.items())
     told = ", ".join(f"{name}-{number} {offset}" for name, number, offset in places[:PARTITIONS_TOLD])

@@ -52,11 +52,11 @@ def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> 
     detail = (
         sf.when(value.isNull(), "the value is null")
         .when(~whole, sf.concat(size, hint))
-        .when(broken, "a text in the row is not UTF-8")
+        .when(broken, "a string in the row is not UTF-8")
     )
     return read.withColumns({"reason": judged, "detail": detail})
 
 
 def _no_utf8(value: Column, kind: DataType) -> Column | None:
-    """Avro does not check the bytes of a text, and readers reject a Parquet file with invalid UTF-8."""
+    """Avro does not check the bytes of a string, and readers reject a Parquet file with invalid UTF-8."""
     return ~sf.is_valid_utf8(value) if isinstance(kind, StringType) else None

@@ -6,10 +6,10 @@ Invalid values that Spark's `from_json` accepts, and how they are rejected:
  (b) Bytes that are not UTF-8 are replaced silently. So they are checked for.
  (c) 1e400 becomes Infinity. So numbers must be finite. NaN and 'single quotes' are not JSON.
  (d) TIMESTAMP: "12:00" becomes a time of today, and a number is read as seconds and overflows silently. So a timestamp
-     is a text that starts with a date (2024-01-31, 2024-01-31T10:00:00.123456+02:00, or a space for the T); without a
+     is a string that starts with a date (2024-01-31, 2024-01-31T10:00:00.123456+02:00, or a space for the T); without a
      time zone it is UTC. Numbers belong in a LONG.
-Spark's behavior is kept where a STRING takes any JSON value as its text, the last of two fields with one name wins,
-names are case-sensitive, a null equals a missing field, a DECIMAL is rounded to its scale, and a BINARY is Base64.
+Otherwise Spark's rules apply: a STRING takes any JSON value as text, the last of two fields with one name wins, names
+are case-sensitive, a null equals a missing field, a DECIMAL is rounded to its scale, and a BINARY is Base64.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _framed(row: DataType) -> Column:
 
 
 def _as_read(kind: DataType) -> DataType:
-    """Returns the type for the parser, with texts for timestamps."""
+    """Returns the type for the parser, with strings for timestamps."""
     if isinstance(kind, TimestampType):
         return StringType()
     if isinstance(kind, StructType):
@@ -135,7 +135,7 @@ def _unknown(schema: StructType) -> Column:
 
 
 def _why(schema: StructType) -> Column:
-    """Returns the verdict on a value that does not fit, by parsing it again as a text, then as an object of texts."""
+    """Returns the verdict on a value that does not fit. Parses it again as a string, then as an object of strings."""
 
     def judged(again: Column) -> Column:
         fields = sf.when(again["row"].startswith("{"), sf.from_json(again["row"], "MAP<STRING,STRING>"))

@@ -1,6 +1,6 @@
 """Finds values of `partition-by` that cannot be the name of a directory.
 
-A text becomes part of a directory name, which file systems limit to 255 bytes. A day or a time must be in the years 1
+A string becomes part of a directory name, which file systems limit to 255 bytes. A day or a time must be in the years 1
 to 9999: delta-rs cannot read a table with any other.
 """
 
@@ -17,7 +17,7 @@ from odradek.pipeline.settings import Settings
 
 LONGEST_NAME_BYTES = 255
 SHOWN = 40
-"""The number of characters of a long text that a detail shows."""
+"""The number of characters of a long string that a detail shows."""
 _ESCAPED = "[^A-Za-z0-9._~-]"
 """Characters of which each byte takes three in a directory name (%2F). Others take one."""
 

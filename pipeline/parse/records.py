@@ -26,7 +26,7 @@ from odradek.pipeline.spark.errors import first_line
 
 REASONS = {
     "tombstone": "the value is null",
-    "not_utf8": "the value (JSON) or a text in it (Avro, Protobuf) is not UTF-8",
+    "not_utf8": "the value (JSON) or a string in it (Avro, Protobuf) is not UTF-8",
     "not_json": "the value is not JSON, or has more than one JSON value, or exceeds the parser's limits",
     "wrong_type": "the value is JSON but not an object, or a field is not of its column's type",
     "unknown_field": "a field is not in the schema, and unknown-fields is reject",

@@ -45,9 +45,8 @@ def repeated_places(
         asked = stayed.join(sf.broadcast(mine) if few else mine, columns, "left_semi")
         events = events.unionByName(asked.withColumns({n: sf.lit(None).cast(kind) for n, kind in _NOWHERE.items()}))
     several = events.withColumn("_events", sf.count(sf.lit(1)).over(Window.partitionBy(*columns)))
-    in_order = several.where("_events > 1").sortWithinPartitions(
-        *columns, *PLACE
-    )  # known events have null places, and so are first
+    # Known events have null places, so they are sorted first.
+    in_order = several.where("_events > 1").sortWithinPartitions(*columns, *PLACE)
     return in_order.select(*columns, EVENT_US, *PLACE).mapInArrow(_walk(delay // timedelta(microseconds=1)), PLACES)
 
 

@@ -224,10 +224,10 @@ def _check_roles(schema: StructType, settings: Settings) -> None:
             "a TIMESTAMP, or a LONG of milliseconds since 1970",
         ),
         "required": (settings.required, (DataType,), ""),
-        "dedup_keys": (settings.dedup_keys, (*NAMING, BinaryType), "a text, a whole number, a date or a time"),
-        "window_by": (settings.window_by, NAMING, "a text, a whole number, a date or a time"),
+        "dedup_keys": (settings.dedup_keys, (*NAMING, BinaryType), "a string, an integer, a date or a time"),
+        "window_by": (settings.window_by, NAMING, "a string, an integer, a date or a time"),
         "window_sums": (settings.window_sums, NUMBERS, "a number"),
-        "partition_by": (settings.partition_by, NAMING, "a text, a whole number, a date or a time"),
+        "partition_by": (settings.partition_by, NAMING, "a string, an integer, a date or a time"),
     }
     kinds = {one.name: one.dataType for one in schema}
     for role, (names, allowed, what) in roles.items():

@@ -53,7 +53,7 @@ def good_rows(parsed: DataFrame, settings: Settings) -> DataFrame:
 
 
 def dead_letters(parsed: DataFrame, settings: Settings) -> DataFrame:
-    """Returns the complete rejected records, with the reason. `parsed`: rows with a reason."""
+    """Returns the rejected records, complete, with the reason. `parsed`: rows with a reason."""
     return parsed.select(*DEAD_LETTER_COLUMNS, sf.lit(settings.job_version).alias("job_version"))
 
 

@@ -61,7 +61,7 @@ class Progress:
         for name in self._totals:
             self._totals[name] += getattr(done, name)
         if self._is_terminal:
-            self._draw(self._told(done))
+            self._draw(self._status_line(done))
             return
         details = {**asdict(done), "duration_s": round(done.duration_s, 3)}
         details["watermark"] = done.watermark.isoformat() if done.watermark else None
@@ -94,7 +94,7 @@ class Progress:
                 self._stream.write(f"{CLEAR_LINE}{line[: max(self._columns() - 1, 1)]}")
             self._stream.flush()
 
-    def _told(self, done: BatchDone) -> str:
+    def _status_line(self, done: BatchDone) -> str:
         names = {"duplicates": "dup"}
         counts = [
             f"{names.get(name, name)} {count:,}" for name, count in self._totals.items() if count or name != "lost"

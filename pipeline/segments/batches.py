@@ -61,7 +61,7 @@ class SegmentFile:
 
 
 def walk(file: SegmentFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields the headers of the complete batches in [position, end) with their positions, and stops where none starts.
+    """Yields the headers of the complete batches in [position, end) with their positions. Stops where none starts.
 
     Raises PipelineError for a message of format 0 or 1."""
     window, start = b"", position

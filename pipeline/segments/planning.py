@@ -148,7 +148,7 @@ def _cuts(segment: Segment, start: int, end: int, limit: int, split_bytes: int) 
                 break
             if header.base_offset >= end:
                 break
-            if header.base_offset <= cuts[-1][0]:  # not after the range's start: start reading there instead
+            if header.base_offset <= cuts[-1][0]:  # at or before the range's start: start reading there
                 cuts[-1] = (cuts[-1][0], int(entries[at, 1]))
                 continue
             cuts.append((header.base_offset, int(entries[at, 1])))

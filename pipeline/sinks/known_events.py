@@ -42,7 +42,7 @@ BATCH_ROWS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
-    """Files of a table, relative to its place. `partitions`: the partition values of each file, as texts."""
+    """Files of a table, relative to its place. `partitions`: the partition values of each file, as strings."""
 
     place: Location
     paths: Sequence[str] = ()
@@ -92,8 +92,8 @@ def known_events(
 
 
 def _typed(name: str, kind: DataType, is_key: bool) -> Column:
-    """Converts the text of a partition value. A key is never null, so a null text key is an empty text, which Delta
-    stores as null.
+    """Converts a partition value from its string. A key is never null, so a null STRING key is the empty string, which
+    Delta stores as null.
     """
     value = sf.col(name).cast(kind)
     return (sf.coalesce(value, sf.lit("")) if is_key and isinstance(kind, StringType) else value).alias(name)

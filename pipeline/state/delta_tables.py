@@ -19,7 +19,7 @@ from odradek.pipeline.state.location import Location
 
 
 class BrokenTable(PipelineError):
-    """A table exists but cannot be read. The message is one line."""
+    """The table exists but cannot be read. The message is one line."""
 
     def __init__(self, place: Location, error: Exception) -> None:
         said = f"{error}".strip().splitlines() or [type(error).__name__]

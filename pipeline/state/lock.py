@@ -55,8 +55,8 @@ def alone(
 def is_held(place: Location, name: str, now: Callable[[], float] = time.time) -> bool:
     """Whether a job holds the lock. Changes nothing: the check takes a shared lock for less than LOOK_S seconds."""
     if not place.is_local:
-        told = _told(place.read(name))
-        return told is not None and told[1] > now()
+        lease = _lease_of(place.read(name))
+        return lease is not None and lease[1] > now()
     try:
         with (place.path / name).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -123,8 +123,8 @@ class _Lease:
             log.warning("lock not released, held until it expires", error=_first_line(error))
 
     def _refused(self) -> PipelineError:
-        told = _told(self._place.read(self._name))
-        holder = told[0] if told else "somebody"
+        lease = _lease_of(self._place.read(self._name))
+        holder = lease[0] if lease else "another job"
         return PipelineError(f"{self._problem}: {holder} holds {self._place / self._name}", "stop it first")
 
     def _taken(self, dead: str) -> bool:
@@ -134,8 +134,8 @@ class _Lease:
             self._version = self._place.version(self._name)
             return True
         version = self._place.version(self._name)
-        told = _told(self._place.read(self._name))
-        if not version or (version != dead and told is not None and told[1] > self._now()):
+        lease = _lease_of(self._place.read(self._name))
+        if not version or (version != dead and lease is not None and lease[1] > self._now()):
             return False
         self._version = self._place.swap(self._name, content, version)
         return bool(self._version)
@@ -155,8 +155,8 @@ class _Lease:
             self._version = renewed
 
     def _is_mine(self) -> bool:
-        told = _told(self._place.read(self._name))
-        return told is not None and told[0] == self._holder
+        lease = _lease_of(self._place.read(self._name))
+        return lease is not None and lease[0] == self._holder
 
     def _content(self) -> bytes:
         return json.dumps({"holder": self._holder, "until": self._now() + LEASE_S}).encode()
@@ -166,10 +166,10 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _told(content: bytes | None) -> tuple[str, float] | None:
+def _lease_of(content: bytes | None) -> tuple[str, float] | None:
     """Returns the holder and the expiry time of a lease. None if the content is missing or not a lease."""
     try:
-        told = json.loads(content or b"")
-        return str(told["holder"]), float(told["until"])
+        lease = json.loads(content or b"")
+        return str(lease["holder"]), float(lease["until"])
     except (ValueError, KeyError, TypeError):
         return None

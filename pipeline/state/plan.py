@@ -2,7 +2,7 @@
 never changed.
 
 A batch that was stopped between two commits is repeated by its plan: the same offsets, judged as before, whatever the
-settings are now. So every record ends up in exactly one table. A plan of which no table has anything is discarded and
+settings are now. So no record is skipped, and none is in two tables. If no table has anything of a batch, the batch is
 planned again. The plan is removed when the ledger has the batch.
 """
 

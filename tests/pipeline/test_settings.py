@@ -27,7 +27,7 @@ def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path)
         ({"max_offsets_per_trigger": -1}, "must be a number from 0 up"),
         ({"files_per_batch": -1}, "files-per-batch must be a number from 0 up, not -1"),
         ({"compact_target_size": 0}, "compact-target-size must be a number from 1 up, not 0"),
-        ({"topics": [1]}, "topics must be a list of texts"),
+        ({"topics": [1]}, "topics must be a list of strings"),
         ({"name": "../up"}, "name '../up' must have"),
         ({"topics": ["a"], "topics_pattern": "b"}, "exclude each other"),
         ({"kafka": "x"}, "kafka must be a table"),

@@ -92,7 +92,7 @@ def test_a_length_that_cannot_be_ends_a_record_and_not_the_jvm(
 def test_texts_that_are_no_utf8_are_dead_wherever_they_are(spark: SparkSession, avro: Settings) -> None:
     values = [order(b"\xff\xfe"), order(b"ada", zigzag(1) + text(b"\xff") + zigzag(0))]
     rows = parsed_rows(spark, values, avro)
-    assert [(row.reason, row.detail) for row in rows] == [("not_utf8", "a text in the row is not UTF-8")] * 2
+    assert [(row.reason, row.detail) for row in rows] == [("not_utf8", "a string in the row is not UTF-8")] * 2
 
 
 def test_an_avro_schema_may_be_in_a_file(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_the_windows_columns() -> None:
         ({"schema": SCHEMA, "required": ["ID"]}, "required names ID, which the schema lacks"),
         ({"schema": SCHEMA, "required": ["id", "id"]}, "required has column id twice"),
         ({"schema": SCHEMA, "dedup_keys": ["uid"]}, "dedup-keys names uid"),
-        ({"schema": SCHEMA, "dedup_keys": ["amount"]}, "dedup-keys names amount, a DOUBLE; it must be a text"),
+        ({"schema": SCHEMA, "dedup_keys": ["amount"]}, "dedup-keys names amount, a DOUBLE; it must be a string"),
         ({"schema": SCHEMA, "partition_by": ["day"]}, "partition-by names day"),
         ({"schema": SCHEMA, "partition_by": ["tags"]}, "partition-by names tags, a ARRAY<STRING>"),
         ({"schema": SCHEMA, "window": "1 minute", "window_by": ["n"]}, "window-by names n, a STRUCT<A:INT>"),
