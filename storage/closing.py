@@ -7,27 +7,13 @@ So a stop can sync many logs at a time, each in a thread of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from odradek.protocol.errors import ProtocolError
-from odradek.storage import flushing, log_append
-
-if TYPE_CHECKING:
-    from odradek.storage.flushing import FlushJob
-    from odradek.storage.log import Log
-
-
-LOGS_AT_A_TIME = 64
-"""Each has a few files open while it is synced."""
-
-RunAll = Callable[[Sequence[Callable[[], None]]], None]
-"""Calls all functions, which raise nothing, in any order or at once, and returns when all have returned."""
-
-
-def one_after_the_other(functions: Sequence[Callable[[], None]]) -> None:
-    for function in functions:
-        function()
+from odradek.storage.flushing import FlushJob, LogFlusher
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.log_folder import LogFolder
+from odradek.storage.log_producers import LogProducers
+from odradek.storage.log_segments import LogSegments
+from odradek.storage.log_state import LogState
+from odradek.storage.log_writer import LogWriter
 
 
 class LogClosing:
@@ -37,32 +23,43 @@ class LogClosing:
     files are closed all the same. A log whose disk failed before is left as it is.
     """
 
-    __slots__ = ("_error", "_job", "_log", "_paths")
+    __slots__ = ("_error", "_flusher", "_folder", "_job", "_paths", "_segments", "_state", "_writer")
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(
+        self,
+        state: LogState,
+        folder: LogFolder,
+        segments: LogSegments,
+        producers: LogProducers,
+        leader_epochs: LeaderEpochs,
+        writer: LogWriter,
+        flusher: LogFlusher,
+    ) -> None:
+        self._state = state
+        self._folder = folder
+        self._segments = segments
+        self._writer = writer
+        self._flusher = flusher
         self._job: FlushJob | None = None
         self._paths: list[str] = []
         self._error: OSError | None = None
         try:
-            if log.failure is None:
-                self._begin()
+            if folder.failure is None:
+                self._begin(producers, leader_epochs)
         except OSError as error:
             self._error = error
         finally:
-            log.close_files()
+            segments.close_files()
 
-    def _begin(self) -> None:
-        log = self._log
-        if not log.writable:
-            log.make_writable()
-        log.leader_epochs.write()
-        if log.snapshots.take(log.producer_state, sync=False):
-            log.directory_changed = True
-        self._job = flushing.begin_flush(log)
-        active = log.active_segment
+    def _begin(self, producers: LogProducers, leader_epochs: LeaderEpochs) -> None:
+        self._writer.make_writable()
+        leader_epochs.write()
+        if producers.take_snapshot():
+            self._folder.mark_changed()
+        self._job = self._flusher.begin()
+        active = self._segments.active
         active.close()
-        if log.recovery_point > active.base_offset or active.size:
+        if self._state.recovery_point > active.base_offset or active.size:
             # the active segment's indexes too: after a clean shutdown nobody reads the segment again
             self._paths = [active.offset_index.path, active.time_index.path]
             if not active.transaction_index.is_synced:
@@ -74,37 +71,18 @@ class LogClosing:
             self._job.run()
         try:
             for path in self._paths if self._error is None else ():
-                self._log.files.sync_file(path)
+                self._folder.files.sync_file(path)
         except OSError as error:
             self._error = error
 
     def finish(self) -> None:
         """Notes how it went. Raises KAFKA_STORAGE_ERROR."""
-        log = self._log
         try:
             if self._job is not None:
-                flushing.finish_flush(log, self._job)
+                self._flusher.finish(self._job)
             if self._error is not None:
-                raise log_append.storage_error(log, "close_failed", self._error) from self._error
+                raise self._writer.storage_error("close_failed", self._error) from self._error
         finally:
-            log.close_files()
-        log.closed = log.failure is None
-
-
-def close_all(logs: list[Log], run_all: RunAll) -> list[tuple[Log, str]]:
-    """Closes all logs, some at a time; returns those that could not be closed well, and those that failed before, with
-    the reason.
-    """
-    failed = []
-    for start in range(0, len(logs), LOGS_AT_A_TIME):
-        closings = [LogClosing(log) for log in logs[start : start + LOGS_AT_A_TIME]]
-        run_all([closing.run for closing in closings])
-        for log, closing in zip(logs[start:], closings, strict=False):
-            try:
-                closing.finish()
-            except ProtocolError as error:  # named in the log already
-                failed.append((log, str(error.__cause__ or error)))
-            else:
-                if log.failure is not None:
-                    failed.append((log, str(log.failure)))
-    return failed
+            self._segments.close_files()
+        if self._folder.failure is None:
+            self._state.closed_cleanly()

@@ -1,5 +1,5 @@
-"""The checkpoints of a broker's log directories: for each of its partitions where the log is durable, how far it is
-committed, where it begins, how far it is cleaned (Kafka's OffsetCheckpointFile).
+"""The checkpoints of a broker's log directories: for each partition up to where the log is durable, replicated and
+cleaned, and where it begins (Kafka's OffsetCheckpointFile).
 
 What a checkpoint is to say is decided on the loop (`take`) and written in any thread. A later look wins, in whichever
 order two are written.
@@ -8,26 +8,18 @@ order two are written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
-
-if TYPE_CHECKING:
-    from odradek.storage.log import Log
-    from odradek.storage.log_directory import LogDirectory
-    from odradek.storage.log_moves import LogMoves
+from odradek.storage.log import Log
+from odradek.storage.log_registry import LogRegistry
 
 
 class LogCheckpoints:
-    """Of all `logs` in all `directories` (by path), and of those that are moving."""
+    """Of all logs in all directories, and of those that are moving."""
 
-    def __init__(
-        self, directories: Mapping[str, LogDirectory], logs: Mapping[TopicPartition, Log], moves: LogMoves
-    ) -> None:
-        self._directories = directories
-        self._logs = logs
-        self._moves = moves
+    def __init__(self, registry: LogRegistry) -> None:
+        self._registry = registry
         self._taken = 0
 
     def take(self, name: str, only: str | None = None) -> Callable[[], None]:
@@ -36,14 +28,15 @@ class LogCheckpoints:
         nothing where the file says just that.
         """
         offset_of = CHECKPOINTED[name]
+        registry = self._registry
         self._taken += 1
         number = self._taken
-        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._directories}
-        for topic_partition, log in self._logs.items():
+        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in registry.directories}
+        for topic_partition, log in registry.logs.items():
             offset = offset_of(log)
             if offset is not None:
-                offsets[log.directory.rpartition("/")[0]][topic_partition] = offset
-        for move in self._moves.under_way():
+                offsets[registry.directory_of(log)][topic_partition] = offset
+        for move in registry.moves.values():
             offset = move.synced_offset if name == RECOVERY_POINT else offset_of(move.log)
             if offset is not None:
                 offsets[move.directory][move.log.topic_partition] = offset
@@ -51,7 +44,7 @@ class LogCheckpoints:
         def write() -> None:
             for path, entries in offsets.items():
                 if only is None or path == only:
-                    self._directories[path].checkpoint(name, entries, number)
+                    registry.directories[path].checkpoint(name, entries, number)
 
         return write
 

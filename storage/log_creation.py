@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -17,15 +17,17 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, CorruptCheckpoint
 from odradek.storage.files import Files
+from odradek.storage.log import Log
+from odradek.storage.log_checkpoints import LogCheckpoints
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_names import deleted_folder
-
-if TYPE_CHECKING:
-    from odradek.storage.log import Log
-    from odradek.storage.log_directory import LogDirectory
-    from odradek.storage.log_manager import LogManager
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_moves import LogMoves
+from odradek.storage.log_registry import LogRegistry
 
 NO_EPOCH = -1
+
+OpenNew = Callable[[str, TopicPartition, LogConfig], Log]
+"""Opens a log in a new folder, given by its path. Raises OSError."""
 
 _log = structlog.get_logger(__name__)
 
@@ -82,19 +84,22 @@ class DirectorySync:
 
 
 class LogCreator:
-    """Of one LogManager, whose logs are all on the loop."""
+    """Of the logs of one broker, all of them on the loop."""
 
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
+    def __init__(self, registry: LogRegistry, checkpoints: LogCheckpoints, moves: LogMoves, open_new: OpenNew) -> None:
+        self._registry = registry
+        self._checkpoints = checkpoints
+        self._moves = moves
+        self._open_new = open_new
         self._begun: dict[TopicPartition, LogCreation] = {}
 
     def predecessors_checkpoints(self, partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
         """Checkpoints may speak of deleted partitions of these names: after a crash it would be of the new ones.
         Returns what writes them, in any thread, or None. It raises OSError.
         """
-        directories = self._manager.directories.values()
+        directories = self._registry.directories.values()
         if any(directory.names(partition) for partition in partitions for directory in directories):
-            return self._manager.checkpoints.take_all()
+            return self._checkpoints.take_all()
         return None
 
     def begin(self, wish: NewLog) -> LogCreation | None:
@@ -103,7 +108,7 @@ class LogCreator:
         Raises INCONSISTENT_TOPIC_ID when that belongs to another topic of that name, KAFKA_STORAGE_ERROR when the log
         cannot be made.
         """
-        log = self._manager.logs.get(wish.topic_partition)
+        log = self._registry.logs.get(wish.topic_partition)
         try:
             if log is None:
                 return self._begin(wish)
@@ -115,25 +120,25 @@ class LogCreator:
 
     def _begin(self, wish: NewLog) -> LogCreation:
         topic_partition = wish.topic_partition
-        manager = self._manager
-        preferred = manager.moves.take_preference(topic_partition)
-        directory = self._emptiest() if preferred is None else manager.directories[preferred]
+        registry = self._registry
+        preferred = self._moves.take_preference(topic_partition)
+        directory = self._emptiest() if preferred is None else registry.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
-        if manager.files.exists(folder):
+        if registry.files.exists(folder):
             raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
         write = self.predecessors_checkpoints((topic_partition,))
         if write is not None:
             write()
         try:
-            log = manager.open_new_log(folder, topic_partition, wish.config)
+            log = self._open_new(folder, topic_partition, wish.config)
             if wish.topic_id is not None and wish.topic_id.int:
                 log.assign_topic_id(wish.topic_id, sync=False)
             if wish.leader_epoch != NO_EPOCH:
                 log.leader_epochs.begin(wish.leader_epoch)
         except OSError:
-            self._give_up(directory.path, topic_partition)
+            self._give_up(folder, topic_partition)
             raise
-        creation = self._begun[topic_partition] = LogCreation(manager.files, directory.path, log)
+        creation = self._begun[topic_partition] = LogCreation(registry.files, directory.path, log)
         return creation
 
     def finish(self, creation: LogCreation) -> Log:
@@ -142,46 +147,35 @@ class LogCreator:
         del self._begun[log.topic_partition]
         if creation.error is not None:
             log.close_files()
-            self._give_up(creation.directory, log.topic_partition)
+            self._give_up(log.directory, log.topic_partition)
             raise _not_created(log.topic_partition, creation.error) from creation.error
-        self._manager.logs[log.topic_partition] = log
+        self._registry.logs[log.topic_partition] = log
         return log
 
     def make(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
         """Begins, syncs and finishes. Raises as `begin`."""
         creation = self.begin(NewLog(topic_partition, topic_id, NO_EPOCH, config))
         if creation is None:
-            return self._manager.logs[topic_partition]
+            return self._registry.logs[topic_partition]
         creation.run()
         if creation.error is None:
-            directory_sync = DirectorySync(self._manager.files, creation.directory)
+            directory_sync = DirectorySync(self._registry.files, creation.directory)
             directory_sync.run()
             creation.error = directory_sync.error
         return self.finish(creation)
 
-    def _give_up(self, directory: str, topic_partition: TopicPartition) -> None:
-        """What was made of a partition must not stand in the way of a topic of that name. A rename needs neither
-        room nor a descriptor, which may be what was missing.
-        """
-        manager = self._manager
-        folder = f"{directory}/{topic_partition}"
-        if not manager.files.exists(folder):
-            return
-        target = f"{directory}/{deleted_folder(topic_partition, manager.unique())}"
-        try:
-            manager.files.rename(folder, target)
-        except OSError as error:
-            _log.error("unfinished_folder_stays", folder=folder, reason=str(error))
-            return
-        manager.remove_later(target, 0)
+    def _give_up(self, folder: str, topic_partition: TopicPartition) -> None:
+        """What was made of a partition must not stand in the way of a topic of that name."""
+        if self._registry.files.exists(folder):
+            self._registry.give_up(folder, topic_partition, "unfinished_folder_stays", 0)
 
     def _emptiest(self) -> LogDirectory:
-        directories = self._manager.directories
+        directories = self._registry.directories
         if len(directories) == 1:
             return next(iter(directories.values()))
         counts = dict.fromkeys(directories, 0)
-        for log in self._manager.logs.values():
-            counts[self._manager.directory_of(log)] += 1
+        for log in self._registry.logs.values():
+            counts[self._registry.directory_of(log)] += 1
         for creation in self._begun.values():
             counts[creation.directory] += 1
         return directories[min(counts, key=lambda path: counts[path])]

@@ -29,7 +29,6 @@ from odradek.storage.checkpoint import (
     CorruptCheckpoint,
     read_partition_metadata,
 )
-from odradek.storage.closing import RunAll, close_all, one_after_the_other
 from odradek.storage.files import Files, is_full
 from odradek.storage.flushing import FlushJob
 from odradek.storage.log import Log
@@ -38,7 +37,7 @@ from odradek.storage.log_config import LONG_MAX, LogConfig
 from odradek.storage.log_creation import LogCreator
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_moves import LogMoves
-from odradek.storage.log_names import deleted_folder
+from odradek.storage.log_registry import LogRegistry
 from odradek.storage.meta_properties import (
     check_meta_properties,
     generated_broker_id,
@@ -46,8 +45,8 @@ from odradek.storage.meta_properties import (
 )
 from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 from odradek.storage.recovery import Steps, open_log, open_log_steps
-from odradek.storage.removal import Removal, take_due
 from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.shutdown import RunAll, close_all, one_after_the_other
 from odradek.storage.tail import Tails
 from odradek.timer.clock import Clock
 
@@ -79,24 +78,26 @@ class LogManager:
         max_tail_bytes: int = 0,
         cache: SegmentCache | None = None,
     ) -> None:
+        self._random = random_source if random_source is not None else random.Random()
+        self._registry = registry = LogRegistry(files, dirs, clock, self._random)
         self.files = files
         self.clock = clock
-        self.directories = {path: LogDirectory(files, path) for path in (_trimmed(path) for path in dirs)}
-        self.logs: dict[TopicPartition, Log] = {}
+        self.directories = registry.directories
+        self.logs = registry.logs
+        self.directory_of = registry.directory_of
+        self.take_removals = registry.take_removals
         self.default_config = default_config if default_config is not None else LogConfig()
         self.broker_id: int | None = None
         self.cluster_id: str | None = None
-        self._random = random_source if random_source is not None else random.Random()
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_decompressed_bytes = max_decompressed_bytes
         self._cache = (
             cache if cache is not None else SegmentCache(tails=Tails(max_tail_bytes) if max_tail_bytes else None)
         )
-        self._removals: list[tuple[int, str]] = []
         self._folders_to_sync: list[str] = []
-        self.moves = LogMoves(self)
-        self.creator = LogCreator(self)
-        self.checkpoints = LogCheckpoints(self.directories, self.logs, self.moves)
+        self.checkpoints = LogCheckpoints(registry)
+        self.moves = LogMoves(registry, self.checkpoints, lambda: self.default_config.file_delete_delay_ms)
+        self.creator = LogCreator(registry, self.checkpoints, self.moves, self._open_new_log)
         self.take_checkpoint = self.checkpoints.take
 
     # ---- starting
@@ -154,7 +155,7 @@ class LogManager:
         for directory in self.directories.values():
             directory.begin_load()
             for path in directory.deleted():
-                self.remove_later(path, self.default_config.file_delete_delay_ms)
+                self._registry.remove_later(path, self.default_config.file_delete_delay_ms)
         self.moves.put_in_order(list(self.directories.values()))
         for directory in self.directories.values():
             partitions = directory.partitions()
@@ -210,7 +211,7 @@ class LogManager:
             max_decompressed_bytes=self._max_decompressed_bytes,
             folders_to_sync=self._folders_to_sync,
         )
-        log.cleaned_offset = directory.cleaner_offsets.get(topic_partition)
+        log.state.cleaned_to(directory.cleaner_offsets.get(topic_partition))
         self.logs[topic_partition] = log
 
     # ---- logs
@@ -226,8 +227,7 @@ class LogManager:
         """
         return self.creator.make(topic_partition, topic_id, config)
 
-    def open_new_log(self, folder: str, topic_partition: TopicPartition, config: LogConfig) -> Log:
-        """A log in a new folder, for `creator`. Raises OSError."""
+    def _open_new_log(self, folder: str, topic_partition: TopicPartition, config: LogConfig) -> Log:
         return open_log(
             self.files,
             folder,
@@ -240,15 +240,6 @@ class LogManager:
             max_decompressed_bytes=self._max_decompressed_bytes,
         )
 
-    def unique(self) -> uuid.UUID:
-        """What makes the name of a folder the only one."""
-        return uuid.UUID(int=self._random.getrandbits(128), version=4)
-
-    @staticmethod
-    def directory_of(log: Log) -> str:
-        """The path of the directory of log.dirs that holds the log."""
-        return log.directory.rpartition("/")[0]
-
     def truncate(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Cuts the partition's log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR.
 
@@ -256,11 +247,11 @@ class LogManager:
         """
         log = self.logs[topic_partition]
         if offset < log.recovery_point:
-            log.recovery_point = offset
+            cleaned_offset = log.cleaned_offset
+            log.state.withdrawn_from(offset)
             try:
                 self.checkpoints.write(RECOVERY_POINT)
-                if log.cleaned_offset is not None and log.cleaned_offset > offset:
-                    log.cleaned_offset = offset
+                if log.cleaned_offset != cleaned_offset:
                     self.checkpoints.write(CLEANER_OFFSET)
             except OSError as error:
                 raise ProtocolError(
@@ -279,7 +270,7 @@ class LogManager:
             return
         self.moves.abandon(topic_partition)
         directory = self.directory_of(log)
-        target = f"{directory}/{deleted_folder(topic_partition, self.unique())}"
+        target = self._registry.deleted_path(directory, topic_partition)
         try:
             self.files.rename(log.directory, target)
         except OSError as error:
@@ -289,13 +280,9 @@ class LogManager:
             ) from error
         del self.logs[topic_partition]
         log.close_files()
-        self.remove_later(target, log.config.file_delete_delay_ms)
+        self._registry.remove_later(target, log.config.file_delete_delay_ms)
         if sync:
             self._sync_directory(directory)
-
-    def remove_later(self, path: str, delay_ms: int) -> None:
-        """A folder that nothing refers to any more; who reads it may finish."""
-        self._removals.append((self.clock.now_ms() + delay_ms, path))
 
     def _sync_directory(self, directory: str) -> None:
         try:
@@ -324,19 +311,10 @@ class LogManager:
                 continue
             try:
                 job = log.begin_flush(end_offset)
-            except ProtocolError:  # named in the log already; the next round tries again
+            except ProtocolError:  # logged already; the next round tries again
                 continue
             if job is not None:
                 yield log, job
-
-    def take_removals(self, *, everything: bool = False) -> Removal | None:
-        """The files and folders whose time has come; all that wait, with `everything`."""
-        now_ms = self.clock.now_ms()
-        due = take_due(self._removals, now_ms, everything)
-        for log in self.logs.values():
-            if log.removals:
-                due += take_due(log.removals, now_ms, everything)
-        return Removal(self.files, due) if due else None
 
     def expire_producers(self) -> int:
         """Forgets producers that have been silent for producer.id.expiration.ms; returns how many."""
@@ -380,7 +358,3 @@ class LogManager:
         """Gives the locks back and nothing else: what a crash would do."""
         for directory in self.directories.values():
             directory.release()
-
-
-def _trimmed(path: str) -> str:
-    return path.rstrip("/") or "/"

@@ -94,7 +94,7 @@ class LogMove:
         self.abandoned = False
         self._files = files
         self._copies: dict[int, _SegmentCopy] = {}
-        self._generation = log.generation
+        self._generation = log.state.generation
         self._snapshots: set[int] = set()
         self._epochs: list[tuple[int, int]] | None = None
         self._settled_offset = -1
@@ -156,12 +156,12 @@ class LogMove:
             raise job.error
 
     def _stale(self) -> list[int]:
-        if self._generation != self.log.generation:
+        if self._generation != self.log.state.generation:
             return list(self._copies)
         return [base for base, copy in self._copies.items() if copy.segment not in self.log.segments]
 
     def _removal(self, stale: list[int]) -> MoveJob:
-        generation = self.log.generation
+        generation = self.log.state.generation
         snapshots = list(self._snapshots) if generation != self._generation else []
 
         def work() -> None:

@@ -17,18 +17,17 @@ one counts.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import structlog
 
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log import Log
+from odradek.storage.log_checkpoints import LogCheckpoints
+from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_move import LogMove
-from odradek.storage.log_names import deleted_folder, future_folder, parse_future_folder
-
-if TYPE_CHECKING:
-    from odradek.storage.log import Log
-    from odradek.storage.log_directory import LogDirectory
-    from odradek.storage.log_manager import LogManager
+from odradek.storage.log_names import future_folder, parse_future_folder
+from odradek.storage.log_registry import LogRegistry
 
 _log = structlog.get_logger(__name__)
 
@@ -36,12 +35,16 @@ MAX_PREFERENCES = 10_000
 
 
 class LogMoves:
-    """`interrupted`: where the moves went that a stop has cut short; whoever takes one up removes it."""
+    """`interrupted`: where the moves went that a stop has cut short; whoever takes one up removes it. A folder that is
+    given up is removed after `delay_ms()`.
+    """
 
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
-        self._files = manager.files
-        self._under_way: dict[TopicPartition, LogMove] = {}
+    def __init__(self, registry: LogRegistry, checkpoints: LogCheckpoints, delay_ms: Callable[[], int]) -> None:
+        self._registry = registry
+        self._checkpoints = checkpoints
+        self._delay_ms = delay_ms
+        self._files = registry.files
+        self._under_way = registry.moves
         self._preferred: dict[TopicPartition, str] = {}
         self.interrupted: dict[TopicPartition, str] = {}
         self.completed: set[TopicPartition] = set()
@@ -70,11 +73,10 @@ class LogMoves:
 
     def begin(self, topic_partition: TopicPartition, directory: str) -> LogMove:
         """Makes the future folder. Raises OSError."""
-        manager = self._manager
-        folder = f"{directory}/{future_folder(topic_partition, manager.unique())}"
+        folder = f"{directory}/{future_folder(topic_partition, self._registry.unique())}"
         self._files.make_directories(folder)
         self._files.sync_directory(directory)
-        move = LogMove(self._files, manager.logs[topic_partition], directory, folder)
+        move = LogMove(self._files, self._registry.logs[topic_partition], directory, folder)
         self._under_way[topic_partition] = move
         return move
 
@@ -84,31 +86,24 @@ class LogMoves:
         self.interrupted.pop(topic_partition, None)
         if move is not None:
             move.abandoned = True
-            self._discard(move.directory, move.folder, topic_partition)
+            self._discard(move.folder, topic_partition)
 
-    def _discard(self, directory: str, folder: str, topic_partition: TopicPartition) -> None:
-        manager = self._manager
-        target = f"{directory}/{deleted_folder(topic_partition, manager.unique())}"
-        try:
-            self._files.rename(folder, target)
-        except OSError as error:
-            _log.error("future_folder_stays", folder=folder, reason=str(error))
-            return
-        manager.remove_later(target, manager.default_config.file_delete_delay_ms)
+    def _discard(self, folder: str, topic_partition: TopicPartition) -> None:
+        self._registry.give_up(folder, topic_partition, "future_folder_stays", self._delay_ms())
 
     def finish(self, move: LogMove) -> bool:
         """Puts the copy in the log's place; False when there is still too much to copy, or the cleaner has yet to give
         the log up. Raises OSError, and then the log is where it was.
         """
-        if move.log.being_cleaned or not move.copy_rest():
+        if move.log.state.being_cleaned or not move.copy_rest():
             return False
-        manager, log, files = self._manager, move.log, self._files
-        source, source_directory = log.directory, manager.directory_of(log)
+        registry, log, files = self._registry, move.log, self._files
+        source, source_directory = log.directory, registry.directory_of(log)
         target = f"{move.directory}/{log.topic_partition}"
-        doomed = f"{source_directory}/{deleted_folder(log.topic_partition, manager.unique())}"
+        doomed = registry.deleted_path(source_directory, log.topic_partition)
         if files.exists(target):
             raise FileExistsError(errno.EEXIST, "a folder that is not this partition's has its name", target)
-        manager.checkpoints.write_all()  # those of the target know of the log before its folder is there
+        self._checkpoints.write_all()  # those of the target know of the log before its folder is there
         files.rename(source, doomed)
         try:
             files.sync_directory(source_directory)
@@ -118,7 +113,7 @@ class LogMoves:
             raise
         log.relocate(target)
         del self._under_way[log.topic_partition]
-        manager.remove_later(doomed, log.config.file_delete_delay_ms)
+        registry.remove_later(doomed, log.config.file_delete_delay_ms)
         self._make_durable(log, move.directory)
         _log.info("log_moved", partition=str(log.topic_partition), source=source_directory, target=move.directory)
         return True
@@ -127,7 +122,7 @@ class LogMoves:
         """After the swap, which stands whatever happens here: at worst a crash finds it to be finished once more."""
         try:
             self._files.sync_directory(directory)
-            self._manager.checkpoints.write_all()
+            self._checkpoints.write_all()
         except OSError as error:
             _log.error("move_not_durable", partition=str(log.topic_partition), directory=directory, reason=str(error))
 
@@ -141,7 +136,7 @@ class LogMoves:
                 partition = parse_future_folder(name)
                 assert partition is not None, "that is what makes it one"
                 if partition in present:
-                    self._discard(directory.path, f"{directory.path}/{name}", partition)
+                    self._discard(f"{directory.path}/{name}", partition)
                     self.interrupted[partition] = directory.path
                 else:
                     self._complete(directory, name, partition)

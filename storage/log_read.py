@@ -11,7 +11,6 @@ many of them stay in their file as a FileSlice, cold or not.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,12 +18,13 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.batch_scan import WouldBlock, read_window
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import Buffer, File
+from odradek.storage.log_folder import LogFolder
 from odradek.storage.log_offsets import LogOffsetMetadata
+from odradek.storage.log_positions import LogPositions
+from odradek.storage.log_segments import LogSegments
+from odradek.storage.log_state import LogState
+from odradek.storage.segment import LogSegment
 from odradek.storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
-
-if TYPE_CHECKING:
-    from odradek.storage.log import Log
-    from odradek.storage.segment import LogSegment
 
 _log = structlog.get_logger(__name__)
 _WARM_BYTES = 1 << 20
@@ -93,27 +93,104 @@ class FoundRecords:
         self.first_batch_incomplete = first_batch_incomplete
 
 
-def read(
-    log: Log,
-    offset: int,
-    max_bytes: int,
-    upper: LogOffsetMetadata | None,
-    min_one_message: bool,
-    may_block: bool,
-    sendable: bool,
-) -> FetchData:
-    """See Log.read."""
-    try:
-        found = find(log, offset, max_bytes, upper, min_one_message, may_block)
-        if found.segment is None or found.length == 0:
-            return FetchData(b"", found.offset_metadata, found.first_batch_incomplete)
-        records = _records(found.segment, found.position, found.length, may_block, sendable)
-    except WouldBlock as cold:
-        length = max(cold.length, min(max_bytes, SLICE_BYTES) if sendable else max_bytes)
-        return FetchData(b"", LogOffsetMetadata(offset), False, ColdRead(cold.file, cold.position, length))
-    except OSError as error:
-        raise _unreadable(log, error) from error
-    return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
+class RecordReader:
+    """Of one log; see Log.read and Log.aborted_transactions."""
+
+    __slots__ = ("_folder", "_positions", "_segments", "_state")
+
+    def __init__(self, state: LogState, folder: LogFolder, segments: LogSegments, positions: LogPositions) -> None:
+        self._state = state
+        self._folder = folder
+        self._segments = segments
+        self._positions = positions
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        upper: LogOffsetMetadata | None,
+        min_one_message: bool,
+        may_block: bool,
+        sendable: bool,
+    ) -> FetchData:
+        try:
+            found = self._find(offset, max_bytes, upper, min_one_message, may_block)
+            if found.segment is None or found.length == 0:
+                return FetchData(b"", found.offset_metadata, found.first_batch_incomplete)
+            records = _records(found.segment, found.position, found.length, may_block, sendable)
+        except WouldBlock as cold:
+            length = max(cold.length, min(max_bytes, SLICE_BYTES) if sendable else max_bytes)
+            return FetchData(b"", LogOffsetMetadata(offset), False, ColdRead(cold.file, cold.position, length))
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
+
+    def _find(
+        self, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
+    ) -> FoundRecords:
+        """Where the answer to a read lies. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
+        state, positions = self._state, self._positions
+        if offset < state.log_start_offset or offset > state.log_end_offset:
+            bounds = f"{self._folder.topic_partition}: {state.log_start_offset} to {state.log_end_offset}"
+            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {bounds}")
+        if upper is None:
+            upper = positions.log_end
+        elif upper.segment_base_offset < 0:
+            upper = positions.of(upper.message_offset, may_block)
+        if offset >= upper.message_offset:
+            where = upper if offset == upper.message_offset else positions.of(offset, may_block)
+            return FoundRecords(None, 0, 0, where)
+        located = positions.locate(offset, may_block)
+        if located is None:
+            return FoundRecords(None, 0, 0, positions.log_end)
+        segment, position, batch_size = located
+        where = LogOffsetMetadata(offset, segment.base_offset, position)
+        if segment.base_offset < upper.segment_base_offset:
+            end = segment.size
+        elif segment.base_offset == upper.segment_base_offset:
+            end = upper.relative_position
+        else:
+            end = position
+        if min_one_message and batch_size > max_bytes:
+            max_bytes = batch_size
+        length = end - position
+        if length > max_bytes:
+            length = max_bytes
+        return FoundRecords(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
+
+    def aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:
+        """What a read_committed consumer must know to filter these records (Kafka's LocalLog). Raises
+        KAFKA_STORAGE_ERROR.
+        """
+        try:
+            return self._aborted_transactions(data)
+        except (OSError, CorruptTransactionIndex) as error:
+            raise self._unreadable(error) from error
+
+    def _aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:
+        where = data.offset_metadata
+        if not data.records or where.message_offset_only:
+            return []
+        segments = self._segments
+        slot = bisect_right(segments.base_offsets, where.segment_base_offset) - 1
+        index = segments.use(segments[slot]).offset_index
+        upper_bound = index.upper_bound_offset(where.relative_position + len(data.records))
+        if upper_bound is None:
+            upper_bound = segments.next_base(slot)
+        if upper_bound is None:
+            upper_bound = self._state.log_end_offset
+        found: list[AbortedTransaction] = []
+        for segment in segments[slot:]:
+            entries, complete = segments.use(segment).transaction_index.collect(where.message_offset, upper_bound)
+            found += entries
+            if complete:
+                break
+        return found
+
+    def _unreadable(self, error: Exception) -> ProtocolError:
+        partition, directory = str(self._folder.topic_partition), self._folder.path
+        _log.error("log_not_readable", partition=partition, directory=directory, reason=str(error))
+        return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {partition} cannot be read: {error}")
 
 
 def _records(segment: LogSegment, position: int, length: int, may_block: bool, sendable: bool) -> Buffer | FileSlice:
@@ -127,88 +204,3 @@ def _records(segment: LogSegment, position: int, length: int, may_block: bool, s
         if records is not None:
             return records
     return read_window(file, position, length, may_block)
-
-
-def find(
-    log: Log, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
-) -> FoundRecords:
-    """Where the answer to a read lies. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
-    if offset < log.log_start_offset or offset > log.log_end_offset:
-        raise ProtocolError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is outside of {log.topic_partition}: {log.log_start_offset} to {log.log_end_offset}",
-        )
-    if upper is None:
-        upper = log.log_end_offset_metadata
-    elif upper.segment_base_offset < 0:
-        upper = log.offset_metadata(upper.message_offset, may_block=may_block)
-    if offset >= upper.message_offset:
-        where = upper if offset == upper.message_offset else log.offset_metadata(offset, may_block=may_block)
-        return FoundRecords(None, 0, 0, where)
-    located = locate(log, offset, may_block)
-    if located is None:
-        return FoundRecords(None, 0, 0, log.log_end_offset_metadata)
-    segment, position, batch_size = located
-    where = LogOffsetMetadata(offset, segment.base_offset, position)
-    if segment.base_offset < upper.segment_base_offset:
-        end = segment.size
-    elif segment.base_offset == upper.segment_base_offset:
-        end = upper.relative_position
-    else:
-        end = position
-    if min_one_message and batch_size > max_bytes:
-        max_bytes = batch_size
-    length = end - position
-    if length > max_bytes:
-        length = max_bytes
-    return FoundRecords(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
-
-
-def locate(log: Log, offset: int, may_block: bool = True) -> tuple[LogSegment, int, int] | None:
-    """(segment, position, size) of the first batch that ends at `offset` or above; None at the log's end."""
-    segment = log.active_segment
-    if offset >= segment.base_offset:
-        where = segment.locate(offset, may_block=may_block)
-        return None if where is None else (segment, *where)
-    slot = max(bisect_right(log.base_offsets, offset) - 1, 0)
-    while slot < len(log.segments):
-        segment = log.segments[slot]
-        where = log.use(segment).locate(offset, may_block=may_block)
-        if where is not None:
-            return segment, *where
-        slot += 1
-    return None
-
-
-def aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
-    """The aborted transactions that a read_committed consumer must know to filter these records (Kafka's LocalLog).
-    Raises KAFKA_STORAGE_ERROR.
-    """
-    try:
-        return _aborted_transactions(log, data)
-    except (OSError, CorruptTransactionIndex) as error:
-        raise _unreadable(log, error) from error
-
-
-def _unreadable(log: Log, error: Exception) -> ProtocolError:
-    _log.error("log_not_readable", partition=str(log.topic_partition), directory=log.directory, reason=str(error))
-    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be read: {error}")
-
-
-def _aborted_transactions(log: Log, data: FetchData) -> list[AbortedTransaction]:
-    where = data.offset_metadata
-    if not data.records or where.message_offset_only:
-        return []
-    slot = bisect_right(log.base_offsets, where.segment_base_offset) - 1
-    upper_bound = log.use(log.segments[slot]).offset_index.upper_bound_offset(
-        where.relative_position + len(data.records)
-    )
-    if upper_bound is None:
-        upper_bound = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else log.log_end_offset
-    found: list[AbortedTransaction] = []
-    for segment in log.segments[slot:]:
-        entries, complete = log.use(segment).transaction_index.collect(where.message_offset, upper_bound)
-        found += entries
-        if complete:
-            break
-    return found

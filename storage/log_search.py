@@ -8,7 +8,6 @@ to. What is replaced or closed meanwhile is a read that fails.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
 
 from odradek.protocol.batch_contents import inflated_pieces
 from odradek.protocol.batch_header import BATCH_OVERHEAD, BatchHeader, Compression, read_batch_header
@@ -16,11 +15,12 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record import MalformedRecord
 from odradek.protocol.timestamp_search import TimestampSearch
 from odradek.storage.batch_scan import ScannedBatch
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.log_folder import LogFolder
 from odradek.storage.log_offsets import TimestampOffset
-
-if TYPE_CHECKING:
-    from odradek.storage.log import Log
-    from odradek.storage.segment import LogSegment
+from odradek.storage.log_segments import LogSegments
+from odradek.storage.log_state import LogState
+from odradek.storage.segment import LogSegment
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _BATCHES_PER_STEP = 300
@@ -30,45 +30,54 @@ _PIECE_BYTES = 1 << 16
 Search = Generator[None, None, TimestampOffset | None]
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> Search:
-    """See Log.offset_for_timestamp."""
-    if timestamp == _LATEST:
-        return TimestampOffset(-1, log.log_end_offset, log.leader_epochs.latest_epoch)
-    if timestamp == _EARLIEST:
-        entries = log.leader_epochs.entries
-        epoch = entries[0][0] if entries and entries[0][1] <= log.log_start_offset else -1
-        return TimestampOffset(-1, log.log_start_offset, epoch)
-    try:
-        search = _max_timestamp(log) if timestamp == _MAX_TIMESTAMP else _first_at_or_after(log, timestamp)
-        return (yield from search)
-    except OSError as error:
-        raise ProtocolError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {log.topic_partition} cannot be read: {error.strerror}"
-        ) from error
+class TimeSearch:
+    """Of one log; see Log.offset_for_timestamp."""
+
+    __slots__ = ("_folder", "_leader_epochs", "_segments", "_state")
+
+    def __init__(self, state: LogState, folder: LogFolder, segments: LogSegments, leader_epochs: LeaderEpochs) -> None:
+        self._state = state
+        self._folder = folder
+        self._segments = segments
+        self._leader_epochs = leader_epochs
+
+    def offset_for_timestamp(self, timestamp: int) -> Search:
+        if timestamp == _LATEST:
+            return TimestampOffset(-1, self._state.log_end_offset, self._leader_epochs.latest_epoch)
+        if timestamp == _EARLIEST:
+            entries, start = self._leader_epochs.entries, self._state.log_start_offset
+            epoch = entries[0][0] if entries and entries[0][1] <= start else -1
+            return TimestampOffset(-1, start, epoch)
+        try:
+            search = self._max_timestamp() if timestamp == _MAX_TIMESTAMP else self._first_at_or_after(timestamp)
+            return (yield from search)
+        except OSError as error:
+            message = f"the log of {self._folder.topic_partition} cannot be read: {error.strerror}"
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+    def _first_at_or_after(self, timestamp: int) -> Search:
+        segments = self._segments
+        for segment in list(segments):
+            if _with_its_times(segments, segment).largest_timestamp < timestamp:
+                continue
+            segments.use(segment)
+            _, offset = segment.time_index.lookup(timestamp)
+            found = yield from _first_in(segments, segment, offset, timestamp, self._state.log_start_offset)
+            if found is not None:
+                return found
+            if segment.base_offset >= self._state.log_start_offset:
+                return None  # as in Kafka: a batch that compaction has emptied keeps its time, and hides later segments
+        return None
+
+    def _max_timestamp(self) -> Search:
+        """As in Kafka also where that record was deleted, in a segment that holds others."""
+        segments = self._segments
+        segment = max(segments, key=lambda segment: _with_its_times(segments, segment).max_timestamp)
+        segments.use(segment)
+        return (yield from _first_in(segments, segment, segment.offset_of_max_timestamp, segment.max_timestamp, 0))
 
 
-def _first_at_or_after(log: Log, timestamp: int) -> Search:
-    for segment in list(log.segments):
-        if _with_its_times(log, segment).largest_timestamp < timestamp:
-            continue
-        log.use(segment)
-        _, offset = segment.time_index.lookup(timestamp)
-        found = yield from _first_in(log, segment, offset, timestamp, log.log_start_offset)
-        if found is not None:
-            return found
-        if segment.base_offset >= log.log_start_offset:
-            return None  # as in Kafka: a batch that compaction has emptied keeps its time, and hides later segments
-    return None
-
-
-def _max_timestamp(log: Log) -> Search:
-    """As in Kafka also where that record was deleted, in a segment that holds others."""
-    segment = max(log.segments, key=lambda segment: _with_its_times(log, segment).max_timestamp)
-    log.use(segment)
-    return (yield from _first_in(log, segment, segment.offset_of_max_timestamp, segment.max_timestamp, 0))
-
-
-def _first_in(log: Log, segment: LogSegment, offset: int, timestamp: int, start: int) -> Search:
+def _first_in(segments: LogSegments, segment: LogSegment, offset: int, timestamp: int, start: int) -> Search:
     """The first record at or after the time and the offset `start`, from the batches on that the index names for
     `offset`.
 
@@ -79,7 +88,7 @@ def _first_in(log: Log, segment: LogSegment, offset: int, timestamp: int, start:
         for number, batch in enumerate(segment.scan(position), start=1):
             position = batch.position + batch.size
             if batch.max_timestamp >= timestamp:
-                found = yield from _first_of(log, segment, batch, timestamp, start)
+                found = yield from _first_of(segments, segment, batch, timestamp, start)
                 if found is not None:
                     return found
                 break
@@ -88,27 +97,27 @@ def _first_in(log: Log, segment: LogSegment, offset: int, timestamp: int, start:
         else:
             return None
         yield
-        log.use(segment)
+        segments.use(segment)
 
 
-def _first_of(log: Log, segment: LogSegment, batch: ScannedBatch, timestamp: int, start: int) -> Search:
+def _first_of(segments: LogSegments, segment: LogSegment, batch: ScannedBatch, timestamp: int, start: int) -> Search:
     """The first record of the batch at or after both."""
     header = read_batch_header(segment.file.read(batch.position, BATCH_OVERHEAD))
     search = TimestampSearch(header, timestamp, start)
     try:
-        for piece in _pieces(log, segment, batch, header):
+        for piece in _pieces(segment, batch, header):
             search.take(piece)
             if search.has_ended:
                 break
             yield
-            log.use(segment)
+            segments.use(segment)
         search.finish()
     except MalformedRecord as error:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
     return None if search.found is None else TimestampOffset(*search.found, batch.leader_epoch)
 
 
-def _pieces(log: Log, segment: LogSegment, batch: ScannedBatch, header: BatchHeader) -> Iterator[bytes]:
+def _pieces(segment: LogSegment, batch: ScannedBatch, header: BatchHeader) -> Iterator[bytes]:
     """The batch's records as they were before compression. Raises INVALID_RECORD."""
     position, end = batch.position + BATCH_OVERHEAD, batch.position + batch.size
     if header.compression == Compression.NONE:
@@ -121,6 +130,6 @@ def _pieces(log: Log, segment: LogSegment, batch: ScannedBatch, header: BatchHea
             yield inflated[start : start + _PIECE_BYTES]
 
 
-def _with_its_times(log: Log, segment: LogSegment) -> LogSegment:
-    """Of ten thousand segments most know their largest time, and need not be opened to be passed over."""
-    return segment if segment.knows_its_times else log.use(segment)
+def _with_its_times(segments: LogSegments, segment: LogSegment) -> LogSegment:
+    """Most segments know their largest time and need not be opened to be passed over."""
+    return segment if segment.knows_its_times else segments.use(segment)

@@ -1,21 +1,30 @@
 """The segments of a log: a list that ascends; the last is the active one. Which are unsynced, which are in use."""
 
+from __future__ import annotations
+
+import random
 from bisect import bisect_left, bisect_right
 
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_folder import LogFolder
+from odradek.storage.log_names import SEGMENT_SUFFIXES
+from odradek.storage.producer_snapshots import ProducerSnapshots
 from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
 
 
 class LogSegments(list[LogSegment]):
     """`base_offsets` are theirs, in the same order. `unsynced` are sealed ones that a flush has yet to sync, with their
-    indexes. Change it by `add` and `drop` alone.
+    indexes. Change it by its methods `add`, `drop` and `delete` alone.
     """
 
-    __slots__ = ("_cache", "base_offsets", "unsynced")
+    __slots__ = ("_cache", "_folder", "_random", "base_offsets", "unsynced")
 
-    def __init__(self, cache: SegmentCache) -> None:
+    def __init__(self, folder: LogFolder, cache: SegmentCache, random_source: random.Random) -> None:
         super().__init__()
+        self._folder = folder
         self._cache = cache
+        self._random = random_source
         self.base_offsets: list[int] = []
         self.unsynced: list[LogSegment] = []
 
@@ -27,9 +36,27 @@ class LogSegments(list[LogSegment]):
         return slot < len(self) and self[slot] is segment
 
     @property
+    def active(self) -> LogSegment:
+        return self[-1]
+
+    @property
     def size_in_bytes(self) -> int:
         """Bytes of records in all of them."""
         return sum(segment.size for segment in self)
+
+    def next_base(self, slot: int) -> int | None:
+        """Where the segment behind that slot begins; None behind the active one."""
+        return self.base_offsets[slot + 1] if slot + 1 < len(self) else None
+
+    def create(self, base_offset: int, config: LogConfig) -> LogSegment:
+        """An empty segment with its files, to be added. Raises OSError, and then nothing has changed."""
+        folder = self._folder
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        roll_jitter_ms = self._random.randrange(jitter) if jitter > 0 else 0
+        now_ms = folder.clock.wall_ms()
+        segment = LogSegment.create(folder.files, folder.path, base_offset, config, now_ms, roll_jitter_ms)
+        folder.mark_changed()
+        return segment
 
     def add(self, segment: LogSegment) -> None:
         """Puts it where its base offset belongs."""
@@ -42,11 +69,40 @@ class LogSegments(list[LogSegment]):
         slot = self.index(segment)
         del self[slot], self.base_offsets[slot]
         self._cache.forget(segment)
-        if segment in self.unsynced:
-            self.unsynced.remove(segment)
+        self.note_synced(segment)
+
+    def delete(self, segment: LogSegment, snapshots: ProducerSnapshots, delay_ms: int) -> None:
+        """Takes a segment out of the log; its files, and the producer snapshot at its base, are removed later. Raises
+        OSError.
+        """
+        self.drop(segment)
+        segment.close_files()
+        paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        snapshot = snapshots.release(segment.base_offset)
+        self._folder.delete_later(paths if snapshot is None else [*paths, snapshot], delay_ms)
 
     def use(self, segment: LogSegment) -> LogSegment:
         """The segment, counted as used if it is one that may be released."""
         if segment is not self[-1]:
             self._cache.use(segment)
         return segment
+
+    def forget_use(self, segment: LogSegment) -> None:
+        """Its memory is not counted any more, until it is used again."""
+        self._cache.forget(segment)
+
+    def note_unsynced(self, segment: LogSegment) -> None:
+        self.unsynced.append(segment)
+
+    def note_synced(self, segment: LogSegment) -> bool:
+        """Whether it was unsynced until now."""
+        if segment not in self.unsynced:
+            return False
+        self.unsynced.remove(segment)
+        return True
+
+    def close_files(self) -> None:
+        """Closes all files as they are."""
+        for segment in self:
+            self._cache.forget(segment)
+            segment.close_files()

@@ -32,6 +32,11 @@ class ProducerSnapshots:
         self.unsynced = [f"{directory}/{path.rpartition('/')[2]}" for path in self.unsynced]
         self.directory = directory
 
+    def take_unsynced(self) -> list[str]:
+        """The paths of those that are to be synced; the caller does so."""
+        unsynced, self.unsynced = self.unsynced, []
+        return unsynced
+
     def scan(self) -> None:
         names = self._files.list_directory(self.directory)
         offsets = [offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]

@@ -17,7 +17,7 @@ room, and is written later: the log can be read.
 import random
 import zlib
 from collections.abc import Generator
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import structlog
 
@@ -40,17 +40,24 @@ from odradek.storage.log_names import (
     TIME_INDEX_SUFFIX,
     offset_of_file,
 )
-from odradek.storage.producer_replay import apply_stored, rebuild_producer_state, replay
+from odradek.storage.producer_replay import apply_stored, replay
+from odradek.storage.producer_snapshots import ProducerSnapshots
 from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
-from odradek.storage.retention import delete_segment
 from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
-from odradek.storage.topic_identity import load_topic_id
 from odradek.storage.transaction_index import CorruptTransactionIndex
 from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
 _BATCHES_PER_STEP = 256
+
+
+class Checkpointed(NamedTuple):
+    """What the checkpoints say of a log; its segments may say otherwise."""
+
+    log_start_offset: int
+    recovery_point: int
+
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
@@ -111,22 +118,21 @@ def open_log_steps(
         producer_id_expiration_ms=producer_id_expiration_ms,
         max_decompressed_bytes=max_decompressed_bytes,
     )
-    log.topic_id = load_topic_id(files, directory, topic_partition)
-    log.log_start_offset = log_start_offset
-    log.recovery_point = recovery_point
+    checkpointed = Checkpointed(log_start_offset, recovery_point)
+    log.folder.load_topic_id()
     clear_leftovers(files, directory)
     log.leader_epochs.load()
     log.snapshots.scan()
-    _load_segments(log)
+    _load_segments(log, log_start_offset)
     yield
     recovered = None
     if log.segments and (not clean or not _ends_with_a_whole_batch(log.active_segment)):
-        recovered = yield from _recover(log, contiguous and not config.compact)
-    _settle(log, clean)
+        recovered = yield from _recover(log, checkpointed, contiguous and not config.compact)
+    _settle(log, checkpointed, clean)
     yield
     log.snapshots.remove_outside(log.log_start_offset, log.log_end_offset)
     log.snapshots.remove_strays(log.base_offsets)
-    rebuild_producer_state(log, clean=clean)
+    log.producers.rebuild(log.state, log.segments, clock.wall_ms(), clean=clean)
     if recovered is not None:
         log.producer_state.remember_batches(recovered)
     if not clean and _has_removed(log, names_before):
@@ -152,7 +158,7 @@ def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
     )
 
 
-def _load_segments(log: Log) -> None:
+def _load_segments(log: Log, log_start_offset: int) -> None:
     names = log.files.list_directory(log.directory)
     bases = sorted(
         offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of_file(name)) is not None
@@ -167,10 +173,10 @@ def _load_segments(log: Log) -> None:
         log.segments.add(segment)
     present = set(names)
     for segment in log.segments:
-        _check_indexes(log, segment, present)
+        _check_indexes(log, segment, present, log_start_offset)
 
 
-def _check_indexes(log: Log, segment: LogSegment, names: set[str]) -> None:
+def _check_indexes(log: Log, segment: LogSegment, names: set[str], log_start_offset: int) -> None:
     """(B) by the names and sizes of the files; what stands in them is checked when it is read."""
     reason = None
     for suffix, entry_size in ((INDEX_SUFFIX, OFFSET_ENTRY_SIZE), (TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)):
@@ -183,7 +189,7 @@ def _check_indexes(log: Log, segment: LogSegment, names: set[str]) -> None:
         segment.transaction_index.entries()
     except CorruptTransactionIndex as error:
         _log.warning("transaction_index_rebuilt", directory=log.directory, reason=str(error))
-        _rebuild_transaction_index(log, segment)
+        _rebuild_transaction_index(log, segment, log_start_offset)
     segment.transaction_index.unload()
     if reason is not None:
         _log.warning("indexes_rebuilt", directory=log.directory, segment=segment.base_offset, reason=reason)
@@ -191,11 +197,11 @@ def _check_indexes(log: Log, segment: LogSegment, names: set[str]) -> None:
         segment.release()
 
 
-def _rebuild_transaction_index(log: Log, segment: LogSegment) -> None:
+def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: int) -> None:
     """As far as the segment can be read. A crash that spoils the one may have spoiled the other: what lies behind the
     recovery point is read again, and cut, when its turn comes.
     """
-    state = _state_at(log, segment.base_offset)
+    state = _state_at(log, segment.base_offset, log_start_offset)
     segment.transaction_index.reset()
     try:
         for batch in whole_batches(segment.file, 0, segment.size):
@@ -217,18 +223,19 @@ def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
     return last.position + last.size == segment.size and last.base_offset >= segment.base_offset
 
 
-def _recover(log: Log, gaps_end_the_log: bool) -> Steps[ProducerState]:
+def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> Steps[ProducerState]:
     """(C). A crash may take the end of a segment and leave the next one: with `gaps_end_the_log` that one goes too.
 
     The generator's value is the producers as the batches behind the recovery point show them.
     """
-    first = max([base for base in log.base_offsets if base <= log.recovery_point], default=log.base_offsets[0])
+    recovery_point = checkpointed.recovery_point
+    first = max([base for base in log.base_offsets if base <= recovery_point], default=log.base_offsets[0])
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
-    state = _state_at(log, to_recover[0].base_offset)
+    state = _state_at(log, to_recover[0].base_offset, checkpointed.log_start_offset)
     _log.info(
         "recovering_log",
         partition=str(log.topic_partition),
-        recovery_point=log.recovery_point,
+        recovery_point=recovery_point,
         segments=len(to_recover),
     )
     for number, segment in enumerate(to_recover):
@@ -236,7 +243,7 @@ def _recover(log: Log, gaps_end_the_log: bool) -> Steps[ProducerState]:
         limit = following[0].base_offset if following else segment.base_offset + MAX_RELATIVE_OFFSET + 1
         cut = yield from recover_segment(log, segment, state, limit)
         if segment is not log.active_segment:
-            log.unsynced_segments.append(segment)
+            log.segments.note_unsynced(segment)
         log.snapshots.take_if_there_is_room(state, sync=False)
         if gaps_end_the_log and following and segment.next_offset() < following[0].base_offset:
             cut = True
@@ -249,20 +256,19 @@ def _recover(log: Log, gaps_end_the_log: bool) -> Steps[ProducerState]:
                     base_offsets=[segment.base_offset for segment in later],
                 )
             for doomed in later:
-                delete_segment(log, doomed)
+                log.segments.delete(doomed, log.snapshots, log.config.file_delete_delay_ms)
             break
-    log.directory_changed = True
-    if log.active_segment in log.unsynced_segments:
-        log.unsynced_segments.remove(log.active_segment)
+    log.folder.mark_changed()
+    log.segments.note_synced(log.active_segment)
     return state
 
 
-def _state_at(log: Log, offset: int) -> ProducerState:
+def _state_at(log: Log, offset: int, log_start_offset: int) -> ProducerState:
     """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between."""
     state = ProducerState(log.producer_state.expiration_ms)
-    usable = type(log.snapshots)(log.files, log.directory)
+    usable = ProducerSnapshots(log.files, log.directory)
     usable.offsets = [known for known in log.snapshots.offsets if log.base_offsets[0] <= known <= offset]
-    usable.load_latest(state, log.log_start_offset, log.clock.wall_ms())
+    usable.load_latest(state, log_start_offset, log.clock.wall_ms())
     for slot, segment in enumerate(log.segments):
         end = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else offset
         if segment.base_offset < offset and end > state.map_end_offset:
@@ -340,35 +346,35 @@ def _recover_legacy(segment: LogSegment, batch: StoredBatch, next_offset: int, l
     return offset + 1
 
 
-def _settle(log: Log, clean: bool) -> None:
+def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
     """The log's bounds, and at least one segment."""
+    start_offset = end_offset = checkpointed.log_start_offset
     if log.segments:
         end_offset = log.active_segment.next_offset()
-        if end_offset < log.log_start_offset:
+        if end_offset < start_offset:
             _log.warning(
                 "log_ends_before_its_start",
                 partition=str(log.topic_partition),
                 log_end_offset=end_offset,
-                log_start_offset=log.log_start_offset,
+                log_start_offset=start_offset,
             )
             for segment in list(log.segments):
-                delete_segment(log, segment)
+                log.segments.delete(segment, log.snapshots, log.config.file_delete_delay_ms)
             log.leader_epochs.clear(may_wait=True)
+            end_offset = start_offset
     if not log.segments:
-        log.segments.add(log.new_segment(log.log_start_offset))
-        log.directory_changed = True
-        end_offset = log.log_start_offset
-    log.log_end_offset = end_offset
-    log.log_start_offset = max(log.log_start_offset, log.base_offsets[0])
-    log.recovery_point = end_offset if clean else min(log.recovery_point, end_offset)
+        log.segments.add(log.segments.create(start_offset, log.config))
+    first_offset = log.base_offsets[0]
+    start_offset = max(start_offset, first_offset)
+    log.state.opened(start_offset, end_offset, end_offset if clean else checkpointed.recovery_point)
     if (
         not log.leader_epochs.entries
-        and end_offset > log.base_offsets[0]
+        and end_offset > first_offset
         and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}")
     ):
         _read_epochs(log)
     log.leader_epochs.truncate_from_end(end_offset + 1, may_wait=True)  # one that begins at the end has no batch yet
-    log.leader_epochs.truncate_from_start(log.log_start_offset, may_wait=True)
+    log.leader_epochs.truncate_from_start(start_offset, may_wait=True)
 
 
 def _read_epochs(log: Log) -> None:

@@ -214,8 +214,8 @@ class LogCleaner:
         except OSError as error:  # old files stay until the next start
             log.warning("directory not synced", directory=clean.log.directory, reason=str(error))
             return
-        due_ms = self._clock.now_ms() + clean.log.config.file_delete_delay_ms
-        clean.log.removals += [(due_ms, path) for path in replaced]
+        for path in replaced:
+            clean.log.folder.removals.add(path, clean.log.config.file_delete_delay_ms)
 
     async def _write_checkpoint(self) -> None:
         try:

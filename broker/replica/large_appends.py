@@ -29,7 +29,6 @@ from odradek.protocol.append_allowance import EVERYTHING, TURN_RECORDS, AppendAl
 from odradek.protocol.compression import Scratch
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.write_ahead import give_up_ahead, write_ahead
 
 if TYPE_CHECKING:
     from odradek.broker.replica.partition import Partition
@@ -117,7 +116,7 @@ class LargeAppends:
                             key, batch, request.acks, request.api_version
                         )
                 finally:
-                    give_up_ahead(log)
+                    log.give_up_ahead()
 
     async def _checked(self, validation: BatchValidation, allowance: AppendAllowance) -> ValidatedBatch:
         background = self._background
@@ -134,7 +133,7 @@ class LargeAppends:
         return self._scratch
 
     def _write_ahead(self, partition: Partition, batch: ValidatedBatch) -> Steps[None]:
-        for _ in write_ahead(partition.log, batch):
+        for _ in partition.log.write_ahead(batch):
             yield
             if self._partitions.get(partition.topic_partition) is not partition or not partition.is_leader:
                 return

@@ -79,7 +79,7 @@ def _first_dirty_offset(log: Log) -> int:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
         )
-    log.cleaned_offset = log.log_start_offset
+    log.state.cleaned_to(log.log_start_offset)
     return log.log_start_offset
 
 

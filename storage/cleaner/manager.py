@@ -99,9 +99,9 @@ class CleanerManager:
             self.mark_uncleanable(log, str(error))
             return None
         segments = {segment.base_offset: segment for segment in log.segments}
-        clean = Clean(to_clean, job, log.generation, segments)
+        clean = Clean(to_clean, job, log.state.generation, segments)
         self.in_progress[log.topic_partition] = clean
-        log.being_cleaned = True
+        log.state.cleaning_begun()
         return clean
 
     def is_valid(self, clean: Clean) -> bool:
@@ -111,7 +111,7 @@ class CleanerManager:
             self._logs.get(log.topic_partition) is log
             and self._logs.moves.get(log.topic_partition) is None
             and log.config.compact
-            and log.generation == clean.generation
+            and log.state.generation == clean.generation
             and log.failure is None
             and log.directory == clean.job.directory
         )
@@ -132,9 +132,9 @@ class CleanerManager:
     def done(self, clean: Clean, end_offset: int | None) -> None:
         """The clean has come to its end; `end_offset` None: it was given up."""
         self.in_progress.pop(clean.log.topic_partition, None)
-        clean.log.being_cleaned = False
+        clean.log.state.cleaning_ended()
         if end_offset is not None:
-            clean.log.cleaned_offset = end_offset
+            clean.log.state.cleaned_to(end_offset)
 
     # ---- logs that cannot be cleaned
 

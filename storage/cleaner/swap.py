@@ -47,10 +47,10 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
             log.files.rename(path + SWAP_SUFFIX, path)
         log.segments.add(LogSegment(log.files, log.directory, base_offset, log.config, log.clock.wall_ms()))
     except OSError as error:
-        log.fail(error)
+        log.folder.fail(error)
         raise
-    log.forget_positions()
-    log.directory_changed = True
+    log.positions.forget()
+    log.folder.mark_changed()
     return removed
 
 

@@ -13,6 +13,7 @@ from odradek.storage import log_manager
 from odradek.storage.files import OsFiles
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
+from odradek.storage.log_segments import LogSegments
 from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
 from odradek.timer import ManualClock
@@ -115,13 +116,13 @@ def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: p
     assert len(log.segments) > 8
     finished(log.offset_for_timestamp(NOW))
     used: list[int] = []
-    use = log.use
+    use = LogSegments.use
 
-    def noted(segment: LogSegment) -> LogSegment:
+    def noted(segments: LogSegments, segment: LogSegment) -> LogSegment:
         used.append(segment.base_offset)
-        return use(segment)
+        return use(segments, segment)
 
-    monkeypatch.setattr(log, "use", noted)
+    monkeypatch.setattr(LogSegments, "use", noted)
     late = log.segments[-2].base_offset
     found = finished(log.offset_for_timestamp(NOW + late))
     assert found is not None

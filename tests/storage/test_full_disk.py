@@ -275,7 +275,7 @@ def test_a_log_that_could_not_write_what_it_derives_is_not_closed_cleanly() -> N
     log = open_small(files, options={"clean": False}, **SETTINGS)
     with pytest.raises(ProtocolError):
         log.close()
-    assert not log.closed
+    assert not log.state.closed
 
 
 class NoRoomInOneFolder(ForgetfulFiles):

@@ -328,7 +328,7 @@ def test_a_log_that_cannot_be_synced_at_the_end_leaves_its_directory_unclean_and
     manager.shutdown(run_all)
     assert not files.exists("/a/.kafka_cleanshutdown")
     assert files.exists("/b/.kafka_cleanshutdown")
-    assert [log.closed for log in logs] == [log is not bad for log in logs]
+    assert [log.state.closed for log in logs] == [log is not bad for log in logs]
     assert "flush_failed" in [entry["event"] for entry in logged]
 
 

@@ -277,7 +277,7 @@ def test_a_log_that_has_failed_does_not_move() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     move = manager.moves.begin(PARTITION, B)
-    log.fail(OSError(errno.EIO, "the disk is broken"))
+    log.folder.fail(OSError(errno.EIO, "the disk is broken"))
     with pytest.raises(OSError, match="broken"):
         carry_out(manager, move)
 

@@ -34,7 +34,7 @@ def test_another_reason_has_a_line_of_its_own_at_once(logged: list[dict[str, obj
     append(log)
     files.room = 10
     append_fails(log, batch())
-    log.fail(OSError(errno.EIO, os.strerror(errno.EIO)))
+    log.folder.fail(OSError(errno.EIO, os.strerror(errno.EIO)))
     append_fails(log, batch())
     assert errors(logged)[:2] == [("append_failed", None), ("append_failed", None)]
 

@@ -13,7 +13,7 @@ from odradek.protocol.records import ValidatedBatch
 from odradek.storage.files import Buffer, File, OsFile, OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.write_ahead import PIECE_BYTES, give_up_ahead, write_ahead
+from odradek.storage.write_ahead import PIECE_BYTES
 from tests.storage.small_logs import append, batch, bytes_of, headers_of, open_small
 
 LARGE = batch(b"x" * (2 * PIECE_BYTES + 1000))
@@ -86,7 +86,7 @@ def counts(log: Log) -> list[int]:
 
 def test_it_is_written_in_pieces_and_appended_by_its_place_alone(log: Log, files: CountedWrites) -> None:
     before, large = log.active_segment.size, checked(log)
-    for _ in write_ahead(log, large):
+    for _ in log.write_ahead(large):
         assert (log.log_end_offset, log.active_segment.size) == (1, before)
     assert files.sizes == [PIECE_BYTES, PIECE_BYTES, len(LARGE) - 17 - 2 * PIECE_BYTES]
     assert append_checked(log, large) == 1
@@ -99,7 +99,7 @@ def test_it_is_written_in_pieces_and_appended_by_its_place_alone(log: Log, files
 @pytest.mark.parametrize("steps", [1, STEPS])
 def test_another_append_in_between_cuts_it_off_and_stands_before_it(log: Log, steps: int) -> None:
     before, large = log.active_segment.size, checked(log)
-    writing = write_ahead(log, large)
+    writing = log.write_ahead(large)
     for _ in range(steps):
         next(writing)
     append(log)
@@ -112,7 +112,7 @@ def test_another_append_in_between_cuts_it_off_and_stands_before_it(log: Log, st
 def test_a_segment_that_has_no_room_for_it_is_rolled_first(log: Log) -> None:
     for _ in range(3):
         large = checked(log)
-        assert sum(1 for _ in write_ahead(log, large)) == STEPS
+        assert sum(1 for _ in log.write_ahead(large)) == STEPS
         append_checked(log, large)
     assert [segment.base_offset for segment in log.segments] == [0, 3]
     assert counts(log)[1:] == [len(LARGE)] * 3
@@ -120,7 +120,7 @@ def test_a_segment_that_has_no_room_for_it_is_rolled_first(log: Log) -> None:
 
 def test_a_roll_in_between_leaves_nothing_of_it_in_the_old_segment(log: Log) -> None:
     before, large = log.active_segment.size, checked(log)
-    writing = write_ahead(log, large)
+    writing = log.write_ahead(large)
     next(writing)
     log.roll()
     assert list(writing) == []
@@ -131,9 +131,9 @@ def test_a_roll_in_between_leaves_nothing_of_it_in_the_old_segment(log: Log) -> 
 
 def test_given_up_it_is_cut_off_before_the_next_append(log: Log) -> None:
     before = log.active_segment.size
-    for _ in write_ahead(log, checked(log)):
+    for _ in log.write_ahead(checked(log)):
         pass
-    give_up_ahead(log)
+    log.give_up_ahead()
     assert append(log) == 1
     assert counts(log) == [before, before]
 
@@ -141,7 +141,7 @@ def test_given_up_it_is_cut_off_before_the_next_append(log: Log) -> None:
 @pytest.mark.parametrize("steps", [1, STEPS])
 def test_after_a_crash_nothing_of_it_is_there(files: CountedWrites, log: Log, steps: int, tmp_path: Path) -> None:
     before = log.active_segment.size
-    writing = write_ahead(log, checked(log))
+    writing = log.write_ahead(checked(log))
     for _ in range(steps):
         next(writing)
     log.close_files()
@@ -151,7 +151,7 @@ def test_after_a_crash_nothing_of_it_is_there(files: CountedWrites, log: Log, st
 
 def test_a_disk_that_is_full_leaves_the_log_as_it_was(log: Log, files: CountedWrites) -> None:
     before, large = log.active_segment.size, checked(log)
-    writing = write_ahead(log, large)
+    writing = log.write_ahead(large)
     next(writing)
     files.error = OSError(28, "No space left on device")
     with pytest.raises(ProtocolError) as refusal:
@@ -165,5 +165,5 @@ def test_a_disk_that_is_full_leaves_the_log_as_it_was(log: Log, files: CountedWr
 def test_a_batch_that_no_segment_can_hold_is_not_written_ahead(log: Log) -> None:
     large = checked(log)
     log.update_config(LogConfig({"segment.bytes": PIECE_BYTES}))
-    assert list(write_ahead(log, large)) == []
+    assert list(log.write_ahead(large)) == []
     assert log.ahead is None

@@ -162,7 +162,7 @@ async def test_what_takes_a_log_away_ends_its_clean_and_the_next_one_is_right(
         await change_under_way(broker, log, change)
         slow.go.set()
         await until(lambda: not broker.log_cleaner or not broker.log_cleaner.manager.in_progress)
-        assert not log.being_cleaned
+        assert not log.state.being_cleaned
         if change != "deleted":
             put(broker, log_of(broker).log_end_offset, 300)
             if change == "deleted by policy":

@@ -25,6 +25,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue
 from odradek.storage.files import Buffer, OsFiles
 from odradek.storage.log import Log
+from odradek.storage.log_checkpoints import LogCheckpoints
+from odradek.storage.log_registry import LogRegistry
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_moves import LogMoves
 from odradek.storage.log_offsets import TimestampOffset
@@ -102,9 +104,10 @@ class RealLogs:
     def __init__(self, root: Path, clock: ManualClock) -> None:
         self.files = HastyFiles()
         self.directories = [str(root)]
-        self.moves = LogMoves(self)  # type: ignore[arg-type]
+        registry = LogRegistry(self.files, self.directories, clock, random.Random(0))
+        self.moves = LogMoves(registry, LogCheckpoints(registry), lambda: 0)
         self._clock = clock
-        self._logs: dict[TopicPartition, Log] = {}
+        self._logs = registry.logs
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)

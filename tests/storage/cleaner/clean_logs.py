@@ -40,7 +40,7 @@ def clean(
             step = next(steps)
         except StopIteration as end:
             done: CleanDone = end.value
-            log.cleaned_offset = done.end_offset
+            log.state.cleaned_to(done.end_offset)
             return done
         each()
         if isinstance(step, CleanedGroup) and step.changed:

@@ -351,7 +351,7 @@ class TestHowFar:
         log = compacted(files)
         put(log, (b"a", b"1"))
         seal(log)
-        log.cleaned_offset = 99
+        log.state.cleaned_to(99)
         assert log_to_clean(log, NOW).first_dirty_offset == 0
         assert log.cleaned_offset == 0
 
@@ -485,9 +485,9 @@ class TestSegments:
         put(log, (b"b", b"x" * 50), time=NOW)
         put(log, (b"c", b"x" * 50), time=NOW)
         seal(log)
-        log.being_cleaned = True
+        log.state.cleaning_begun()
         assert log.apply_retention(NOW) == 0
-        log.being_cleaned = False
+        log.state.cleaning_ended()
         assert log.apply_retention(NOW) == 1
         clean(log)
         assert list(values(log)) == [1, 2]

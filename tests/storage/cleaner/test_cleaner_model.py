@@ -131,7 +131,7 @@ class Run:
         cleaned = self.log.cleaned_offset
         self.log.close()
         self.log = open_small(self.files, **SETTINGS, options={"high_watermark": self.log.log_end_offset})
-        self.log.cleaned_offset = cleaned
+        self.log.state.cleaned_to(cleaned)
 
     def step(self) -> None:
         chances = {self.append: 10, self.end_one: 3, self.seal: 3, self.pass_time: 2, self.clean: 3, self.restart: 1}
@@ -254,7 +254,7 @@ def test_a_crash_at_any_step_of_a_clean_loses_nothing(seed: int) -> None:
         assert all(everything[entry[0]] == entry for entry in contents(again))
         assert committed_state(again, run) == expected
         assert not [name for name in disk.list_directory(log.directory) if name.endswith((".cleaned", ".swap"))]
-        again.cleaned_offset = cleaned
+        again.state.cleaned_to(cleaned)
         again.unsynced_segments.clear()
         clean(again, run.now)
         assert committed_state(again, run) == expected

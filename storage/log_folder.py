@@ -1,0 +1,87 @@
+"""The folder of a log's files: where and whose it is, what has changed in it, whether its disk has failed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.files import Files
+from odradek.storage.log_names import DELETED_SUFFIX
+from odradek.storage.removal import Removals
+from odradek.storage.throttled_lines import ThrottledLines
+from odradek.storage.topic_identity import claim_folder, load_topic_id
+from odradek.timer.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+
+class LogFolder:
+    """`changed`: files were made in it or renamed, and a flush must sync it. `failure`: what of the log is on the disk
+    is not known any more, so nothing is appended until the log is opened again.
+    """
+
+    __slots__ = (
+        "_errors",
+        "changed",
+        "clock",
+        "failure",
+        "files",
+        "path",
+        "removals",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, files: Files, path: str, topic_partition: TopicPartition, clock: Clock) -> None:
+        self.files = files
+        self.path = path
+        self.topic_partition = topic_partition
+        self.clock = clock
+        self.topic_id: uuid.UUID | None = None
+        self.changed = False
+        self.failure: OSError | None = None
+        self.removals: Removals = Removals(clock)
+        self._errors: ThrottledLines = ThrottledLines(clock)
+
+    def load_topic_id(self) -> None:
+        self.topic_id = load_topic_id(self.files, self.path, self.topic_partition)
+
+    def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool) -> None:
+        """The folder is this topic's. Raises INCONSISTENT_TOPIC_ID when it is another's of that name, and OSError."""
+        claim_folder(self.files, self.path, self.topic_partition, self.topic_id, topic_id, sync=sync)
+        self.topic_id = topic_id
+
+    def mark_changed(self) -> None:
+        self.changed = True
+
+    def take_changed(self) -> bool:
+        """Whether it is to be synced; the caller does so."""
+        changed, self.changed = self.changed, False
+        return changed
+
+    def fail(self, error: OSError) -> None:
+        self.failure = error
+
+    def report(self, event: str, error: OSError, **details: Any) -> None:
+        """Logs a failure, once a period."""
+        partition, reason = str(self.topic_partition), str(error)
+        self._errors.tell(_log.error, (event, error.errno), event, partition=partition, reason=reason, **details)
+
+    def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Renames those files that exist (`.deleted`). They are removed later, so that a read under way can finish.
+        Raises OSError.
+        """
+        for path in paths:
+            if self.files.exists(path):
+                self.files.rename(path, path + DELETED_SUFFIX)
+                self.removals.add(path + DELETED_SUFFIX, delay_ms)
+
+    def relocate(self, path: str) -> None:
+        """The files, as they are, are in another folder; those that waited for their removal were left behind."""
+        self.path = path
+        self.removals.clear()
+        self.changed = True

@@ -1,0 +1,83 @@
+"""Where the offsets of a log lie: in which segment, at which byte.
+
+The high watermark and the last stable offset are looked up by every fetch, so their positions are remembered.
+`forget` them when offsets lie elsewhere: when segments were deleted, cut or replaced.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from odradek.storage.log_offsets import LogOffsetMetadata
+from odradek.storage.log_segments import LogSegments
+from odradek.storage.log_state import LogState
+from odradek.storage.segment import LogSegment
+
+
+class LogPositions:
+    __slots__ = ("_high_watermark", "_last_stable", "_segments", "_state")
+
+    def __init__(self, state: LogState, segments: LogSegments) -> None:
+        self._state = state
+        self._segments = segments
+        self._high_watermark: LogOffsetMetadata | None = None
+        self._last_stable: LogOffsetMetadata | None = None
+
+    @property
+    def log_end(self) -> LogOffsetMetadata:
+        active: LogSegment = self._segments[-1]
+        return LogOffsetMetadata(self._state.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def high_watermark(self) -> LogOffsetMetadata:
+        offset = self._state.high_watermark
+        if offset == self._state.log_end_offset:
+            return self.log_end
+        known = self._high_watermark = self._located(self._high_watermark, offset)
+        return known
+
+    def last_stable(self, offset: int) -> LogOffsetMetadata:
+        """Of the last stable offset, which the producers know."""
+        if offset == self._state.high_watermark:
+            return self.high_watermark
+        known = self._last_stable = self._located(self._last_stable, offset)
+        return known
+
+    def _located(self, known: LogOffsetMetadata | None, offset: int) -> LogOffsetMetadata:
+        if known is None or known.message_offset != offset or known.message_offset_only:
+            return self.of(offset)
+        return known
+
+    def forget(self) -> None:
+        self._high_watermark = None
+        self._last_stable = None
+
+    def of(self, offset: int, may_block: bool = True) -> LogOffsetMetadata:
+        """Where the offset lies; the offset alone when it is outside of the log. Raises WouldBlock and OSError."""
+        state = self._state
+        if offset == state.log_end_offset:
+            return self.log_end
+        if not state.log_start_offset <= offset <= state.log_end_offset:
+            return LogOffsetMetadata(offset)
+        located = self.locate(offset, may_block)
+        if located is None:
+            return self.log_end
+        return LogOffsetMetadata(offset, located[0].base_offset, located[1])
+
+    def locate(self, offset: int, may_block: bool = True) -> tuple[LogSegment, int, int] | None:
+        """(segment, position, size) of the first batch that ends at `offset` or above; None at the log's end. Raises
+        WouldBlock and OSError.
+        """
+        segments = self._segments
+        segment: LogSegment = segments[-1]
+        if offset >= segment.base_offset:
+            where = segment.locate(offset, may_block=may_block)
+            return None if where is None else (segment, *where)
+        slot = max(bisect_right(segments.base_offsets, offset) - 1, 0)
+        while slot < len(segments):
+            segment = segments[slot]
+            where = segments.use(segment).locate(offset, may_block=may_block)
+            if where is not None:
+                return segment, *where
+            slot += 1
+        return None

@@ -1,0 +1,113 @@
+"""The offsets of a log and how they move. Nothing else writes them: each change is a transition with a name."""
+
+
+class LogState:
+    """What holds before and after every transition:
+
+    (A) `log_start_offset` <= `high_watermark` <= `log_end_offset`.
+    (B) `recovery_point` <= `log_end_offset`. Everything below the recovery point is on the disk, so recovery begins
+        there.
+    (C) `generation` grows when offsets get other records, or records other files. A flush, a clean or a copy that began
+        in an older generation does not count.
+    (D) Everything below `cleaned_offset` has been through the cleaner; None: nothing has. It comes from a checkpoint
+        and may lie outside of the log until the cleaner looks at it. A truncation takes it back.
+    (E) `closed`: everything is on the disk, indexes too, and nothing is appended any more.
+    """
+
+    __slots__ = (
+        "being_cleaned",
+        "cleaned_offset",
+        "closed",
+        "generation",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+    )
+
+    def __init__(self) -> None:
+        self.log_start_offset: int = 0
+        self.high_watermark: int = 0
+        self.log_end_offset: int = 0
+        self.recovery_point: int = 0
+        self.generation: int = 0
+        self.cleaned_offset: int | None = None
+        self.being_cleaned: bool = False
+        self.closed: bool = False
+
+    def __repr__(self) -> str:
+        offsets = f"{self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark}"
+        return f"LogState({offsets}, recovery_point={self.recovery_point})"
+
+    # ---- opening and closing
+
+    def opened(self, log_start_offset: int, log_end_offset: int, recovery_point: int) -> None:
+        """The segments are loaded and begin and end here. How much of them is replicated is not known yet."""
+        self.log_end_offset = log_end_offset
+        self.log_start_offset = self.high_watermark = min(log_start_offset, log_end_offset)
+        self.recovery_point = min(recovery_point, log_end_offset)
+
+    def closed_cleanly(self) -> None:
+        self.closed = True
+
+    # ---- growing
+
+    def appended(self, end_offset: int) -> None:
+        """A batch that ends before `end_offset` has been written."""
+        self.log_end_offset = end_offset
+
+    def replicated_to(self, offset: int) -> int:
+        """The high watermark moves to the offset, or to the bound of the log that is nearest; returns where it is."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        return offset
+
+    def flushed_to(self, offset: int) -> None:
+        """Everything below the offset is on the disk."""
+        if offset > self.recovery_point:
+            self.recovery_point = min(offset, self.log_end_offset)
+
+    # ---- shrinking
+
+    def started_at(self, offset: int) -> None:
+        """The log begins at the offset, at most at its end. What lies below needs neither replicas nor a flush."""
+        self.log_start_offset = offset = min(offset, self.log_end_offset)
+        self.high_watermark = max(self.high_watermark, offset)
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def withdrawn_from(self, offset: int) -> None:
+        """What lies at the offset and above counts neither as flushed nor as cleaned, since a truncation follows."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, offset)
+
+    def truncation_begun(self, offset: int) -> None:
+        """The files are about to be cut; if that fails halfway, flushes and cleans under way do not count either."""
+        self.generation += 1
+        self.withdrawn_from(offset)
+
+    def truncated_to(self, offset: int) -> None:
+        """The log ends at the offset, which is not above its end. A log that began behind it begins there."""
+        self.withdrawn_from(offset)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+    # ---- other files
+
+    def relocated(self) -> None:
+        """The files are in another folder."""
+        self.generation += 1
+
+    def cleaning_begun(self) -> None:
+        self.being_cleaned = True
+
+    def cleaning_ended(self) -> None:
+        self.being_cleaned = False
+
+    def cleaned_to(self, offset: int | None) -> None:
+        """The cleaner has come as far as this, or a checkpoint says so."""
+        self.cleaned_offset = offset

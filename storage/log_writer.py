@@ -1,0 +1,198 @@
+"""The end of a log on the disk: batches are written there, segments begin there, and what a failed write left is cut.
+
+(A) Nothing counts before its write has succeeded, but for the leader epoch, which may be known before its first batch.
+(B) A write that fails leaves the log as it was: the torn tail is cut off (now, or before the next append), offsets stay
+    where they were, and the error is KAFKA_STORAGE_ERROR. A disk that is full is full until it is not: the next append
+    tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import structlog
+
+from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.control_records import Marker
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.leader_assignment import ValidatedBatch
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_folder import LogFolder
+from odradek.storage.log_producers import LogProducers
+from odradek.storage.log_segments import LogSegments
+from odradek.storage.log_state import LogState
+from odradek.storage.segment import LogSegment
+from odradek.storage.tail import Tails
+from odradek.storage.write_ahead import PIECE_BYTES, WrittenAhead
+
+_log = structlog.get_logger(__name__)
+
+
+class LogWriter:
+    """`ahead`: what is written of a large batch behind the log's end, until the next append. `is_torn`: other bytes
+    may lie there, which must be cut off first.
+    """
+
+    __slots__ = (
+        "_folder",
+        "_leader_epochs",
+        "_producers",
+        "_segments",
+        "_state",
+        "_tails",
+        "ahead",
+        "is_torn",
+    )
+
+    def __init__(
+        self,
+        state: LogState,
+        folder: LogFolder,
+        segments: LogSegments,
+        producers: LogProducers,
+        leader_epochs: LeaderEpochs,
+        tails: Tails | None,
+    ) -> None:
+        self._state = state
+        self._folder = folder
+        self._segments = segments
+        self._producers = producers
+        self._leader_epochs = leader_epochs
+        self._tails = tails
+        self.ahead: WrittenAhead | None = None
+        self.is_torn = False
+
+    # ---- batches
+
+    def write(
+        self, batch: ValidatedBatch, config: LogConfig, now_ms: int, leader_epoch: int, marker: Marker | None
+    ) -> bool:
+        """Puts the batch at the end of the log; returns whether a new segment was begun for it. Raises
+        KAFKA_STORAGE_ERROR (B).
+        """
+        header = batch.header
+        last_offset = header.base_offset + header.last_offset_delta
+        rolled = False
+        try:
+            self.make_writable()
+            if leader_epoch != self._leader_epochs.latest_epoch and leader_epoch >= 0:
+                self._leader_epochs.assign(leader_epoch, header.base_offset)
+            segment: LogSegment = self._segments[-1]
+            if segment.should_roll(config, batch.size_in_bytes, last_offset, batch.max_timestamp, now_ms):
+                previous = segment
+                segment = self.roll(config)
+                rolled = segment is not previous
+            if marker is not None:
+                self._index_aborted(segment, header, marker)
+            parts = batch.parts
+            ahead = self.ahead
+            if ahead is not None:
+                self.ahead = None
+                if ahead.holds(batch, segment):
+                    parts = parts[:1]
+                else:
+                    segment.cut_torn_tail(self._state.log_end_offset)
+            segment.append(
+                parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset
+            )
+        except OSError as error:
+            raise self.storage_error("append_failed", error) from error
+        if self._tails is not None:
+            size = batch.size_in_bytes
+            segment.tail = self._tails.keep(segment.tail, batch.parts, segment.size - size, size)
+        self._state.appended(last_offset + 1)
+        return rolled
+
+    def _index_aborted(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
+        """An aborted transaction enters its index before its marker is written: a marker without its entry would show
+        aborted records to consumers. An entry whose marker could not be written is cut off with the torn tail.
+        """
+        aborted = self._producers.state.aborted_by(header) if marker.aborted else None
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+
+    # ---- segments
+
+    def roll(self, config: LogConfig) -> LogSegment:
+        """Begins a new segment at the log's end and returns it; an active one that is empty there already stays.
+
+        On OSError the log is as before. A failure to write the old segment's indexes or the producer snapshot is only
+        logged: the flush writes the indexes, and the snapshot is not needed.
+        """
+        segments, end_offset = self._segments, self._state.log_end_offset
+        previous = segments.active
+        if previous.size == 0 and previous.base_offset == end_offset:
+            return previous
+        segment = segments.create(end_offset, config)
+        self._producers.state.map_end_offset = end_offset
+        try:
+            previous.seal()
+            self._producers.take_snapshot()
+        except OSError as error:
+            _log.warning("roll_incomplete", partition=str(self._folder.topic_partition), reason=str(error))
+        segments.note_unsynced(previous)
+        segments.add(segment)
+        segments.use(previous)
+        return segment
+
+    # ---- a large batch's records, before the batch
+
+    def write_ahead(self, batch: ValidatedBatch, config: LogConfig) -> Iterator[None]:
+        """See Log.write_ahead."""
+        size = batch.size_in_bytes
+        if size <= PIECE_BYTES or size > config.segment_bytes:
+            return
+        try:
+            self.make_writable()
+            last_offset = self._state.log_end_offset + batch.header.last_offset_delta
+            segment = self._segments.active
+            now_ms = self._folder.clock.wall_ms()
+            if segment.should_roll(config, size, last_offset, batch.max_timestamp, now_ms):
+                segment = self.roll(config)
+            ahead = self.ahead = WrittenAhead(batch, segment)
+            body = memoryview(batch.body)
+            for start in range(0, len(body), PIECE_BYTES):
+                ahead.write(body, start)
+                yield
+                if self.ahead is not ahead or self._segments.active is not segment or self._state.closed:
+                    return
+            ahead.is_whole = True
+        except OSError as error:
+            raise self.storage_error("append_failed", error) from error
+
+    def give_up_ahead(self) -> None:
+        """See Log.give_up_ahead."""
+        if self.ahead is not None:
+            self.ahead = None
+            self.is_torn = True
+
+    # ---- failures
+
+    def storage_error(self, event: str, error: OSError) -> ProtocolError:
+        """(B): logs what happened, brings the log's files back to what they were, and returns the error for the
+        client.
+        """
+        folder = self._folder
+        folder.report(event, error, directory=folder.path)
+        self.mark_torn()
+        message = f"the log of {folder.topic_partition} cannot be written: {error.strerror}"
+        return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    def mark_torn(self) -> None:
+        """A write has failed: its torn tail is cut off now if that works, else before the next append."""
+        self.ahead = None
+        self.is_torn = True
+        try:
+            self.make_writable()
+        except OSError as error:
+            self._folder.report("torn_tail_stays", error)
+
+    def make_writable(self) -> None:
+        """Cuts a torn tail off. Raises the OSError that stands against writing."""
+        failure = self._folder.failure
+        if failure is not None:
+            raise failure
+        if self.is_torn:
+            self._segments.active.cut_torn_tail(self._state.log_end_offset)
+            self.is_torn = False
