@@ -138,9 +138,7 @@ class Log:
         return self.segments.size_in_bytes
 
     def roll(self) -> LogSegment:
-        """Begins a new segment at the log's end and returns it; an active one that is empty there already stays.
-        Raises OSError, and then the log is as before.
-        """
+        """Begins a new segment at the log's end; see LogWriter."""
         return self._writer.roll(self.config)
 
     # ---- writing
@@ -202,9 +200,7 @@ class Log:
         return self.folder.topic_id
 
     def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool = True) -> None:
-        """The log is this topic's from now on. Raises INCONSISTENT_TOPIC_ID when it is another's of that name, and
-        OSError.
-        """
+        """The log is this topic's from now on. Raises INCONSISTENT_TOPIC_ID if it is another's, and OSError."""
         self.folder.assign_topic_id(topic_id, sync=sync)
 
     # ---- reading
@@ -364,7 +360,7 @@ class Log:
         except OSError as error:
             raise self._writer.storage_error("truncation_failed", error) from error
 
-    # ---- settings, place and end
+    # ---- settings, folder and end
 
     def update_config(self, config: LogConfig) -> None:
         """New settings take effect with the next append; a new size of index files with the next segment."""

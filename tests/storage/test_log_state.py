@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from memory_files import ForgetfulFiles
 
+from odradek.protocol.errors import ProtocolError
 from odradek.storage.log_state import LogState
-from tests.storage.small_logs import append, batch, open_small
+from tests.memory_files import ForgetfulFiles
+from tests.storage.small_logs import append, open_small
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNER = ROOT / "storage" / "log_state.py"
@@ -154,17 +155,18 @@ def test_no_sequence_of_transitions_breaks_a_promise(seed: int) -> None:
         )  # (C)
 
 
-def test_a_log_keeps_the_promises_when_a_truncation_fails() -> None:
-    files = ForgetfulFiles()
-    log = open_small(files, segment_bytes=200)
+def test_a_truncation_whose_sync_fails_takes_the_high_watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_small(ForgetfulFiles())
     for _ in range(10):
-        append(log, batch(b"x" * 40))
-    log.close_files()
-    for segment in log.segments[-3:]:
-        files.remove(segment.path(".log"))
-    with pytest.raises(Exception, match="cannot be written"):
-        log.truncate_to(log.base_offsets[-2] + 1)
-    check(log.state)
+        append(log)
+
+    def fail(path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(log.files, "sync_directory", fail)
+    with pytest.raises(ProtocolError):
+        log.truncate_to(5)
+    assert offsets(log.state) == (0, 5, 5, 0)
 
 
 # ---- nobody else

@@ -26,10 +26,10 @@ from odradek.purgatory import CompletionQueue
 from odradek.storage.files import Buffer, OsFiles
 from odradek.storage.log import Log
 from odradek.storage.log_checkpoints import LogCheckpoints
-from odradek.storage.log_registry import LogRegistry
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_moves import LogMoves
 from odradek.storage.log_offsets import TimestampOffset
+from odradek.storage.log_registry import LogRegistry
 from odradek.storage.recovery import open_log
 from odradek.timer import ManualClock, SystemTimer
 
