@@ -1,13 +1,11 @@
 """One segment of a log: `<base offset>.log` with its indexes (Kafka's LogSegment).
 
-The last segment of a log is *active*: appended to, its index entries written behind, its most recent batches
-remembered by position so that a consumer at the end of the log is found its place without touching the disk. The
-others are *sealed*: their files are opened and their indexes read when somebody needs them, and may be released
-again at any time.
+The last segment of a log is *active*: it is appended to, its index entries are written behind, and the positions of its
+most recent batches are remembered. The others are *sealed*: their files are opened and their indexes read when they
+are needed, and may be released again at any time.
 """
 
 import errno
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -24,27 +22,23 @@ from odradek.storage.log_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
+from odradek.storage.recent_batches import RecentBatches
 from odradek.storage.tail import Tail
 from odradek.storage.transaction_index import TransactionIndex
 
 _log = structlog.get_logger(__name__)
-_RECENT_BATCHES = 256
 
 
 class LogSegment:
-    """`size` in bytes; times in ms; `max_timestamp` -1 and `offset_of_max_timestamp` the base offset when there is
-    none.
-    """
+    """`size` in bytes; times in ms. Without any `max_timestamp` is -1, `offset_of_max_timestamp` the base offset."""
 
     __slots__ = (
         "_file",
         "_files",
         "_first_batch_timestamp",
-        "_last_offset",
         "_max_timestamp",
         "_offset_of_max_timestamp",
-        "_recent_offsets",
-        "_recent_positions",
+        "_recent",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
@@ -78,9 +72,7 @@ class LogSegment:
         self._first_batch_timestamp: int | None = None
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
-        self._recent_offsets: list[int] = []
-        self._recent_positions: list[int] = []
-        self._last_offset = -1
+        self._recent: RecentBatches = RecentBatches()
         self.tail: Tail | None = None
 
     @classmethod
@@ -154,17 +146,16 @@ class LogSegment:
         if max_timestamp > largest_before:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = offset_of_max_timestamp
+        self._index(position, size, last_offset)
+        self._recent.append(base_offset, last_offset, position, size)
+
+    def _index(self, position: int, size: int, last_offset: int) -> None:
+        """Counts a batch that has been written, and enters it where the last entry lies far enough back."""
         if self.bytes_since_index_entry > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
         self.bytes_since_index_entry += size
-        self._last_offset = last_offset
-        recent = self._recent_offsets
-        recent.append(base_offset)
-        self._recent_positions.append(position)
-        if len(recent) >= 2 * _RECENT_BATCHES:
-            del recent[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
 
     def drop_tail(self) -> None:
         """The segment ends elsewhere from now on, or nothing is appended to it any more."""
@@ -239,18 +230,13 @@ class LogSegment:
         self.time_index.reset()
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
         self._first_batch_timestamp = None
-        self._recent_offsets = []
-        self._recent_positions = []
+        self._recent.clear()
         self.bytes_since_index_entry = 0
 
     def index_recovered(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         if max_timestamp > self.max_timestamp:
             self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
-        if self.bytes_since_index_entry > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
-            self.bytes_since_index_entry = 0
-        self.bytes_since_index_entry += size
+        self._index(position, size, last_offset)
 
     def finish_indexes(self) -> None:
         if self.max_timestamp >= 0:
@@ -283,14 +269,9 @@ class LogSegment:
 
     def locate(self, offset: int, *, may_block: bool = True) -> tuple[int, int] | None:
         """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it."""
-        recent = self._recent_offsets
-        if recent and offset >= recent[0]:
-            slot = bisect_right(recent, offset)
-            if slot < len(recent):
-                position = self._recent_positions[slot - 1]
-                return position, self._recent_positions[slot] - position
-            start = self._recent_positions[-1]
-            return (start, self.size - start) if offset <= self._last_offset else None
+        recent = self._recent
+        if recent.reach(offset):
+            return recent.locate(offset)
         start = end = self.offset_index.lookup(offset)
         for batch in scan_batches(self.file, start, self.size, may_block=may_block):
             if batch.position == start and start and not self.base_offset <= batch.base_offset <= offset:
@@ -335,8 +316,7 @@ class LogSegment:
         memory then.
         """
         self.drop_tail()
-        self._recent_offsets = []
-        self._recent_positions = []
+        self._recent.clear()
         self._finish()
 
     def _finish(self) -> None:
@@ -365,8 +345,7 @@ class LogSegment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        self._recent_offsets = []
-        self._recent_positions = []
+        self._recent.clear()
         removed = 0
         if where is not None:
             removed = self.size - where[0]
