@@ -7,7 +7,7 @@ takes long is handed out:
 * `load_steps`: an iterator that does a bounded piece of work per step, then `take_load_syncs`;
 * `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
 
-A partition's folder that `known` does not answer for is named in the log and left alone.
+The folder of a partition that is not `known` is logged and left alone.
 """
 
 import random
@@ -147,8 +147,8 @@ class LogManager:
             sync()
 
     def load_steps(self, config_of: ConfigOf | None = None, known: Known | None = None) -> Iterator[None]:
-        """Opens the logs of all partition folders, recovering them after a crash. Raises OSError. A log for which a
-        full disk lacks the room is named, and stays closed until the next start; that one recovers its directory.
+        """Opens the logs of all partition folders, recovering them after a crash. Raises OSError. A log that does not
+        fit on a full disk is reported and stays closed until the next start, which recovers its directory.
 
         `config_of(topic)` gives a topic's settings; `known(partition, topic id)` whether it is one of the store's.
         """
