@@ -69,7 +69,7 @@ class LogFolder:
     def report(self, event: str, error: OSError, **details: Any) -> None:
         """Logs a failure, once a period."""
         partition, reason = str(self.topic_partition), str(error)
-        self._errors.tell(_log.error, (event, error.errno), event, partition=partition, reason=reason, **details)
+        self._errors.log(_log.error, (event, error.errno), event, partition=partition, reason=reason, **details)
 
     def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
         """Renames those files that exist (`.deleted`). They are removed later, so that a read under way can finish.

@@ -20,7 +20,7 @@ class ThrottledLines:
         self._clock = clock
         self._kinds: dict[Hashable, tuple[int, int]] = {}  # when the next line is due, how many were left out
 
-    def tell(self, line: Callable[..., object], kind: Hashable, event: str, **details: Any) -> None:
+    def log(self, line: Callable[..., object], kind: Hashable, event: str, **details: Any) -> None:
         """Calls `line(event, **details)`, a method of a logger, unless it was called for this kind a moment ago."""
         now_ms = self._clock.now_ms()
         due_ms, left_out = self._kinds.get(kind, (now_ms, 0))

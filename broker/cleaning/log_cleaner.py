@@ -120,7 +120,7 @@ class LogCleaner:
         process = CleanerProcess()
         self.manager.begin_round()
         try:
-            while (to_clean := self.manager.filthiest()) is not None:
+            while (to_clean := self.manager.dirtiest()) is not None:
                 await self._clean(to_clean, number, process)
                 await asyncio.sleep(0)
         finally:

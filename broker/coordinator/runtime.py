@@ -300,7 +300,7 @@ class CoordinatorRuntime:
 
     def _report_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
         failure = AppendFailed(cause, message)
-        self._lines.tell(
+        self._lines.log(
             log.warning,
             (led.topic_partition, cause),
             "coordinator append failed",

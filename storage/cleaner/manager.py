@@ -60,7 +60,7 @@ class CleanerManager:
     def ms_since_last_run(self) -> int:
         return self._clock.wall_ms() - self.last_run_ms
 
-    def filthiest(self) -> LogToClean | None:
+    def dirtiest(self) -> LogToClean | None:
         """The log with the largest share of dirty bytes, of those that are due."""
         now_ms = self.last_run_ms = self._clock.wall_ms()
         dirty = [found for log in self._compacted() if (found := self._look_at(log, now_ms)) and found.total_bytes]

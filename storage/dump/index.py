@@ -25,7 +25,7 @@ def dump_offset_index(
         print(f"{path} is empty.", file=out)
         return
     if sanity_only:
-        _tell_sanity(path, _offset_index_fault(data, base_offset), out, problems)
+        _report_sanity(path, _offset_index_fault(data, base_offset), out, problems)
         return
     file = files.open(_beside(path, LOG_SUFFIX))
     try:
@@ -54,7 +54,7 @@ def dump_time_index(
         for at in range(0, len(data) - TIME_ENTRY_SIZE + 1, TIME_ENTRY_SIZE)
     ]
     if sanity_only:
-        _tell_sanity(path, _time_index_fault(data, entries, base_offset), out, problems)
+        _report_sanity(path, _time_index_fault(data, entries, base_offset), out, problems)
         return
     index_path = _beside(path, INDEX_SUFFIX)
     index = _offset_entries(files.read_file(index_path), base_offset) if files.exists(index_path) else []
@@ -138,7 +138,7 @@ def _time_index_fault(data: bytes, entries: list[tuple[int, int]], base_offset: 
     return None
 
 
-def _tell_sanity(path: str, fault: str | None, out: TextIO, problems: DumpProblems) -> None:
+def _report_sanity(path: str, fault: str | None, out: TextIO, problems: DumpProblems) -> None:
     if fault is None:
         print(f"{path} passed sanity check.", file=out)
     else:

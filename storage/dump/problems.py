@@ -39,31 +39,31 @@ class DumpProblems:
         return not self.damaged and not any(faults)
 
     def write(self, errors: TextIO) -> None:
-        _tell(errors, self._mismatches, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
-        _tell(
+        _print(errors, self._mismatches, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
+        _print(
             errors,
             self._timestamp_mismatches,
             "Found timestamp mismatch in :{}",
             "  Index timestamp: {}, log timestamp: {}",
         )
-        _tell(
+        _print(
             errors,
             self._out_of_order,
             "Found out of order timestamp in :{}",
             "  Index timestamp: {}, Previously indexed timestamp: {}",
         )
-        _tell(
+        _print(
             errors,
             self._not_found,
             "The following indexed offsets are not found in the log.",
             "Indexed offset: {}, found log offset: {}",
         )
-        _tell(errors, self._non_consecutive, "Non-consecutive offsets in {}", "  {} is followed by {}")
+        _print(errors, self._non_consecutive, "Non-consecutive offsets in {}", "  {} is followed by {}")
         for line in self.unreadable:
             print(line, file=errors)
 
 
-def _tell(errors: TextIO, pairs_by_file: Pairs, head: str, line: str) -> None:
+def _print(errors: TextIO, pairs_by_file: Pairs, head: str, line: str) -> None:
     for path, pairs in pairs_by_file.items():
         print(head.format(path), file=errors)
         for first, second in pairs:

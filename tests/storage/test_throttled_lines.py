@@ -43,6 +43,6 @@ def test_kinds_are_not_kept_without_end() -> None:
     said: list[str] = []
     lines = ThrottledLines(ManualClock())
     for kind in range(10 * MOST_KINDS):
-        lines.tell(said.append, kind, "failed")
+        lines.log(said.append, kind, "failed")
     assert len(said) == 10 * MOST_KINDS
     assert len(lines._kinds) <= MOST_KINDS
