@@ -13,13 +13,13 @@ Odradek = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run_odradek(capfdbinary: pytest.CaptureFixture[bytes]) -> Odradek:
-    """Runs `odradek`."""
+def run_odradek(capsysbinary: pytest.CaptureFixture[bytes]) -> Odradek:
+    """Runs `odradek` and captures its own output: librdkafka writes to descriptor 2 for clients of other tests."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        capfdbinary.readouterr()
+        capsysbinary.readouterr()
         status = main(arguments)
-        out, err = capfdbinary.readouterr()
+        out, err = capsysbinary.readouterr()
         return status, out.decode(), err.decode()
 
     return run
