@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
@@ -18,3 +19,12 @@ async def until(condition: Callable[[], object] | Callable[[], Awaitable[object]
             if await found if isawaitable(found) else found:
                 return
             await asyncio.sleep(PAUSE_S)
+
+
+def block_until(condition: Callable[[], object]) -> None:
+    """As `until`, for a test without an event loop. Raises TimeoutError."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > give_up:
+            raise TimeoutError
+        time.sleep(PAUSE_S)

@@ -28,7 +28,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.primitives import unsigned_varint
 from odradek.protocol.records import Record, build_batch
-from tests.patience import until
+from tests.patience import block_until, until
 from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import collector_as_when_served
 from tests.spawned_broker import SpawnedBroker, spawned_broker
@@ -263,17 +263,17 @@ PARTITIONS = 12
 
 
 def test_more_idle_connections_than_descriptors_leave_the_logs_theirs(tmp_path: Path) -> None:
-    with spawned_broker(tmp_path / "data", {"num.partitions": str(PARTITIONS)}, open_files=160) as broker:
-        with RawClient(broker.bootstrap) as first:
-            topics = [MetadataRequest.MetadataRequestTopic(name="felt")]
-            first.call(request_payload(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9))
-            crowd = [RawClient(broker.bootstrap) for _ in range(300)]
-            try:
-                for partition in range(PARTITIONS):
-                    answer = first.call(produce_frame(100, partition))
-                    produced = decode(ProduceResponse, 9, answer, 5).responses[0].partition_responses[0]
-                    assert (produced.index, produced.error_code) == (partition, ErrorCode.NONE)
-            finally:
-                for client in crowd:
-                    client.socket.close()
-        assert "RLIMIT_NOFILE" in broker.log_text()
+    settings = {"num.partitions": str(PARTITIONS)}
+    with spawned_broker(tmp_path / "data", settings, open_files=160) as broker, RawClient(broker.bootstrap) as first:
+        topics = [MetadataRequest.MetadataRequestTopic(name="felt")]
+        first.call(request_payload(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9))
+        crowd = [RawClient(broker.bootstrap) for _ in range(300)]
+        try:
+            block_until(lambda: "RLIMIT_NOFILE" in broker.log_text())
+            for partition in range(PARTITIONS):
+                answer = first.call(produce_frame(100, partition))
+                produced = decode(ProduceResponse, 9, answer, 5).responses[0].partition_responses[0]
+                assert (produced.index, produced.error_code) == (partition, ErrorCode.NONE)
+        finally:
+            for client in crowd:
+                client.socket.close()
