@@ -31,7 +31,7 @@ from odradek.broker.background.stepwise import Steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller import znodes
-from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, Settings, storage_error
+from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, storage_error
 from odradek.broker.controller.metadata_store import Create, EntryExists, MetadataStore, Set, StoreUnavailable
 from odradek.broker.controller.replica_changes import ReplicaChanges
 from odradek.broker.controller.start_up import StartUp
@@ -52,6 +52,7 @@ from odradek.broker.controller.topic_waits import TopicWaits
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
 from odradek.broker.metadata.topic_names import unified_name
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer.clock import Clock
@@ -75,7 +76,7 @@ class Controller:
         store: MetadataStore,
         cache: MetadataCache,
         partitions: PartitionHooks,
-        config: Settings,
+        config: BrokerConfig,
         *,
         clock: Clock,
         source: random.Random,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
 from odradek.broker.metadata.kafka_uuid import uuid_text
 from odradek.broker.metadata.metadata_cache import MetadataCache, TopicMetadata
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
@@ -54,28 +55,10 @@ class PartitionHooks(Protocol):
         """Applies these settings to the topic's logs."""
 
 
-class Settings(Protocol):
-    """The part of BrokerConfig that the controller reads."""
-
-    def __getitem__(self, name: str) -> Any:
-        """A broker setting's typed value."""
-
-    def check_topic_config(self, overrides: Mapping[str, str]) -> None:
-        """Raises ConfigError unless these settings are valid for a topic."""
-
-    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
-        """Returns the topic's settings layered over the broker's. Raises ConfigError for unknown names and invalid
-        values.
-        """
-
-    def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
-        """Replaces the two layers of dynamic settings. Does not fail."""
-
-
 class LocalPartitions:
     """The partitions on the broker that `cache` belongs to."""
 
-    def __init__(self, hooks: PartitionHooks, config: Settings, cache: MetadataCache) -> None:
+    def __init__(self, hooks: PartitionHooks, config: BrokerConfig, cache: MetadataCache) -> None:
         self._hooks = hooks
         self._config = config
         self._cache = cache

@@ -10,7 +10,7 @@ Source: Kafka's `AutoTopicCreationManager`, `GroupCoordinator.groupMetadataTopic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import structlog
@@ -18,22 +18,17 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
+from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from odradek.broker.controller.state import PlannedTopic
 
 
-class Settings(Protocol):
-    """The broker's settings, typed, by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-
 log = structlog.get_logger("coordinator")
 
 
-def group_topic(config: Settings) -> NewTopic:
+def group_topic(config: BrokerConfig) -> NewTopic:
     """Returns the definition of `__consumer_offsets`."""
     return NewTopic(
         GROUP_TOPIC,
@@ -47,7 +42,7 @@ def group_topic(config: Settings) -> NewTopic:
     )
 
 
-def transaction_topic(config: Settings) -> NewTopic:
+def transaction_topic(config: BrokerConfig) -> NewTopic:
     """Returns the definition of `__transaction_state`."""
     return NewTopic(
         TRANSACTION_TOPIC,
@@ -63,7 +58,7 @@ def transaction_topic(config: Settings) -> NewTopic:
     )
 
 
-RECIPES: Mapping[str, Callable[[Settings], NewTopic]] = {
+RECIPES: Mapping[str, Callable[[BrokerConfig], NewTopic]] = {
     GROUP_TOPIC: group_topic,
     TRANSACTION_TOPIC: transaction_topic,
 }
@@ -84,7 +79,7 @@ class InternalTopics:
         self,
         controller: TopicCreator,
         metadata: MetadataCache,
-        config: Settings,
+        config: BrokerConfig,
         spawn: Spawn,
     ) -> None:
         self._controller = controller
