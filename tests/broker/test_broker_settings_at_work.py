@@ -122,7 +122,7 @@ ELSEWHERE = {
             "offsets.topic.compression.codec",
             "transaction.state.log.load.buffer.size",
         ),
-        "broker/coordinator/test_internal_topics.py::test_the_runtimes_go_by_the_settings",
+        "broker/coordinator/test_internal_topics.py::test_the_runtimes_follow_the_settings",
     ),
     **dict.fromkeys(
         (
@@ -135,12 +135,12 @@ ELSEWHERE = {
     ),
     "transaction.state.log.num.partitions": (
         "broker/coordinator/test_internal_topics.py"
-        "::test_who_asks_first_has_the_topic_created_and_hears_of_it_when_asking_again"
+        "::test_the_first_find_coordinator_creates_the_topic_and_a_retry_finds_the_coordinator"
     ),
     **dict.fromkeys(
         ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"),
         "broker/coordinator/test_internal_topics.py"
-        "::test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator",
+        "::test_a_replication_factor_above_the_number_of_brokers_makes_the_coordinator_unavailable",
     ),
     "group.initial.rebalance.delay.ms": (
         "broker/handlers/test_group_settings.py::test_a_new_group_waits_for_others_as_long_as_the_setting_says"

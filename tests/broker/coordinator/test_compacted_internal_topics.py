@@ -1,4 +1,4 @@
-"""The cleaner at work on the internal topics: what is loaded from what it leaves is what the broker knew."""
+"""After the cleaner has compacted the internal topics, the state loaded from them equals the broker's state before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings(delete_retention_ms: int) -> dict[str, object]:
 
 
 async def live(api: Api, chance: Random) -> None:
-    """Groups come and go, offsets are committed, deleted, and committed in transactions; one may stay open."""
+    """Creates and deletes groups, commits and deletes offsets, also in transactions. One transaction may stay open."""
     for _ in range(STEPS):
         group = chance.choice(GROUPS)
         match chance.randrange(10):
@@ -71,13 +71,13 @@ async def begin_when_it_can(api: Api) -> dict[str, Any]:
     for _ in range(500):
         try:
             return await begin(api)
-        except AssertionError:  # the markers of the transaction before are still written
+        except AssertionError:  # the markers of the previous transaction are still being written
             await asyncio.sleep(0.01)
     raise AssertionError("it never can")
 
 
 async def known(api: Api) -> list[str]:
-    """All that clients can ask."""
+    """Returns everything about groups and transactions that clients can query."""
     listed = await api(ListGroupsRequest(), 4)
     assert listed.error_code == ErrorCode.NONE
     groups = sorted(one.group_id for one in listed.groups)
@@ -100,7 +100,7 @@ def logs(api: Api) -> list[Any]:
 
 
 async def cleaned(api: Api) -> None:
-    """All that may be: up to the active segment, or the first open transaction."""
+    """Cleans the logs as far as allowed: up to the active segment or the first open transaction."""
     for log in logs(api):
         await until(partial(is_clean, log))
 
@@ -121,7 +121,7 @@ async def until_settled(api: Api) -> None:
 
 @pytest.mark.parametrize("delete_retention_ms", [0, 86_400_000])
 @pytest.mark.parametrize("seed", range(2))
-async def test_what_is_loaded_after_a_clean_is_what_was_known(
+async def test_the_state_loaded_after_cleaning_equals_the_state_before_it(
     tmp_path: Path, seed: int, delete_retention_ms: int
 ) -> None:
     chance = Random(seed)

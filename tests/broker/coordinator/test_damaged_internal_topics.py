@@ -1,4 +1,4 @@
-"""A broker whose internal topics are damaged serves every group and every transactional id but the ones concerned."""
+"""A broker with damaged internal topics serves all groups and transactional ids except the affected ones."""
 
 import asyncio
 import struct
@@ -59,7 +59,7 @@ def errors(lines: list[Any]) -> list[Any]:
     return [line for line in lines if line["log_level"] == "error"]
 
 
-async def test_a_damaged_commit_costs_its_group_alone(tmp_path: Path) -> None:
+async def test_a_damaged_commit_affects_only_its_group(tmp_path: Path) -> None:
     async with loaded_broker(tmp_path) as api:
         await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
@@ -88,7 +88,7 @@ async def test_a_damaged_commit_costs_its_group_alone(tmp_path: Path) -> None:
         CoordinatorRecord(struct.pack(">hh", 1, 30000) + b"g", None),
     ],
 )
-async def test_a_record_that_nobody_can_read_costs_nobody_anything(tmp_path: Path, record: CoordinatorRecord) -> None:
+async def test_an_undecodable_record_affects_no_group(tmp_path: Path, record: CoordinatorRecord) -> None:
     async with loaded_broker(tmp_path) as api:
         await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
@@ -104,7 +104,7 @@ async def test_a_record_that_nobody_can_read_costs_nobody_anything(tmp_path: Pat
     assert summary["passed_over"] == 1
 
 
-async def test_a_damaged_transaction_costs_its_id_alone(tmp_path: Path) -> None:
+async def test_a_damaged_transaction_affects_only_its_id(tmp_path: Path) -> None:
     ids = ["a", "b", "c"]
     async with loaded_broker(tmp_path) as api:
         await api.broker.coordinators.internal_topics.ensure(TRANSACTION_TOPIC)

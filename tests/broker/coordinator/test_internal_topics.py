@@ -1,4 +1,4 @@
-"""FindCoordinator, and the internal topics that it has created."""
+"""FindCoordinator and the internal topics that it creates."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ FEW = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions"
 
 
 class FullDisk(OsFiles):
-    """No new files while it is full."""
+    """Refuses to create files while the disk is full."""
 
     full = False
 
@@ -46,7 +46,7 @@ async def find(api: Api, key: str = "g", key_type: int = 0, version: int = 3) ->
 
 
 async def found(api: Api, key_type: int = 0) -> Any:
-    """Asks again, as clients do, until there is a coordinator; other errors are not waited out."""
+    """Retries as clients do until there is a coordinator. Other errors end the wait."""
     while True:
         response = await find(api, key_type=key_type)
         if response.error_code != NOT_YET:
@@ -54,7 +54,9 @@ async def found(api: Api, key_type: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_who_asks_first_has_the_topic_created_and_hears_of_it_when_asking_again(api: Api, version: int) -> None:
+async def test_the_first_find_coordinator_creates_the_topic_and_a_retry_finds_the_coordinator(
+    api: Api, version: int
+) -> None:
     for key_type, topic in enumerate((GROUP_TOPIC, TRANSACTION_TOPIC)[: 2 if version else 1]):
         asked = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g"] if version == 4 else [])
         response = await api(asked, version)
@@ -102,7 +104,7 @@ async def test_the_topics_are_created_as_kafka_creates_them() -> None:
         }
 
 
-async def test_many_who_ask_at_once_create_one_topic(api: Api) -> None:
+async def test_concurrent_find_coordinator_requests_create_one_topic(api: Api) -> None:
     keys = [f"group {number}" for number in range(100)]
     response = await api(FindCoordinatorRequest(coordinator_keys=keys, key_type=0), 4)
     assert [one.error_code for one in response.coordinators] == [NOT_YET] * 100
@@ -137,7 +139,7 @@ async def test_any_id_has_a_coordinator(api: Api, key: str) -> None:
         ("transaction.state.log.replication.factor", TRANSACTION_TOPIC, 1),
     ],
 )
-async def test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinator(
+async def test_a_replication_factor_above_the_number_of_brokers_makes_the_coordinator_unavailable(
     setting: str, topic: str, key_type: int
 ) -> None:
     async with api_of_a_broker({**FEW, setting: 3}) as api:
@@ -153,7 +155,7 @@ async def test_too_few_brokers_for_the_replicas_mean_that_there_is_no_coordinato
         await found(api, 1 - key_type)
 
 
-def test_the_runtimes_go_by_the_settings() -> None:
+def test_the_runtimes_follow_the_settings() -> None:
     config = BrokerConfig.single_node(
         {
             "offsets.load.buffer.size": "1234",
@@ -168,7 +170,7 @@ def test_the_runtimes_go_by_the_settings() -> None:
     assert RuntimeSettings.for_transactions(config)[3:] == (-1, 0)
 
 
-async def test_a_disk_that_is_full_delays_the_coordinator_until_there_is_room() -> None:
+async def test_a_full_disk_delays_the_coordinator_until_there_is_space() -> None:
     files = FullDisk()
     async with api_of_a_broker(FEW, files=files) as api:
         files.full = True
@@ -194,7 +196,7 @@ async def test_a_partition_that_cannot_be_opened_has_no_coordinator(tmp_path: Pa
         assert (await find(api, other)).error_code == 0
 
 
-async def test_ids_keep_their_partitions_when_the_topic_gains_some_until_the_next_start(tmp_path: Path) -> None:
+async def test_ids_keep_their_partitions_until_the_next_start_when_the_topic_gains_partitions(tmp_path: Path) -> None:
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         await found(api)
         wish = NewPartitions(GROUP_TOPIC, 5)
@@ -205,7 +207,7 @@ async def test_ids_keep_their_partitions_when_the_topic_gains_some_until_the_nex
         assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 5
 
 
-async def test_a_topic_that_was_deleted_is_created_anew(api: Api) -> None:
+async def test_a_deleted_internal_topic_is_created_again(api: Api) -> None:
     await found(api)
     first = api.broker.metadata.topic_id(GROUP_TOPIC)
     await api.broker.controller.delete_topics([GROUP_TOPIC], timeout_ms=10_000)

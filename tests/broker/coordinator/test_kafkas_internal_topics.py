@@ -1,5 +1,5 @@
-"""The internal topics of a directory that Apache Kafka wrote: this broker knows of groups, offsets and transactions
-what that broker knew after it had loaded them.
+"""Internal topics in a directory that Apache Kafka wrote: this broker loads the same groups, offsets and
+transactions from them as that broker had after loading.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from tests.broker.handlers.api_client import Api, api_of_a_broker
 LOGS = Path(__file__).parents[2] / "vectors" / "logs"
 KNOWN = json.loads((LOGS / "clean" / "coordinators.json").read_text(encoding="utf-8"))
 WRITTEN_MS = 1795231531000 + 60_000
-"""About when that broker ran: offsets expire, and open transactions are aborted, by it."""
+"""The approximate time at which that broker ran. Offsets expire and open transactions are aborted by it."""
 
 WHEN_KILLED = ("Stable", "consumer", "range")
-"""State, type and protocol of `group-static` at the kill; what is known is from after its member's session."""
+"""State, type and protocol of `group-static` at the kill. The recorded answers are from after its session expired."""
 
 
 class Then(SystemClock):
@@ -41,7 +41,7 @@ class Then(SystemClock):
 
 @asynccontextmanager
 async def broker_of(name: str, data_dir: Path) -> AsyncIterator[Api]:
-    """A broker whose internal topics hold what that set of logs holds, loaded."""
+    """Yields a broker that has loaded the internal topics of that set of logs."""
     async with in_process_broker(data_dir=data_dir) as broker:
         for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
             await broker.coordinators.internal_topics.ensure(topic)
@@ -80,7 +80,7 @@ async def api(name: str, tmp_path: Path) -> AsyncIterator[Api]:
             yield api
 
 
-async def test_what_that_broker_knew_is_known(name: str, api: Api) -> None:
+async def test_the_state_of_kafkas_coordinators_is_loaded(name: str, api: Api) -> None:
     await groups_their_states_and_their_offsets_are_known(name, api)
     await transactional_ids_and_their_states_are_known(api)
 

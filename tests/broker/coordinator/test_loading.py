@@ -1,4 +1,4 @@
-"""Loading a partition's shard: in slices, past whatever is damaged, whatever happens meanwhile."""
+"""Loading a partition's shard in slices, past damaged data and with concurrent changes."""
 
 import json
 import shutil
@@ -33,13 +33,13 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
 
 
 def batches(place: Workplace) -> list[tuple[int, int]]:
-    """(offset, position in the first segment) of each batch."""
+    """Returns (offset, position in the first segment) of each batch."""
     segment = place.manager.partition(PARTITION).log.segments[0]
     return [(batch.base_offset, batch.position) for batch in segment.scan(0)]
 
 
 def numbered(place: Workplace, count: int, size: int = 20) -> dict[bytes, bytes]:
-    """Writes `count` batches with a key of its own each; returns keys and values by offset."""
+    """Writes `count` batches with a different key each and returns values by key."""
     written = {b"key %03d" % number: b"%03d" % number * size for number in range(count)}
     for item in written.items():
         assert place.write(item).is_done
@@ -52,7 +52,7 @@ def without(written: dict[bytes, bytes], *numbers: int) -> dict[bytes, bytes]:
 
 
 def reload(place: Workplace) -> tuple[Notes, list[Any]]:
-    """A shard loaded anew, and the errors in the log meanwhile."""
+    """Loads the shard again and returns it with the errors logged meanwhile."""
     with capture_logs() as lines:
         shard = place.load_again()
     return shard, [line for line in lines if line["log_level"] == "error"]
@@ -69,7 +69,7 @@ def refusal(place: Workplace) -> ErrorCode | None:
 # After the start
 
 
-def test_nothing_is_loaded_before_the_broker_serves_but_empty_logs(place: Workplace) -> None:
+def test_only_empty_logs_are_loaded_before_the_broker_serves(place: Workplace) -> None:
     other = TopicPartition(PARTITION.topic, 1)
     place.lead()
     place.lead(other)
@@ -88,7 +88,7 @@ def test_nothing_is_loaded_before_the_broker_serves_but_empty_logs(place: Workpl
 # Slices
 
 
-def test_a_load_gives_others_their_turn_and_is_told_of_meanwhile(place: Workplace) -> None:
+def test_loading_yields_to_the_event_loop_and_is_reported_meanwhile(place: Workplace) -> None:
     place.lead()
     for _ in range(10):
         place.write(*[(b"key %d" % number, b"v") for number in range(RECORDS_PER_SLICE // 2)])
@@ -140,7 +140,7 @@ def test_no_more_than_the_buffer_or_a_batch_is_read_at_a_time(tmp_path: Path, bu
         assert max(place.disk.reads) <= max(buffer_bytes, largest)
 
 
-def test_what_the_page_cache_does_not_hold_is_read_in_a_thread(place: Workplace) -> None:
+def test_data_outside_the_page_cache_is_read_in_a_thread(place: Workplace) -> None:
     place.lead(segment_bytes=2000)
     written = numbered(place, 100)
     segments = len(place.manager.partition(PARTITION).log.segments)
@@ -198,7 +198,7 @@ def test_a_marker_that_is_appended_while_loading_ends_the_transaction_once(place
 # Lost, stopped, changed
 
 
-def test_leadership_that_is_lost_while_loading_ends_the_load(place: Workplace) -> None:
+def test_losing_leadership_ends_the_load(place: Workplace) -> None:
     place.lead()
     place.write(*[(b"%d" % number, b"v") for number in range(3 * RECORDS_PER_SLICE)])
     place.runtime.stop()
@@ -215,7 +215,7 @@ def test_leadership_that_is_lost_while_loading_ends_the_load(place: Workplace) -
     assert (place.shard.events, len(place.shard.values)) == (["loaded"], 3 * RECORDS_PER_SLICE)
 
 
-def test_a_stop_while_loading_ends_the_load(place: Workplace) -> None:
+def test_stopping_the_broker_ends_the_load(place: Workplace) -> None:
     place.lead()
     numbered(place, 20)
     place.runtime.stop()
@@ -226,7 +226,7 @@ def test_a_stop_while_loading_ends_the_load(place: Workplace) -> None:
     assert (place.shard.events, place.shard.offsets) == (["unloaded"], [])
 
 
-def test_segments_that_are_replaced_while_loading_are_loaded_once(tmp_path: Path) -> None:
+def test_segments_replaced_during_a_load_are_loaded_once(tmp_path: Path) -> None:
     with workplace(tmp_path, load_buffer_bytes=500) as place:
         partition = place.lead(segment_bytes=2000)
         written = numbered(place, 100)
@@ -246,7 +246,7 @@ def test_segments_that_are_replaced_while_loading_are_loaded_once(tmp_path: Path
         assert place.shard.values == written
 
 
-def test_a_log_that_moves_to_another_directory_while_loading_is_loaded_once(tmp_path: Path) -> None:
+def test_a_log_moved_to_another_directory_during_a_load_is_loaded_once(tmp_path: Path) -> None:
     with workplace(tmp_path / "here", load_buffer_bytes=500) as place:
         partition = place.lead(segment_bytes=2000)
         written = numbered(place, 100)
@@ -270,7 +270,7 @@ def test_a_log_that_moves_to_another_directory_while_loading_is_loaded_once(tmp_
         partition.log.close_files()
 
 
-def test_the_load_begins_at_the_logs_start(place: Workplace) -> None:
+def test_the_load_begins_at_the_log_start_offset(place: Workplace) -> None:
     place.lead(cleanup_policy="compact,delete", segment_bytes=2000)
     written = numbered(place, 100)
     place.manager.partition(PARTITION).delete_records(57)
@@ -281,7 +281,7 @@ def test_the_load_begins_at_the_logs_start(place: Workplace) -> None:
 # Damage
 
 
-def test_a_batch_with_a_wrong_checksum_is_passed_over_and_the_rest_loads(place: Workplace) -> None:
+def test_a_batch_with_a_wrong_checksum_is_skipped_and_the_rest_loads(place: Workplace) -> None:
     place.lead()
     written = numbered(place, 10)
     overwrite(place.log_file(), batches(place)[4][1] + BODY + 10, b"\xff\xff")
@@ -294,7 +294,7 @@ def test_a_batch_with_a_wrong_checksum_is_passed_over_and_the_rest_loads(place: 
     assert (summary["event"], summary["records"], summary["passed_over"]) == ("coordinator loaded", 9, 1)
 
 
-def test_neighbours_with_wrong_checksums_are_passed_over_one_by_one(place: Workplace) -> None:
+def test_adjacent_batches_with_wrong_checksums_are_skipped_one_by_one(place: Workplace) -> None:
     place.lead()
     written = numbered(place, 10)
     for number in (0, 1, 8, 9):
@@ -314,7 +314,7 @@ def test_neighbours_with_wrong_checksums_are_passed_over_one_by_one(place: Workp
         (0, b"\xff" * BODY),
     ],
 )
-def test_what_is_no_batch_is_passed_over_up_to_the_next_place_in_the_index(
+def test_bytes_that_are_not_a_batch_are_skipped_up_to_the_next_index_entry(
     place: Workplace, where: int, data: bytes
 ) -> None:
     place.lead(index_interval_bytes=1000)
@@ -332,7 +332,7 @@ def test_what_is_no_batch_is_passed_over_up_to_the_next_place_in_the_index(
     assert errors[0]["bytes"] == dict(starts)[resumes] - position
 
 
-def test_a_segment_that_ends_in_garbage_is_followed_by_the_next(place: Workplace) -> None:
+def test_loading_continues_after_a_segment_that_ends_in_garbage(place: Workplace) -> None:
     place.lead(segment_bytes=2000, index_interval_bytes=1 << 20)
     written = numbered(place, 60)
     log = place.manager.partition(PARTITION).log
@@ -346,7 +346,7 @@ def test_a_segment_that_ends_in_garbage_is_followed_by_the_next(place: Workplace
     assert errors[0]["bytes"] == first.size - start
 
 
-def test_a_segment_that_the_disk_does_not_give_is_followed_by_the_next(place: Workplace) -> None:
+def test_loading_continues_after_a_segment_that_cannot_be_read(place: Workplace) -> None:
     place.lead(segment_bytes=2000)
     written = numbered(place, 60)
     log = place.manager.partition(PARTITION).log
@@ -358,7 +358,7 @@ def test_a_segment_that_the_disk_does_not_give_is_followed_by_the_next(place: Wo
     assert errors[0]["segment"] == lost
 
 
-def test_a_segment_file_that_has_become_shorter_is_followed_by_the_next(place: Workplace) -> None:
+def test_loading_continues_after_a_segment_file_that_was_cut_short(place: Workplace) -> None:
     place.lead(segment_bytes=2000)
     written = numbered(place, 60)
     log = place.manager.partition(PARTITION).log
@@ -369,7 +369,7 @@ def test_a_segment_file_that_has_become_shorter_is_followed_by_the_next(place: W
     assert errors
 
 
-def test_a_batch_whose_offsets_cannot_stand_there_is_passed_over(place: Workplace) -> None:
+def test_a_batch_with_impossible_offsets_is_skipped(place: Workplace) -> None:
     place.lead()
     written = numbered(place, 10)
     overwrite(place.log_file(), dict(batches(place))[5], struct.pack(">q", 1 << 40))
@@ -377,7 +377,7 @@ def test_a_batch_whose_offsets_cannot_stand_there_is_passed_over(place: Workplac
     assert reload(place)[0].values == without(written, 5, 7)
 
 
-def test_records_that_the_shard_cannot_read_are_passed_over(place: Workplace) -> None:
+def test_records_that_the_shard_cannot_decode_are_skipped(place: Workplace) -> None:
     place.lead(cleanup_policy="delete")
     keyless = [Record(offset, 0, key, b"v") for offset, key in enumerate((b"a", b"bad one", None, b"b"))]
     place.manager.appends.append_as_coordinator(PARTITION, build_batch(keyless))
@@ -390,8 +390,8 @@ def test_records_that_the_shard_cannot_read_are_passed_over(place: Workplace) ->
     ]
 
 
-def test_records_that_are_none_fail_their_batch_alone(place: Workplace) -> None:
-    """The checksum fits: somebody wrote them so."""
+def test_malformed_records_with_a_right_checksum_fail_only_their_batch(place: Workplace) -> None:
+    """The checksum is right: the records were written like this."""
     place.lead()
     for key in (b"a", b"x", b"b"):
         place.write((key, b"v"))
@@ -407,7 +407,7 @@ def test_records_that_are_none_fail_their_batch_alone(place: Workplace) -> None:
     assert errors[0]["offset"] == 1
 
 
-def test_a_thousand_faults_are_counted_but_not_all_told(place: Workplace) -> None:
+def test_a_thousand_faults_are_counted_but_not_all_logged(place: Workplace) -> None:
     place.lead()
     place.write(*[(b"bad %d" % number, b"v") for number in range(1000)], replay=False)
     place.write((b"a", b"v"))
@@ -417,7 +417,7 @@ def test_a_thousand_faults_are_counted_but_not_all_told(place: Workplace) -> Non
     assert errors[-1]["passed_over"] == 1000
 
 
-def test_a_control_batch_that_nobody_can_read_decides_nothing(place: Workplace) -> None:
+def test_an_unknown_control_record_ends_no_transaction(place: Workplace) -> None:
     place.lead(cleanup_policy="delete")
     place.write((b"a", b"1"), producer_id=5, producer_epoch=0)
     snapshot_header = Record(0, 0, struct.pack(">hh", 0, 3), b"")
@@ -428,8 +428,8 @@ def test_a_control_batch_that_nobody_can_read_decides_nothing(place: Workplace) 
 
 
 @pytest.mark.parametrize("name", ["magic0_none", "magic0_gzip", "magic1_none", "magic1_lz4"])
-def test_batches_of_old_message_formats_are_passed_over(tmp_path: Path, name: str) -> None:
-    """As the directory of an old Kafka has them, newer ones behind them."""
+def test_batches_of_old_message_formats_are_skipped(tmp_path: Path, name: str) -> None:
+    """The directory of an old Kafka has such batches, followed by newer ones."""
     vectors = map(json.loads, (VECTORS / "records" / "batches.jsonl").read_text().splitlines())
     old = bytes.fromhex(next(vector["hex"] for vector in vectors if vector["name"] == name))  # offsets 0 to 5
     new = build_batch([Record(6, 0, b"a", b"v"), Record(7, 0, b"b", b"v")], base_offset=6)

@@ -1,6 +1,6 @@
-"""Every record of the coordinators that Apache Kafka's serializer wrote: read into what our shards keep, written again.
+"""Coordinator records that Apache Kafka's serializer wrote are decoded into the shards' state and encoded again.
 
-The codec has its own tests with these vectors; here the numbers are random, the states of transactions too.
+The codec has its own tests with these vectors. Here the numbers and the transaction states are random.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ IN_THE_LOG = range(6)
 
 
 def vectors(name: str) -> list[tuple[int, dict[str, Any], bytes]]:
-    """(version, fields, bytes)."""
+    """Returns (version, fields, bytes) of each vector."""
     return [(one["version"], one["fields"], bytes.fromhex(one["hex"])) for one in coordinator_vectors(name)]
 
 
-def test_keys_name_what_they_name() -> None:
+def test_keys_decode_to_the_ids_that_they_encode() -> None:
     for _, fields, data in vectors("GroupMetadataKey"):
         assert read_group_id(CoordinatorRecord(data, None)) == fields["group"]
     for _, fields, data in vectors("OffsetCommitKey"):
@@ -39,7 +39,7 @@ def test_keys_name_what_they_name() -> None:
         assert read_transaction(CoordinatorRecord(data, None)) == (fields["TransactionalId"], None)
 
 
-def test_committed_offsets_of_every_version_are_read_and_the_written_ones_written_again() -> None:
+def test_committed_offsets_of_every_version_decode_and_written_versions_encode_identically() -> None:
     written = set()
     for version, fields, data in vectors("OffsetCommitValue"):
         offset = read_offset(data, 7)
@@ -55,7 +55,7 @@ def test_committed_offsets_of_every_version_are_read_and_the_written_ones_writte
     assert written == {1, 3}
 
 
-def test_groups_of_every_version_are_read_and_those_of_the_written_version_written_again() -> None:
+def test_groups_of_every_version_decode_and_the_written_version_encodes_identically() -> None:
     written = 0
     for version, fields, data in vectors("GroupMetadataValue"):
         if fields["protocol"] is None and fields["members"]:
@@ -86,11 +86,11 @@ def test_groups_of_every_version_are_read_and_those_of_the_written_version_writt
 
 
 @pytest.mark.parametrize("status", [*IN_THE_LOG, 6, 7, 8, 127, -1, -128])
-def test_transactions_of_every_version_are_read_and_those_of_the_written_version_written_again(status: int) -> None:
+def test_transactions_of_every_version_decode_and_the_written_version_encodes_identically(status: int) -> None:
     key = encode_key(TransactionLogKey(transactional_id="id"), 0)
     written = 0
     for version, fields, data in vectors("TransactionLogValue"):
-        position = 2 + 8 + 2 + 4  # of the state
+        position = 2 + 8 + 2 + 4  # position of the state
         data = data[:position] + (status & 0xFF).to_bytes(1, "big") + data[position + 1 :]
         record = CoordinatorRecord(key, data)
         if status not in IN_THE_LOG:

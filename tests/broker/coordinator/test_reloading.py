@@ -1,4 +1,4 @@
-"""Whatever was decided, and wherever it stops: a shard that is loaded anew is what the live one was."""
+"""After any decisions and a stop at any point, a reloaded shard has the state of the live one."""
 
 from pathlib import Path
 from random import Random
@@ -37,7 +37,7 @@ def state_of(shard: Notes) -> tuple[object, object]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_shard_that_is_loaded_anew_is_what_the_live_one_was(tmp_path: Path, seed: int) -> None:
+def test_a_reloaded_shard_has_the_state_of_the_live_one(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     codec = random.choice([Compression.NONE, Compression.GZIP, Compression.LZ4])
     with workplace(tmp_path, compression=codec, load_buffer_bytes=random.choice([1, 300, 100_000])) as place:
@@ -51,7 +51,7 @@ def test_a_shard_that_is_loaded_anew_is_what_the_live_one_was(tmp_path: Path, se
         assert seen >= {1, 3}
 
 
-def test_a_killed_broker_finds_the_state_of_the_live_one(tmp_path: Path) -> None:
+def test_a_restart_after_a_kill_restores_the_state_of_the_live_shard(tmp_path: Path) -> None:
     random = Random(9)
     expected = None
     for start in range(10):

@@ -1,4 +1,4 @@
-"""The coordinators' runtime: who leads an id's partition, and decisions that are carried out, or are not."""
+"""The coordinators' runtime: the leader of an id's partition, and the outcome of decisions."""
 
 import shutil
 from collections import Counter
@@ -41,7 +41,7 @@ def stored(place: Workplace) -> bytes:
 # Who coordinates
 
 
-def test_an_id_whose_partition_is_led_elsewhere_has_another_coordinator(place: Workplace) -> None:
+def test_an_id_whose_partition_another_broker_leads_has_another_coordinator(place: Workplace) -> None:
     assert refusal(place) is ErrorCode.NOT_COORDINATOR
     place.lead()
     assert refusal(place) is None
@@ -68,7 +68,7 @@ def test_an_empty_partition_is_loaded_when_leadership_begins(place: Workplace) -
     assert not place.runtime.loading
 
 
-def test_other_topics_are_none_of_its_business(place: Workplace) -> None:
+def test_leadership_of_other_topics_is_ignored(place: Workplace) -> None:
     place.lead(TopicPartition("t", 0))
     place.manager.stop_replica(TopicPartition("t", 0))
     assert place.made == []
@@ -82,7 +82,7 @@ def test_renewed_leadership_in_the_same_epoch_changes_nothing(place: Workplace) 
     assert place.shard.values == {b"k": b"v"}
 
 
-def test_a_new_leader_epoch_loads_anew(place: Workplace) -> None:
+def test_a_new_leader_epoch_loads_the_shard_again(place: Workplace) -> None:
     place.lead(epoch=3)
     place.write((b"k", b"v"))
     place.lead(epoch=4)
@@ -125,7 +125,9 @@ def test_a_stopping_runtime_unloads_every_shard_and_is_not_available(tmp_path: P
         assert len(place.made) == 2
 
 
-def test_a_shard_that_cannot_unload_keeps_no_other_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_fails_to_unload_does_not_keep_others_from_unloading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(shard: Notes) -> None:
         shard.events.append("unloaded")
         raise RuntimeError("no")
@@ -141,7 +143,7 @@ def test_a_shard_that_cannot_unload_keeps_no_other_from_it(tmp_path: Path, monke
 # Acting
 
 
-def test_a_decision_is_appended_as_one_batch_replayed_and_then_done(place: Workplace) -> None:
+def test_a_decision_is_appended_as_one_batch_then_replayed_then_completed(place: Workplace) -> None:
     place.lead()
     order: list[str] = []
     shard: Any = place.runtime.shard_for("g")
@@ -172,13 +174,13 @@ def test_records_are_replayed_with_their_offsets(place: Workplace) -> None:
     assert place.shard.offsets == [0, 1, 2]
 
 
-def test_a_decision_without_records_is_done_and_writes_nothing(place: Workplace) -> None:
+def test_a_decision_without_records_completes_and_writes_nothing(place: Workplace) -> None:
     place.lead()
     assert place.write().is_done
     assert stored(place) == b""
 
 
-def test_a_decision_may_keep_its_records_from_being_replayed(place: Workplace) -> None:
+def test_a_decision_may_skip_the_replay_of_its_records(place: Workplace) -> None:
     place.lead()
     assert place.write((b"a", b"1"), replay=False).is_done
     assert place.shard.values == {}
@@ -197,7 +199,7 @@ def test_a_transactional_decision_is_part_of_its_transaction(place: Workplace) -
     assert place.shard.events[-1] == ("ended", 9, 2, True)
 
 
-def test_batches_have_the_codec_of_the_settings(tmp_path: Path) -> None:
+def test_batches_are_compressed_with_the_configured_codec(tmp_path: Path) -> None:
     with workplace(tmp_path, compression=Compression.GZIP) as place:
         place.lead(compression_type="producer")
         place.write((b"a", b"1" * 1000))
@@ -205,7 +207,7 @@ def test_batches_have_the_codec_of_the_settings(tmp_path: Path) -> None:
         assert place.load_again().values == {b"a": b"1" * 1000}
 
 
-def test_done_waits_for_the_high_watermark(place: Workplace) -> None:
+def test_a_decision_completes_at_the_high_watermark(place: Workplace) -> None:
     partition = place.lead(replicas=(0, 1))
     outcome = place.write((b"a", b"1"))
     assert place.shard.values == {b"a": b"1"}
@@ -217,7 +219,7 @@ def test_done_waits_for_the_high_watermark(place: Workplace) -> None:
     assert outcome.is_done
 
 
-def test_done_waits_for_the_disk_where_the_topic_asks_for_that(place: Workplace) -> None:
+def test_a_decision_completes_after_the_flush_if_the_topic_flushes_every_append(place: Workplace) -> None:
     place.lead(flush_messages=1)
     outcome = place.write((b"a", b"1"))
     assert outcome.told == []
@@ -226,7 +228,7 @@ def test_done_waits_for_the_disk_where_the_topic_asks_for_that(place: Workplace)
     assert outcome.is_done
 
 
-def test_an_append_that_is_not_safe_in_time_says_that_the_coordinator_is_not_available(place: Workplace) -> None:
+def test_an_append_that_is_not_replicated_in_time_is_coordinator_not_available(place: Workplace) -> None:
     place.lead(replicas=(0, 1))
     outcome = place.write((b"a", b"1"))
     slow = place.write((b"b", b"2"), timeout_ms=60_000)
@@ -241,7 +243,7 @@ def test_an_append_that_is_not_safe_in_time_says_that_the_coordinator_is_not_ava
     assert place.load_again().values == {b"a": b"1", b"b": b"2"}
 
 
-def test_leadership_that_is_lost_while_waiting_says_that_another_coordinates(place: Workplace) -> None:
+def test_losing_leadership_while_an_append_waits_is_not_coordinator(place: Workplace) -> None:
     place.lead(replicas=(0, 1))
     shard = place.shard
     outcome = place.write((b"a", b"1"))
@@ -254,7 +256,7 @@ def test_leadership_that_is_lost_while_waiting_says_that_another_coordinates(pla
     )
 
 
-def test_a_decision_for_a_shard_that_is_no_more_is_told_so(place: Workplace) -> None:
+def test_a_decision_for_an_unloaded_shard_is_not_coordinator(place: Workplace) -> None:
     place.lead()
     shard = place.shard
     place.manager.stop_replica(PARTITION)
@@ -264,7 +266,7 @@ def test_a_decision_for_a_shard_that_is_no_more_is_told_so(place: Workplace) -> 
     assert shard.values == {}
 
 
-def test_a_full_disk_has_one_line_for_all_appends_that_it_refuses(place: Workplace) -> None:
+def test_a_full_disk_logs_one_line_for_all_refused_appends(place: Workplace) -> None:
     place.lead()
     place.disk.full = True
     with capture_logs() as lines:
@@ -297,14 +299,14 @@ def test_too_few_replicas_fail_the_decision_before_anything_is_written(place: Wo
     assert (place.shard.values, stored(place)) == ({}, b"")
 
 
-def test_a_batch_over_the_topics_limit_is_an_unknown_error(place: Workplace) -> None:
+def test_a_batch_above_the_topics_limit_is_an_unknown_error(place: Workplace) -> None:
     place.lead(max_message_bytes=1000)
     outcome = place.write((b"a", b"x" * 1000))
     assert (outcome.error.code, outcome.error.cause) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.MESSAGE_TOO_LARGE)
     assert place.shard.values == {}
 
 
-def test_an_append_that_breaks_is_told_and_the_coordinator_goes_on(place: Workplace) -> None:
+def test_an_append_that_raises_is_logged_and_the_coordinator_goes_on(place: Workplace) -> None:
     place.lead()
     place.write((b"a", b"1"))
     place.disk.fault = ValueError("a mistake in the file layer")
@@ -325,7 +327,7 @@ def test_an_append_that_breaks_is_told_and_the_coordinator_goes_on(place: Workpl
     assert place.load_again().values == {b"a": b"1", b"b": b"3"}
 
 
-def test_a_marker_that_a_shard_cannot_replay_is_told_and_passed_over(
+def test_a_marker_that_a_shard_cannot_replay_is_logged_and_skipped(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
@@ -351,7 +353,7 @@ class BreakingTarget:
     session = BreakingSession()
 
 
-def test_a_shard_whose_batch_was_written_though_the_append_broke_is_loaded_anew(place: Workplace) -> None:
+def test_a_shard_is_loaded_again_if_its_append_raises_after_the_write(place: Workplace) -> None:
     partition: Any = place.lead(epoch=3)
     place.write((b"a", b"1"))
     partition.watchers = {BreakingTarget()}
@@ -367,13 +369,13 @@ def test_a_shard_whose_batch_was_written_though_the_append_broke_is_loaded_anew(
     assert new.values == {b"a": b"2", b"b": b"3"}
 
 
-def test_acknowledgement_by_the_leader_alone_can_be_asked_for(tmp_path: Path) -> None:
+def test_acknowledgment_by_the_leader_alone_can_be_configured(tmp_path: Path) -> None:
     with workplace(tmp_path, required_acks=1) as place:
         place.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
         assert place.write((b"a", b"1")).is_done
 
 
-def test_a_stopping_broker_answers_who_waits(place: Workplace) -> None:
+def test_a_stopping_broker_answers_waiting_requests(place: Workplace) -> None:
     place.lead(replicas=(0, 1))
     outcome = place.write((b"a", b"1"))
     place.runtime.stop()

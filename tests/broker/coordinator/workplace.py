@@ -1,4 +1,4 @@
-"""A coordinator's runtime over real logs, whose time, tasks and threads the test turns by hand."""
+"""A coordinator runtime over real logs; the test advances time, tasks and threads by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 
 
 class TurnedTasks:
-    """The background: tasks go one step for each `turn`; what they give to threads is done with the next one."""
+    """Background tasks: each `turn` runs one step of every task; thread calls complete in the next turn."""
 
     def __init__(self) -> None:
         self._running: list[tuple[Coroutine[Any, Any, Any], ThreadCall | None]] = []
@@ -46,7 +46,7 @@ class TurnedTasks:
                 pass
 
     def run(self) -> int:
-        """Until nothing is left to do; returns how many turns that took."""
+        """Runs turns until no task is left and returns the number of turns."""
         turns = 0
         while self._running:
             self.turn()
@@ -69,7 +69,7 @@ class TurnedTasks:
 
 
 class WatchedFile:
-    """A file of a `Disk`."""
+    """A file on a `Disk`."""
 
     def __init__(self, file: File, disk: Disk) -> None:
         self._file = file
@@ -101,7 +101,7 @@ class WatchedFile:
 class Disk(HastyFiles):
     """Real files on a disk that can be full, cold (nothing in the page cache) or unreadable (by file name).
 
-    `fault` is raised by every write instead: an error that is none of a disk's.
+    If `fault` is set, every write raises it: an error that is not a disk error.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Disk(HastyFiles):
 
 
 class Notes:
-    """A shard that notes what it is told. Keys that begin with b"bad" cannot be read."""
+    """A shard that records its calls. Keys that begin with b"bad" do not decode."""
 
     def __init__(self, partition: int = 0, leader_epoch: int = 0) -> None:
         self.partition = partition
@@ -159,7 +159,7 @@ class Notes:
 
 
 class Outcome:
-    """What a decision was told, each time."""
+    """Records each outcome that a decision is completed with."""
 
     def __init__(self) -> None:
         self.told: list[ProtocolError | None] = []
@@ -178,7 +178,7 @@ class Outcome:
 
 
 class Workplace(Room):
-    """`runtime` of one internal topic; its shards are `Notes`."""
+    """Provides the `runtime` of one internal topic. Its shards are `Notes`."""
 
     def __init__(self, root: Path, partitions: int = 1, **settings: Any) -> None:
         super().__init__(root)
@@ -209,14 +209,14 @@ class Workplace(Room):
 
     @property
     def shard(self) -> Notes:
-        """The newest."""
+        """The newest shard."""
         return self.made[-1]
 
     def lead(self, key: TopicPartition = PARTITION, **arguments: Any) -> Partition:
         return super().lead(key, **{"cleanup_policy": "compact", **arguments})
 
     def write(self, *records: tuple[bytes, bytes | None], key: TopicPartition = PARTITION, **options: Any) -> Outcome:
-        """A batch, as the partition's shard would decide it."""
+        """Appends a batch as a decision of the partition's shard."""
         outcome = Outcome()
         shard = self.runtime.shard_of(key.partition)
         self.runtime.act(shard, Decision([CoordinatorRecord(*record) for record in records], outcome, **options))
@@ -224,7 +224,7 @@ class Workplace(Room):
         return outcome
 
     def mark(self, producer_id: int, epoch: int = 0, *, committed: bool = True) -> None:
-        """A transaction's marker in the partition, as the replica manager appends one."""
+        """Appends a transaction marker to the partition, as the replica manager does."""
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         timestamp = self.clock.wall_ms()
         marker = build_end_transaction_marker(
@@ -235,7 +235,7 @@ class Workplace(Room):
         self.runtime.transaction_ended(0, producer_id, epoch, committed)
 
     def load_again(self) -> Notes:
-        """A new runtime loads what is in the logs."""
+        """Loads the logs with a new runtime and returns its shard."""
         self.runtime.stop()
         self.runtime = self.new_runtime()
         self.runtime.start()
@@ -248,7 +248,7 @@ class Workplace(Room):
 
 @contextmanager
 def workplace(root: Path, **arguments: Any) -> Iterator[Workplace]:
-    """Started, with its logs closed at the end, as a killed broker leaves them."""
+    """Yields a started workplace. At the end its logs are closed as a killed broker leaves them."""
     place = Workplace(root, **arguments)
     place.runtime.start()
     try:
@@ -259,7 +259,7 @@ def workplace(root: Path, **arguments: Any) -> Iterator[Workplace]:
 
 
 def overwrite(path: Path, position: int, data: bytes) -> None:
-    """Changes bytes of a file that a log has open."""
+    """Overwrites bytes of a file that a log has open."""
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)

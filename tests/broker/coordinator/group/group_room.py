@@ -1,4 +1,4 @@
-"""A shard of groups outside of any broker: a manual clock, a log that is safe when a test says so, and restarts."""
+"""A group shard without a broker, with a manual clock, restarts, and a log whose appends a test completes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Protocols = Mapping[str, bytes] | Iterable[str]
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer of these topics says."""
+    """Encodes the subscription of a consumer to these topics."""
     return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
 
 
 class Asked:
-    """A request that waits, or was answered: once, or the test fails."""
+    """A waiting or answered request. A second answer fails the test."""
 
     def __init__(self) -> None:
         self._response: Any = None
@@ -59,7 +59,7 @@ class Asked:
 
 
 class GroupLog:
-    """The log of the shard's partition. While `is_held`, what is appended waits for the high watermark."""
+    """The log of the shard's partition. While `is_held`, appends wait for the high watermark."""
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
@@ -82,14 +82,14 @@ class GroupLog:
             decision.done(None)
 
     def settle(self, cause: ErrorCode | None = None) -> None:
-        """What waits is safe, or has failed for this cause."""
+        """Completes the waiting appends, or fails them with `cause`."""
         waiting, self.waiting = self.waiting, []
         for decision in waiting:
             decision.done(None if cause is None else AppendFailed(cause))
 
 
 class GroupRoom:
-    """`member_id` of `join` is empty for one that is new; `known_ids` False is a client before version 4."""
+    """`member_id` of `join` is empty for a new member; `known_ids` False is a client before version 4."""
 
     def __init__(self, settings: GroupSettings | None = None, *, seed: int = 0, tick_ms: int = 1) -> None:
         self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
@@ -122,7 +122,7 @@ class GroupRoom:
         self.rebalances += 1
 
     def restart(self, records: int | None = None) -> None:
-        """The partition moves away and comes back, with the log as it is, or its first records."""
+        """Unloads the shard and loads it again from the log, or from the log's first records."""
         self.shard.unload()
         self.settled()
         self.log.waiting.clear()
@@ -136,14 +136,14 @@ class GroupRoom:
     # --- time ---------------------------------------------------------------------------------------------------
 
     def settled(self) -> None:
-        """What the running handler has left to do, and what is due, is done."""
+        """Runs the deferred calls of the running handler and the due timers."""
         self.timer.advance_clock()
         while not self.completions.is_empty:
             self.completions.drain()
             self.timer.advance_clock()
 
     def advance(self, ms: int) -> None:
-        """Lets time pass, stopping wherever something is due."""
+        """Advances the clock and stops wherever a timer is due."""
         end_ms = self.clock.now_ms() + ms
         while (due_ms := self.timer.next_expiration_ms) is not None and due_ms <= end_ms:
             self.clock.advance(max(due_ms - self.clock.now_ms(), 0))
@@ -227,7 +227,7 @@ class GroupRoom:
             self.settled()
         return ErrorCode.NONE
 
-    # --- whole scenes -------------------------------------------------------------------------------------------
+    # --- scenarios ----------------------------------------------------------------------------------------------
 
     @property
     def group(self) -> Group:
@@ -239,11 +239,11 @@ class GroupRoom:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many operations wait for heartbeats and for rebalances."""
+        """The numbers of operations that wait for heartbeats and for rebalances."""
         return self.waits.heartbeat.delayed, self.waits.rebalance.delayed
 
     def stable(self, count: int = 1, **joining: Any) -> list[str]:
-        """A Stable group of so many members, the leader first. Each is assigned its own number."""
+        """Makes a Stable group and returns its members, the leader first. Each is assigned its own number."""
         asked = [self.join(**joining) for _ in range(count)]
         self.advance(2 * self.settings.initial_rebalance_delay_ms)
         answered = [each for each in asked if each.is_answered]
@@ -257,11 +257,11 @@ class GroupRoom:
         return ids
 
     def sync_all(self, ids: list[str], generation_id: int) -> list[Asked]:
-        """All send their SyncGroup, the leader, the first one, last."""
+        """All members send their SyncGroup; the leader, which is the first id, sends its request last."""
         assignments = {member_id: b"%d" % number for number, member_id in enumerate(ids)}
         asked = [self.sync(member_id, generation_id) for member_id in ids[1:]]
         return [self.sync(ids[0], generation_id, assignments), *asked]
 
     def rejoined(self, ids: list[str], **joining: Any) -> list[Asked]:
-        """All members join again."""
+        """All members rejoin."""
         return [self.join(member_id, **joining) for member_id in ids]

@@ -1,4 +1,4 @@
-"""A log for decisions about offsets, whose high watermark moves when a test says so; and what a restart reads in it."""
+"""A log for decisions about offsets. A test moves its high watermark and loads it as a restart does."""
 
 from odradek.broker.coordinator.group.offset_records import CommittedOffset, read_offset, read_offset_key
 from odradek.broker.coordinator.group.offsets import Commits, GroupOffsets
@@ -7,7 +7,7 @@ from odradek.broker.coordinator.shard import AppendFailed, Decision
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 Entry = tuple[CoordinatorRecord | bool, int]
-"""A record, or a marker (whether it commits); and the producer's id."""
+"""A record, or a marker (whether it commits), and the producer's id."""
 
 
 def committed(offset: int, *, metadata: str = "", at_ms: int = 0, expires_ms: int = -1) -> CommittedOffset:
@@ -23,7 +23,7 @@ def commits(**topics: dict[int, int]) -> Commits:
 
 
 class OffsetLog:
-    """`waiting` are decisions that are appended and not safe yet."""
+    """`waiting` holds the decisions that are appended and not replicated yet."""
 
     def __init__(self, offsets: GroupOffsets | None = None) -> None:
         self.offsets = offsets or GroupOffsets()
@@ -43,7 +43,7 @@ class OffsetLog:
             self.waiting.pop(0).done(None)
 
     def fail(self, decision: Decision, cause: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
-        """Told as failed, although it stands in the log."""
+        """Fails a decision although its records are in the log."""
         if decision in self.waiting:
             self.waiting.remove(decision)
         decision.done(AppendFailed(cause))
@@ -72,7 +72,7 @@ class OffsetLog:
         return self.append(decision)
 
     def reloaded(self) -> GroupOffsets:
-        """What a broker that starts with this log knows."""
+        """Returns the offsets that a broker loads from this log."""
         fresh = GroupOffsets()
         for offset, (entry, producer_id) in enumerate(self.entries):
             if isinstance(entry, bool):
@@ -82,7 +82,7 @@ class OffsetLog:
         return fresh
 
     def numbers(self, group: str) -> dict[str, dict[int, int]]:
-        """The offsets that count."""
+        """Returns the committed offsets that are in effect."""
         return numbers(self.offsets, group)
 
 
@@ -94,7 +94,7 @@ def numbers(offsets: GroupOffsets, group: str) -> dict[str, dict[int, int]]:
 
 
 def reference(entries: list[Entry], group: str) -> dict[str, dict[int, int]]:
-    """What counts after these entries, by the rules alone: position in the log decides, a tombstone ends everything."""
+    """Returns the offsets after these entries by the rules alone: the last entry wins, a tombstone removes."""
     counts: dict[tuple[str, int], tuple[int, int]] = {}
     opened: dict[int, dict[tuple[str, int], tuple[int, int]]] = {}
     for position, (entry, producer_id) in enumerate(entries):

@@ -1,8 +1,8 @@
-"""A classic group in as few lines as it takes: every rule once, deadlines as numbers, nothing that waits or calls back.
+"""A classic group in as few lines as possible: each rule once, deadlines as numbers, no waiting and no callbacks.
 
-`answers` is what each request was answered, by its number; a request that is not in it waits. Ids of members are
-numbers in the order in which they were given out. `tie` is set where two things of different kinds are due in the same
-millisecond: which comes first is nobody's promise.
+`answers` holds the response to each request by the request's number; other requests wait. Ids of members are
+numbers in the order of their creation. `tie` is set where two events of different kinds are due in the same
+millisecond: their order is unspecified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FULL, NON_EMPTY, NOT_FOUND = "GROUP_MAX_SIZE_REACHED", "NON_EMPTY_GROUP", "GROUP
 
 
 class Wish(NamedTuple):
-    """What a JoinGroup says. Protocols: ((name, metadata), ...)."""
+    """The fields of a JoinGroup. Protocols: ((name, metadata), ...)."""
 
     instance: str | None
     protocols: tuple[tuple[str, bytes], ...]
@@ -199,7 +199,7 @@ class ReferenceGroup:
         if self.generation > 0:
             self.saved = None
         elif self.pending:
-            return OK  # nothing of it is written, and somebody is about to join
+            return OK  # the group was never written, and a member is about to join
         self.clear()
         return OK
 
@@ -235,7 +235,7 @@ class ReferenceGroup:
         self.settle()
 
     def is_tie(self, due: list[tuple[int, str, int]]) -> bool:
-        """Sessions of members that have had a generation may end in any order."""
+        """Sessions of members that were in a generation may expire in any order."""
         first = [who for _, _, who in due if who in self.pending or (who in self.people and self.people[who].is_new)]
         return len({kind for _, kind, _ in due}) > 1 or (len(due) > 1 and bool(first))
 
@@ -343,7 +343,7 @@ class ReferenceGroup:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def check(self, who: int, instance: str | None) -> str:
-        """The error; empty where the member is one."""
+        """Returns the error, empty for a known member."""
         if instance is not None:
             current = self.of_instance(instance)
             if current is None:
@@ -393,7 +393,7 @@ class ReferenceGroup:
         return number is not None
 
     def save(self, given: Mapping[int, bytes] | None = None) -> bool:
-        """What a restart finds. Of what a member supports only the chosen protocol is kept."""
+        """Stores the state that a restart finds. Of a member's protocols only the chosen one is kept."""
         if self.fails:
             return False
         people = {}

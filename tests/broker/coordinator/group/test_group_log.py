@@ -1,4 +1,4 @@
-"""Every change of a group's state is one line in the log, with what was, what is, and why."""
+"""Each state change of a group is one log line with the old state, the new state and the reason."""
 
 import json
 
@@ -8,7 +8,7 @@ from odradek.broker.coordinator.group.state import TRANSITIONS
 from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom
 
 
-def test_a_groups_life_is_told_move_by_move() -> None:
+def test_every_state_change_of_a_group_is_logged() -> None:
     room = GroupRoom()
     with capture_logs() as lines:
         (member_id,) = room.stable()
@@ -32,7 +32,7 @@ def test_a_groups_life_is_told_move_by_move() -> None:
     json.dumps(told)
 
 
-def test_members_that_are_put_out_are_named() -> None:
+def test_removed_members_are_named_in_the_log() -> None:
     room = GroupRoom()
     _, silent = room.stable(2)
     with capture_logs() as lines:
@@ -42,7 +42,7 @@ def test_members_that_are_put_out_are_named() -> None:
     assert {line["reason"] for line in removed} == {"session timed out"}
 
 
-def test_a_name_that_fills_a_string_does_not_fill_the_log() -> None:
+def test_an_overlong_name_is_cut_in_the_log() -> None:
     room = GroupRoom()
     with capture_logs() as lines:
         room.join(group_id="x" * 32_767, client_id="y" * 32_767)

@@ -1,6 +1,6 @@
-"""The group against a reference of a few lines: the same random life, and after every step the same answers and state.
+"""The group against a short reference: after every random step both have the same responses and state.
 
-10,000 steps on one seed; in a soak 100,000 on each of 20.
+10,000 steps with one seed; in a soak 100,000 with each of 20 seeds.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ MAX_SIZE = 5
 
 @pytest.fixture(autouse=True)
 def silent() -> Iterator[None]:
-    """A hundred thousand lines are no help."""
+    """Switches logging off: a hundred thousand log lines do not help."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
 
 
 class CountingRandom(Random):
-    """Ids of members are numbers: 1, 2, 3 ..."""
+    """Generates numbers as member ids: 1, 2, 3 ..."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -52,7 +52,7 @@ class CountingRandom(Random):
 
 
 class Life:
-    """Drives a room and the reference with the same random requests, and compares."""
+    """Drives a `GroupRoom` and the reference with the same random requests and compares them."""
 
     def __init__(self, source: Random, done: Counter[str]) -> None:
         self.random, self.done = source, done
@@ -67,7 +67,7 @@ class Life:
 
     @property
     def is_told(self) -> bool:
-        """Whether what comes next is nobody's promise."""
+        """Whether the order of the next events is unspecified."""
         return self.model.tie
 
     # --- steps ----------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Life:
         self.room.restart()
 
     def disk(self) -> None:
-        """The log takes nothing any more, or again."""
+        """Toggles whether the log accepts appends."""
         self.model.fails = not self.model.fails and self.random.random() < 0.3
         self.room.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS if self.model.fails else None
         self.tell("the log fails" if self.model.fails else "the log is well")
@@ -159,7 +159,7 @@ class Life:
     # --- choosing -------------------------------------------------------------------------------------------------
 
     def somebody(self, newcomers: float = 0.0) -> int | None:
-        """A member, one that is to join, seldom one that was; None is one without an id."""
+        """Returns a member, a pending member, seldom a former member, or None for a member without an id."""
         if self.random.random() < newcomers:
             return None
         known = [*self.model.people, *self.model.pending]
@@ -168,7 +168,7 @@ class Life:
         return self.random.choice(known)
 
     def instance_of(self, who: int | None) -> str | None:
-        """Mostly its own."""
+        """Returns mostly the member's own instance id."""
         person = self.model.people.get(who or 0)
         if who is None or self.random.random() < 0.05:
             return self.random.choice(INSTANCES)
@@ -178,7 +178,7 @@ class Life:
         return self.model.generation - (self.random.random() < 0.05)
 
     def name(self, who: int | None) -> str:
-        """The id as the room knows it."""
+        """Returns the member id that the room uses."""
         if who is None:
             return ""
         return self.names.get(who) or f"client-{UUID(int=who, version=4)}"
@@ -233,7 +233,7 @@ class Life:
 
 
 def _number(member_id: str) -> int:
-    """CLIENT-UUID or INSTANCE-UUID; the UUID without its version and variant."""
+    """Returns the number in CLIENT-UUID or INSTANCE-UUID: the UUID without its version and variant."""
     return int(member_id[-12:], 16)
 
 
@@ -254,7 +254,7 @@ def _told(response: Any) -> tuple[Any, ...]:
 
 @pytest.mark.soak("100,000 steps on each of 20 seeds", minutes=1.5)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_steps_are_as_the_reference_says(seed: int) -> None:
+def test_random_steps_match_the_reference_group(seed: int) -> None:
     source, done = Random(seed), Counter[str]()
     life = Life(source, done)
     for _ in range(STEPS):

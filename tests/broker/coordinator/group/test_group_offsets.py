@@ -13,7 +13,7 @@ def unstable(log: OffsetLog, group: str, topic: str, partition: int) -> bool:
     return found is not None and found.is_unstable(topic, partition)
 
 
-def test_a_commit_counts_when_it_is_safe_and_not_before() -> None:
+def test_a_commit_takes_effect_once_it_is_replicated() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 5, 1: 6})
     assert log.numbers("g") == {}
@@ -26,7 +26,7 @@ def test_a_commit_counts_when_it_is_safe_and_not_before() -> None:
     assert log.offsets.count == 2
 
 
-def test_a_commit_that_fails_leaves_what_was_committed_before() -> None:
+def test_a_failed_commit_keeps_the_previous_offset() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 5})
     log.safe()
@@ -44,7 +44,7 @@ def test_a_group_whose_only_commit_failed_has_no_offsets() -> None:
     assert log.offsets.group_ids() == []
 
 
-def test_commits_that_become_safe_out_of_order_count_by_their_place_in_the_log() -> None:
+def test_the_last_commit_in_the_log_wins_although_commits_complete_out_of_order() -> None:
     log = OffsetLog()
     first, second = log.commit("g", orders={0: 5}), log.commit("g", orders={0: 6})
     second.done(None)
@@ -52,7 +52,7 @@ def test_commits_that_become_safe_out_of_order_count_by_their_place_in_the_log()
     assert log.numbers("g") == {"orders": {0: 6}}
 
 
-def test_offsets_of_a_transaction_count_from_its_commit_marker_on() -> None:
+def test_offsets_of_a_transaction_take_effect_at_its_commit_marker() -> None:
     log = OffsetLog()
     log.commit_in(7, "g", orders={0: 5})
     log.safe()
@@ -64,7 +64,7 @@ def test_offsets_of_a_transaction_count_from_its_commit_marker_on() -> None:
     assert not unstable(log, "g", "orders", 0)
 
 
-def test_offsets_of_an_aborted_transaction_never_were() -> None:
+def test_offsets_of_an_aborted_transaction_are_discarded() -> None:
     log = OffsetLog()
     log.commit_in(7, "g", orders={0: 5})
     log.safe()
@@ -82,7 +82,7 @@ def test_a_marker_of_another_producer_changes_nothing() -> None:
     assert unstable(log, "g", "orders", 0)
 
 
-def test_a_plain_commit_after_a_transactions_wins_although_the_marker_comes_last() -> None:
+def test_a_plain_commit_after_a_transactional_one_wins_although_the_marker_comes_last() -> None:
     log = OffsetLog()
     log.commit_in(7, "g", orders={0: 5, 1: 5})
     log.commit("g", orders={0: 9})
@@ -91,7 +91,7 @@ def test_a_plain_commit_after_a_transactions_wins_although_the_marker_comes_last
     assert log.numbers("g") == {"orders": {0: 9, 1: 5}}
 
 
-def test_a_transactions_commit_after_a_plain_one_wins() -> None:
+def test_a_transactional_commit_after_a_plain_one_wins() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 9})
     log.commit_in(7, "g", orders={0: 5})
@@ -100,7 +100,7 @@ def test_a_transactions_commit_after_a_plain_one_wins() -> None:
     assert log.numbers("g") == {"orders": {0: 5}}
 
 
-def test_of_two_commits_in_a_transaction_the_later_counts() -> None:
+def test_the_later_of_two_commits_in_a_transaction_wins() -> None:
     log = OffsetLog()
     log.commit_in(7, "g", orders={0: 5, 1: 5})
     log.commit_in(7, "g", orders={0: 6})
@@ -109,7 +109,7 @@ def test_of_two_commits_in_a_transaction_the_later_counts() -> None:
     assert log.numbers("g") == {"orders": {0: 6, 1: 5}}
 
 
-def test_a_failed_commit_in_a_transaction_leaves_the_one_before_it() -> None:
+def test_a_failed_commit_in_a_transaction_keeps_the_previous_one() -> None:
     log = OffsetLog()
     log.commit_in(7, "g", orders={0: 5})
     log.safe()
@@ -118,7 +118,7 @@ def test_a_failed_commit_in_a_transaction_leaves_the_one_before_it() -> None:
     assert log.numbers("g") == {"orders": {0: 5}}
 
 
-def test_a_marker_decides_over_appends_that_still_wait() -> None:
+def test_a_marker_also_decides_commits_that_are_not_replicated_yet() -> None:
     log = OffsetLog()
     log.commit_in(7, "g", orders={0: 5})
     log.end(7, commit=True)
@@ -141,7 +141,7 @@ def test_one_producer_can_have_offsets_of_several_groups_pending() -> None:
     assert (log.numbers("g"), log.numbers("h")) == ({"orders": {0: 5}}, {"orders": {0: 6}})
 
 
-def test_deleting_takes_what_counts_and_what_waits() -> None:
+def test_a_deletion_removes_committed_and_pending_offsets() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 5, 1: 5})
     log.safe()
@@ -166,7 +166,7 @@ def test_a_commit_appended_after_a_deletion_survives_it() -> None:
     assert log.numbers("g") == {"orders": {0: 6}} == numbers(log.reloaded(), "g")
 
 
-def test_a_group_that_is_forgotten_does_not_come_back_with_a_late_answer() -> None:
+def test_a_late_append_result_does_not_revive_a_forgotten_group() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 5})
     log.safe()
@@ -181,7 +181,7 @@ def test_a_group_that_is_forgotten_does_not_come_back_with_a_late_answer() -> No
     assert log.offsets.count == 0
 
 
-def test_what_is_deleted_of_a_topic_leaves_the_others() -> None:
+def test_deleting_offsets_of_a_topic_keeps_those_of_other_topics() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 5}, payments={0: 6})
     log.safe()
@@ -191,7 +191,7 @@ def test_what_is_deleted_of_a_topic_leaves_the_others() -> None:
     assert not log.offsets.has_offsets("g")
 
 
-def test_a_record_that_cannot_be_read_changes_nothing() -> None:
+def test_an_undecodable_record_changes_nothing() -> None:
     log = OffsetLog()
     key = log.commit("g", orders={0: 5}).records[0].key
     fresh = GroupOffsets()
@@ -221,8 +221,8 @@ def test_metadata_leader_epochs_and_times_survive_a_restart() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_restart_knows_what_the_broker_knew(seed: int) -> None:
-    """Whatever happens in whatever order: once all that waits has been told, live state, replay and the rules agree."""
+def test_a_restart_restores_the_live_state_after_random_steps(seed: int) -> None:
+    """In any order of steps: once all appends have completed, live state, replay and the rules agree."""
     source, log = Random(seed), OffsetLog()
     groups, topics = ("g", "h", "i"), ("orders", "payments")
 

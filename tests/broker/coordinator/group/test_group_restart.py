@@ -1,4 +1,4 @@
-"""What is written of a group's membership, in Kafka's form, and what a restart makes of it."""
+"""The group metadata records, in Kafka's format, and the state that a restart loads from them."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ def vectors(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
 
 
-def test_a_group_is_written_when_it_is_stable_and_when_it_is_empty_and_not_in_between() -> None:
+def test_a_group_is_written_when_it_becomes_stable_or_empty_and_at_no_other_time() -> None:
     room = GroupRoom()
     member_id = room.join().response.member_id
     assert room.log.records == []
@@ -36,7 +36,7 @@ def test_a_group_is_written_when_it_is_stable_and_when_it_is_empty_and_not_in_be
     assert generations == [1, 2]
 
 
-def test_a_stable_group_comes_back_with_its_members_and_what_they_were_told() -> None:
+def test_a_restart_restores_a_stable_group_with_its_members_and_their_assignments() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2, protocols={"range": subscription("orders", "bills")})
     room.restart()
@@ -47,7 +47,7 @@ def test_a_stable_group_comes_back_with_its_members_and_what_they_were_told() ->
     assert room.group.subscribed_topics == frozenset({"orders", "bills"})
 
 
-def test_members_have_their_whole_session_to_be_heard_of_after_a_restart() -> None:
+def test_members_have_a_full_session_timeout_after_a_restart() -> None:
     room = GroupRoom()
     leader, _ = room.stable(2)
     room.advance(SESSION_MS - 1)
@@ -59,7 +59,7 @@ def test_members_have_their_whole_session_to_be_heard_of_after_a_restart() -> No
     assert room.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_rebalance_that_a_restart_interrupts_leaves_the_generation_before() -> None:
+def test_a_restart_during_a_rebalance_restores_the_previous_generation() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     new = room.join()
@@ -72,7 +72,7 @@ def test_a_rebalance_that_a_restart_interrupts_leaves_the_generation_before() ->
     assert room.waiting == (2, 0)
 
 
-def test_syncs_that_a_restart_interrupts_look_for_the_coordinator() -> None:
+def test_syncs_interrupted_by_a_restart_are_refused_with_not_coordinator() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     room.rejoined([leader, follower])
@@ -83,7 +83,7 @@ def test_syncs_that_a_restart_interrupts_look_for_the_coordinator() -> None:
     assert room.heartbeat(leader, 2) is ErrorCode.NONE
 
 
-def test_the_first_generation_is_forgotten_by_a_restart_before_it_was_stable() -> None:
+def test_a_restart_forgets_a_first_generation_that_was_not_stable_yet() -> None:
     room = GroupRoom()
     member_id = room.join().response.member_id
     room.restart()
@@ -91,7 +91,7 @@ def test_the_first_generation_is_forgotten_by_a_restart_before_it_was_stable() -
     assert room.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_empty_group_comes_back_empty_and_its_next_generation_is_a_new_one() -> None:
+def test_a_restart_restores_an_empty_group_and_its_next_generation_id_is_higher() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     room.leave(member_id)
@@ -102,7 +102,7 @@ def test_an_empty_group_comes_back_empty_and_its_next_generation_is_a_new_one() 
     assert room.join().response.generation_id == 3
 
 
-def test_unloading_leaves_nothing_waiting_and_no_group() -> None:
+def test_unloading_leaves_no_waiting_operation_and_no_group() -> None:
     room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=3_000))
     room.stable(3)
     room.join()
@@ -118,7 +118,7 @@ def test_unloading_leaves_nothing_waiting_and_no_group() -> None:
 
 
 @pytest.mark.parametrize("vector", vectors("GroupMetadataValue"), ids=lambda v: f"{v['version']}-{v['style']}")
-def test_every_version_that_kafka_wrote_is_read(vector: dict[str, object]) -> None:
+def test_every_group_metadata_version_of_kafka_decodes(vector: dict[str, object]) -> None:
     value = bytes.fromhex(str(vector["hex"]))
     fields: dict[str, object] = vector["fields"]  # type: ignore[assignment]
     members: list[dict[str, object]] = fields["members"]  # type: ignore[assignment]
@@ -149,7 +149,7 @@ def test_every_version_that_kafka_wrote_is_read(vector: dict[str, object]) -> No
     [v for v in vectors("GroupMetadataValue") if v["version"] == 3],
     ids=lambda v: str(v["style"]),
 )
-def test_what_was_read_is_written_as_kafka_writes_it(vector: dict[str, object]) -> None:
+def test_decoded_group_metadata_is_encoded_as_kafka_encodes_it(vector: dict[str, object]) -> None:
     value = bytes.fromhex(str(vector["hex"]))
     try:
         group = read_group(GROUP, value, ManualClock())
@@ -160,13 +160,13 @@ def test_what_was_read_is_written_as_kafka_writes_it(vector: dict[str, object]) 
 
 
 @pytest.mark.parametrize("vector", vectors("GroupMetadataKey"), ids=lambda v: str(v["style"]))
-def test_kafkas_keys_are_read(vector: dict[str, object]) -> None:
+def test_group_metadata_keys_of_kafka_decode(vector: dict[str, object]) -> None:
     fields: dict[str, str] = vector["fields"]  # type: ignore[assignment]
     assert read_group_id(CoordinatorRecord(bytes.fromhex(str(vector["hex"])), None)) == fields["group"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"\x00\x07", b"\x7f\xff"])
-def test_a_value_that_cannot_be_read_is_malformed(damage: bytes) -> None:
+def test_an_undecodable_value_is_malformed(damage: bytes) -> None:
     with pytest.raises(MalformedMessage):
         read_group(GROUP, damage, ManualClock())
 
@@ -181,7 +181,7 @@ def test_a_value_cut_at_any_length_is_malformed() -> None:
             read_group(GROUP, value[:length], room.clock)
 
 
-def test_a_record_of_another_kind_is_malformed_and_the_others_load() -> None:
+def test_a_record_with_an_undecodable_key_is_malformed_and_the_others_load() -> None:
     room = GroupRoom()
     room.stable(2)
     shard = room.shard
@@ -193,7 +193,7 @@ def test_a_record_of_another_kind_is_malformed_and_the_others_load() -> None:
     assert room.state is GroupState.STABLE
 
 
-def test_subscriptions_of_versions_to_come_are_read_and_nonsense_makes_all_topics_count() -> None:
+def test_future_subscription_versions_decode_and_an_undecodable_one_keeps_all_topics() -> None:
     room = GroupRoom()
     newer = b"\x00\x63" + subscription("orders")[2:] + b"something that is not known yet"
     (member_id,) = room.stable(protocols={"range": newer})
@@ -202,7 +202,7 @@ def test_subscriptions_of_versions_to_come_are_read_and_nonsense_makes_all_topic
     assert room.group.is_subscribed_to("bills")
 
 
-def test_a_state_changes_only_as_the_table_says() -> None:
+def test_a_group_state_changes_only_as_the_table_allows() -> None:
     room = GroupRoom()
     room.stable()
     for new in GroupState:
@@ -212,7 +212,7 @@ def test_a_state_changes_only_as_the_table_says() -> None:
     assert room.state is GroupState.STABLE
 
 
-def test_the_table_is_kafkas() -> None:
+def test_the_table_of_state_changes_equals_kafkas() -> None:
     before = {new: {old.value for old, into in TRANSITIONS if into is new} for new in GroupState}
     assert before == {
         GroupState.PREPARING_REBALANCE: {"Stable", "CompletingRebalance", "Empty"},

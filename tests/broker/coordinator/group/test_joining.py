@@ -1,4 +1,4 @@
-"""JoinGroup: who becomes a member, when a generation begins, and what is refused."""
+"""JoinGroup: how clients become members, when a generation begins, and which requests are refused."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.broker.coordinator.group.group_room import GROUP, REBALANCE_MS, SESSI
 DELAY_MS = 3_000
 
 
-def test_the_first_member_leads_the_first_generation_and_hears_of_all_members() -> None:
+def test_the_first_member_leads_the_first_generation_and_gets_the_member_list() -> None:
     room = GroupRoom()
     asked = room.join(protocols={"range": b"said"})
     answer = asked.response
@@ -22,7 +22,7 @@ def test_the_first_member_leads_the_first_generation_and_hears_of_all_members() 
     assert room.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_new_member_is_given_an_id_and_must_come_back_with_it() -> None:
+def test_a_new_member_is_given_an_id_and_must_join_again_with_it() -> None:
     room = GroupRoom()
     asked = room.join(known_ids=True)
     assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -33,7 +33,7 @@ def test_a_new_member_is_given_an_id_and_must_come_back_with_it() -> None:
     assert not room.group.pending
 
 
-def test_one_that_was_given_an_id_and_does_not_come_back_is_forgotten_after_its_session() -> None:
+def test_a_pending_member_that_does_not_join_is_forgotten_after_its_session() -> None:
     room = GroupRoom()
     member_id = room.join(known_ids=True).response.member_id
     room.advance(SESSION_MS - 1)
@@ -44,7 +44,7 @@ def test_one_that_was_given_an_id_and_does_not_come_back_is_forgotten_after_its_
     assert room.waiting == (0, 0)
 
 
-def test_a_rebalance_waits_for_one_that_was_given_an_id() -> None:
+def test_a_rebalance_waits_for_a_pending_member() -> None:
     room = GroupRoom()
     (leader,) = room.stable()
     pending = room.join(known_ids=True).response.member_id
@@ -54,7 +54,7 @@ def test_a_rebalance_waits_for_one_that_was_given_an_id() -> None:
     assert asked.response.generation_id == joined.response.generation_id == 2
 
 
-def test_a_rebalance_goes_on_when_one_that_was_given_an_id_stays_away() -> None:
+def test_a_rebalance_completes_when_a_pending_member_expires() -> None:
     room = GroupRoom()
     (leader,) = room.stable()
     room.join(known_ids=True)
@@ -75,20 +75,20 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
     assert second.response.members == []
 
 
-def test_the_first_rebalance_waits_as_long_again_whenever_somebody_has_joined() -> None:
+def test_each_join_extends_the_delay_of_the_first_rebalance() -> None:
     room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
     asked = [room.join()]
     room.advance(2_000)
     asked.append(room.join())
     room.advance(2_000)  # at 4000, in the second wait
     asked.append(room.join())
-    room.advance(4_999)  # at 8999: nobody came in the third
+    room.advance(4_999)  # at 8999: no member joined in the third wait
     assert not any(each.is_answered for each in asked)
     room.advance(1)
     assert [each.response.generation_id for each in asked] == [1, 1, 1]
 
 
-def test_the_first_rebalance_waits_no_longer_than_the_rebalance_time_out() -> None:
+def test_the_first_rebalance_waits_at_most_for_the_rebalance_timeout() -> None:
     room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
     asked = [room.join(rebalance_ms=7_000)]
     for _ in range(6):
@@ -108,7 +108,7 @@ def test_only_the_first_rebalance_waits() -> None:
     assert new.response.generation_id == 2
 
 
-def test_a_member_that_joins_makes_the_others_join_again() -> None:
+def test_a_new_member_makes_the_others_rejoin() -> None:
     room = GroupRoom()
     ids = room.stable(3)
     generation = room.group.generation_id
@@ -121,12 +121,12 @@ def test_a_member_that_joins_makes_the_others_join_again() -> None:
     assert [len(each.response.members) for each in [new, *again[1:]]] == [0, 0, 0]
 
 
-def test_members_that_do_not_join_again_in_time_are_out() -> None:
+def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
     room = GroupRoom()
     leader, *others = room.stable(3)
     new = room.join()
     asked = room.join(others[0])
-    for _ in range(REBALANCE_MS // 5_000 - 1):  # they are alive, but busy
+    for _ in range(REBALANCE_MS // 5_000 - 1):  # the members send heartbeats but do not rejoin
         room.advance(5_000)
         assert room.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
         room.heartbeat(others[1], 2)
@@ -137,7 +137,7 @@ def test_members_that_do_not_join_again_in_time_are_out() -> None:
     assert room.heartbeat(leader, 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_join_again_is_replaced_by_one_that_has() -> None:
+def test_a_leader_that_does_not_rejoin_is_replaced_by_a_member_that_has() -> None:
     room = GroupRoom()
     leader, other = room.stable(2)
     asked = room.join(other, protocols={"range": b"something new"})
@@ -146,7 +146,7 @@ def test_a_leader_that_does_not_join_again_is_replaced_by_one_that_has() -> None
     assert len(asked.response.members) == 1
 
 
-def test_the_longest_rebalance_time_out_of_all_members_counts() -> None:
+def test_the_longest_rebalance_timeout_of_all_members_applies() -> None:
     room = GroupRoom()
     (first,) = room.stable(1, rebalance_ms=20_000, session_ms=1_800_000)
     room.join(rebalance_ms=50_000, session_ms=1_800_000)
@@ -156,7 +156,7 @@ def test_the_longest_rebalance_time_out_of_all_members_counts() -> None:
     assert room.group.member(first) is None
 
 
-def test_a_member_that_missed_the_answer_hears_of_the_generation_again() -> None:
+def test_a_member_that_missed_the_join_response_gets_the_generation_again() -> None:
     room = GroupRoom()
     member_id = room.join().response.member_id
     again = room.join(member_id)
@@ -164,7 +164,7 @@ def test_a_member_that_missed_the_answer_hears_of_the_generation_again() -> None
     assert len(again.response.members) == 1
 
 
-def test_a_follower_that_joins_a_stable_group_with_nothing_new_hears_of_the_generation() -> None:
+def test_a_follower_that_rejoins_a_stable_group_unchanged_gets_the_current_generation() -> None:
     room = GroupRoom()
     _, follower = room.stable(2)
     again = room.join(follower)
@@ -180,7 +180,7 @@ def test_a_member_that_changes_its_subscription_rebalances_the_group() -> None:
     assert room.group.is_subscribed_to("other")
 
 
-def test_a_leader_that_joins_a_stable_group_rebalances_it_for_it_has_seen_new_partitions() -> None:
+def test_a_leader_that_rejoins_a_stable_group_rebalances_it() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     asked = room.join(leader)
@@ -189,14 +189,14 @@ def test_a_leader_that_joins_a_stable_group_rebalances_it_for_it_has_seen_new_pa
     assert asked.response.generation_id == 3
 
 
-def test_a_member_that_changes_its_mind_while_the_group_completes_rebalances_it() -> None:
+def test_a_member_that_changes_its_protocols_during_completing_rebalance_rebalances_the_group() -> None:
     room = GroupRoom()
     member_id = room.join().response.member_id
     again = room.join(member_id, protocols={"range": b"new"})
     assert again.response.generation_id == 2
 
 
-def test_a_join_that_is_asked_again_replaces_the_first_and_both_are_answered() -> None:
+def test_a_repeated_join_replaces_the_first_and_both_are_answered() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     first = room.join(leader)
@@ -207,18 +207,18 @@ def test_a_join_that_is_asked_again_replaces_the_first_and_both_are_answered() -
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2**31 - 1])
-def test_a_session_time_out_out_of_bounds_is_refused(session_ms: int) -> None:
+def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
     room = GroupRoom()
     assert room.join(session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert room.shard.groups == {}
 
 
 @pytest.mark.parametrize("session_ms", [6_000, 1_800_000])
-def test_the_bounds_themselves_are_taken(session_ms: int) -> None:
+def test_session_timeouts_at_the_bounds_are_accepted(session_ms: int) -> None:
     assert GroupRoom().join(session_ms=session_ms).error is ErrorCode.NONE
 
 
-def test_an_unknown_member_id_is_refused_and_makes_no_group() -> None:
+def test_an_unknown_member_id_is_refused_and_creates_no_group() -> None:
     room = GroupRoom()
     asked = room.join("nobody")
     assert (asked.error, asked.response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
@@ -236,9 +236,7 @@ def test_a_first_member_without_protocol_or_type_is_refused(protocol_type: str, 
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("connect", ["range"]), ("consumer", ["sticky"])])
-def test_a_member_that_has_nothing_in_common_with_the_others_is_refused(
-    protocol_type: str, protocols: list[str]
-) -> None:
+def test_a_member_without_a_common_protocol_is_refused(protocol_type: str, protocols: list[str]) -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     for asked_by in ("", member_id):
@@ -247,14 +245,14 @@ def test_a_member_that_has_nothing_in_common_with_the_others_is_refused(
     assert room.join("", protocol_type=protocol_type, protocols=protocols).error is not ErrorCode.NONE
 
 
-def test_an_empty_group_takes_another_protocol_type() -> None:
+def test_an_empty_group_accepts_another_protocol_type() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     room.leave(member_id)
     assert room.join(protocol_type="connect", protocols={"eager": b""}).response.protocol_type == "connect"
 
 
-def test_a_full_group_takes_no_more_members() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
     ids = room.stable(2)
     asked = room.join()
@@ -263,7 +261,7 @@ def test_a_full_group_takes_no_more_members() -> None:
     assert room.join(ids[1]).error is ErrorCode.NONE
 
 
-def test_a_group_that_was_loaded_with_too_many_members_turns_the_last_away() -> None:
+def test_a_group_loaded_with_too_many_members_refuses_the_last_to_rejoin() -> None:
     room = GroupRoom()
     ids = room.stable(3)
     room.settings = GroupSettings(initial_rebalance_delay_ms=0, max_size=2)
@@ -275,7 +273,7 @@ def test_a_group_that_was_loaded_with_too_many_members_turns_the_last_away() -> 
     assert room.group.size == 2
 
 
-def test_a_new_member_whose_join_waits_for_five_minutes_is_out() -> None:
+def test_a_new_member_whose_join_waits_for_five_minutes_is_removed() -> None:
     room = GroupRoom()
     ids = room.stable(2, rebalance_ms=900_000)
     new = room.join(rebalance_ms=900_000)
@@ -288,7 +286,7 @@ def test_a_new_member_whose_join_waits_for_five_minutes_is_out() -> None:
     assert room.group.size == 2
 
 
-def test_a_client_id_that_fills_a_string_still_makes_an_id_that_can_be_told() -> None:
+def test_a_client_id_of_maximum_length_still_yields_an_encodable_member_id() -> None:
     room = GroupRoom()
     for client_id in ("x" * 32_767, "ü" * 16_383, "🚀" * 8_191):
         member_id = room.join(group_id=client_id, client_id=client_id).response.member_id
@@ -296,7 +294,7 @@ def test_a_client_id_that_fills_a_string_still_makes_an_id_that_can_be_told() ->
         assert member_id[:100] == client_id[:100]
 
 
-def test_groups_do_not_feel_each_other() -> None:
+def test_groups_are_independent() -> None:
     room = GroupRoom()
     room.stable(2)
     assert room.join(group_id="other").response.generation_id == 1
@@ -305,7 +303,7 @@ def test_groups_do_not_feel_each_other() -> None:
     assert GROUP in room.shard.groups
 
 
-def test_when_nobody_is_left_at_the_end_of_the_first_wait_the_group_is_empty() -> None:
+def test_a_group_without_members_at_the_end_of_the_initial_delay_is_empty() -> None:
     room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
     pending = room.join(known_ids=True).response.member_id
     asked = room.join(pending)
@@ -315,13 +313,13 @@ def test_when_nobody_is_left_at_the_end_of_the_first_wait_the_group_is_empty() -
     assert room.state is GroupState.EMPTY
 
 
-def test_a_join_whose_connection_ends_before_its_id_was_told_leaves_no_ghost() -> None:
+def test_a_join_whose_connection_closes_before_its_response_leaves_no_member() -> None:
     room = GroupRoom()
     (leader,) = room.stable()
     new = room.join()
     room.shard.membership.join_abandoned(GROUP, room.group.member(_newest(room)).awaiting_join)  # type: ignore[union-attr,arg-type]
     room.settled()
-    assert new.error is ErrorCode.UNKNOWN_MEMBER_ID  # said to nobody
+    assert new.error is ErrorCode.UNKNOWN_MEMBER_ID  # the closed connection does not get this response
     assert room.join(leader).response.generation_id == 2
     assert room.group.size == 1
 

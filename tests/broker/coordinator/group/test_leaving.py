@@ -1,4 +1,4 @@
-"""LeaveGroup, and groups that are deleted."""
+"""LeaveGroup and the deletion of groups."""
 
 from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -13,7 +13,7 @@ def test_a_member_that_leaves_makes_the_others_rebalance_at_once() -> None:
     assert room.join(follower).response.leader == follower
 
 
-def test_one_that_leaves_while_others_wait_for_it_lets_them_go_on() -> None:
+def test_a_member_that_leaves_during_a_rebalance_lets_it_complete() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     asked = room.join(leader)
@@ -22,7 +22,7 @@ def test_one_that_leaves_while_others_wait_for_it_lets_them_go_on() -> None:
     assert asked.response.generation_id == 3
 
 
-def test_a_join_and_a_sync_that_wait_are_answered_when_their_member_leaves() -> None:
+def test_a_waiting_join_or_sync_is_answered_when_its_member_leaves() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     joining = room.join(follower, protocols={"range": b"new"})
@@ -36,7 +36,7 @@ def test_a_join_and_a_sync_that_wait_are_answered_when_their_member_leaves() -> 
     assert syncing.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_when_the_last_member_leaves_the_group_is_empty_and_that_is_written() -> None:
+def test_a_group_whose_last_member_leaves_is_written_as_empty() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     written = len(room.log.records)
@@ -46,7 +46,7 @@ def test_when_the_last_member_leaves_the_group_is_empty_and_that_is_written() ->
     assert room.waiting == (0, 0)
 
 
-def test_one_that_was_given_an_id_can_leave_before_it_joins() -> None:
+def test_a_pending_member_can_leave_before_it_joins() -> None:
     room = GroupRoom()
     member_id = room.join(known_ids=True).response.member_id
     assert room.leave(member_id) is ErrorCode.NONE
@@ -54,7 +54,7 @@ def test_one_that_was_given_an_id_can_leave_before_it_joins() -> None:
     assert room.waiting == (0, 0)
 
 
-def test_strangers_cannot_leave() -> None:
+def test_unknown_members_cannot_leave() -> None:
     room = GroupRoom()
     assert room.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
     (member_id,) = room.stable()
@@ -81,7 +81,7 @@ def test_a_static_member_that_was_replaced_cannot_leave_for_its_successor() -> N
 
 
 def deleted(room: GroupRoom) -> ErrorCode | None:
-    """The error; None while it is not safe."""
+    """Deletes the group and returns the error, None while the tombstone is not replicated."""
     found: list[ErrorCode] = []
     try:
         room.shard.delete(GROUP, found.append)
@@ -90,7 +90,7 @@ def deleted(room: GroupRoom) -> ErrorCode | None:
     return found[0] if found else None
 
 
-def test_only_an_empty_group_can_be_deleted_and_then_it_is_gone_from_the_log() -> None:
+def test_only_an_empty_group_can_be_deleted_and_its_deletion_survives_a_restart() -> None:
     room = GroupRoom()
     assert deleted(room) is ErrorCode.GROUP_ID_NOT_FOUND
     (member_id,) = room.stable()
@@ -103,7 +103,7 @@ def test_only_an_empty_group_can_be_deleted_and_then_it_is_gone_from_the_log() -
     assert room.shard.groups == {}
 
 
-def test_a_group_that_cannot_be_deleted_from_the_log_stays() -> None:
+def test_a_group_whose_tombstone_cannot_be_written_is_kept() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     room.leave(member_id)
@@ -121,7 +121,7 @@ def test_a_group_that_was_never_written_is_deleted_without_a_record() -> None:
     assert room.shard.groups == {}
 
 
-def test_a_group_that_begins_while_its_deletion_is_written_is_a_new_one() -> None:
+def test_a_group_created_while_its_deletion_is_being_written_is_a_new_group() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     room.leave(member_id)

@@ -31,7 +31,7 @@ def fields(vector: dict[str, object]) -> dict[str, object]:
     return found
 
 
-def test_keys_are_those_that_kafka_writes() -> None:
+def test_keys_are_encoded_as_kafka_encodes_them() -> None:
     vectors = [each for each in lines("coordinator_records/OffsetCommitKey.jsonl") if each["version"] == 1]
     assert len(vectors) > 3
     for vector in vectors:
@@ -41,7 +41,7 @@ def test_keys_are_those_that_kafka_writes() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_keys_of_both_versions_are_read(version: int) -> None:
+def test_keys_of_both_versions_decode(version: int) -> None:
     for vector in lines("coordinator_records/OffsetCommitKey.jsonl"):
         if vector["version"] == version:
             read = read_offset_key(CoordinatorRecord(bytes.fromhex(str(vector["hex"])), None))
@@ -49,7 +49,7 @@ def test_keys_of_both_versions_are_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_values_of_every_version_are_read(version: int) -> None:
+def test_values_of_every_version_decode(version: int) -> None:
     vectors = [each for each in lines("coordinator_records/OffsetCommitValue.jsonl") if each["version"] == version]
     assert len(vectors) > 3
     for vector in vectors:
@@ -61,7 +61,7 @@ def test_values_of_every_version_are_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_values_are_those_that_kafka_writes(version: int) -> None:
+def test_values_are_encoded_as_kafka_encodes_them(version: int) -> None:
     checked = 0
     for vector in lines("coordinator_records/OffsetCommitValue.jsonl"):
         has = fields(vector)
@@ -79,8 +79,8 @@ def test_values_are_those_that_kafka_writes(version: int) -> None:
     assert checked > 3
 
 
-def test_the_offsets_that_a_real_broker_stored_are_written_again_byte_for_byte() -> None:
-    """But for tombstones, which have no value."""
+def test_offsets_stored_by_a_real_broker_are_encoded_again_byte_for_byte() -> None:
+    """Tombstones have no value and are left out."""
     checked = 0
     for contents in (VECTORS / "logs/clean/contents").glob("__consumer_offsets-*.jsonl"):
         for line in contents.read_text().splitlines():
@@ -100,13 +100,13 @@ def test_the_offsets_that_a_real_broker_stored_are_written_again_byte_for_byte()
 
 
 @pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 32767])
-def test_the_short_way_to_a_value_writes_what_the_general_writer_does(metadata: str) -> None:
+def test_the_fast_value_encoder_writes_the_same_bytes_as_the_general_encoder(metadata: str) -> None:
     value = OffsetCommitValue(offset=2**40, leader_epoch=7, metadata=metadata, commit_timestamp=1_700_000_000_000)
     written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000))
     assert written == encode_value(value, 3)
 
 
-def test_a_key_does_not_hold_the_prefix_that_it_was_made_of() -> None:
+def test_a_key_keeps_no_reference_to_its_prefix() -> None:
     prefix = key_prefix("group", "topic")
     before = sys.getrefcount(prefix)
     for partition in range(100):

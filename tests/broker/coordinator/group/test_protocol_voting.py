@@ -1,4 +1,4 @@
-"""Which protocol a generation goes by: the first choice of most members among what all of them support."""
+"""The protocol of a generation: the first choice of most members among the protocols that all of them support."""
 
 import pytest
 
@@ -21,20 +21,20 @@ def chosen(*members: list[str]) -> str:
     [
         ([[R, RR]], R),
         ([[R, RR], [RR, R], [RR, R]], RR),  # most votes
-        ([[R, RR], [RR]], RR),  # what all support
+        ([[R, RR], [RR]], RR),  # the only common protocol
         ([[R, RR, S], [RR, R, S], [S, RR]], RR),  # range is no candidate: its voter's next choice counts
         ([[R, RR], [RR, R]], R),  # equal votes: the choice of the member that came first
-        ([[R, R], [RR, R]], R),  # named twice counts once
+        ([[R, R], [RR, R]], R),  # a protocol named twice counts once
         ([[S, R], [S, R], [R, S], [R, S], [S, R]], S),
     ],
 )
-def test_every_member_votes_for_its_first_choice_among_what_all_support(
+def test_every_member_votes_for_its_first_choice_among_the_common_protocols(
     members: list[list[str]], protocol: str
 ) -> None:
     assert chosen(*members) == protocol
 
 
-def test_a_member_that_leaves_takes_its_veto_with_it() -> None:
+def test_a_protocol_becomes_a_candidate_when_the_member_without_it_leaves() -> None:
     room = GroupRoom()
     first = room.join(protocols=[S, R]).response.member_id
     other = room.join(protocols=[R])

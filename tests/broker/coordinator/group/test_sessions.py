@@ -1,4 +1,4 @@
-"""Heartbeats and sessions: who is silent for too long is out."""
+"""Heartbeats and sessions: a member that sends nothing for too long is removed."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.group_room import SESSION_MS, GroupRoom
 
 
-def test_a_member_that_misses_its_session_is_out_and_the_others_rebalance() -> None:
+def test_a_member_whose_session_expires_is_removed_and_the_others_rebalance() -> None:
     room = GroupRoom()
     leader, silent = room.stable(2)
     room.advance(SESSION_MS // 2)
@@ -21,7 +21,7 @@ def test_a_member_that_misses_its_session_is_out_and_the_others_rebalance() -> N
     assert room.join(leader).response.generation_id == 3
 
 
-def test_a_group_whose_last_member_misses_its_session_is_empty() -> None:
+def test_a_group_whose_last_members_session_expires_becomes_empty() -> None:
     room = GroupRoom()
     room.stable()
     room.advance(SESSION_MS)
@@ -29,7 +29,7 @@ def test_a_group_whose_last_member_misses_its_session_is_empty() -> None:
     assert room.waiting == (0, 0)
 
 
-def test_heartbeats_keep_a_member_alive_for_ever() -> None:
+def test_heartbeats_keep_a_member_alive() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     for _ in range(1_000):
@@ -40,7 +40,7 @@ def test_heartbeats_keep_a_member_alive_for_ever() -> None:
 
 
 @pytest.mark.parametrize("tick_ms", [1, 7, 50])
-def test_a_coarser_wheel_ends_a_session_up_to_a_tick_early_and_never_loops(tick_ms: int) -> None:
+def test_a_coarser_wheel_expires_a_session_up_to_a_tick_early_and_never_loops(tick_ms: int) -> None:
     room = GroupRoom(tick_ms=tick_ms)
     (member_id,) = room.stable()
     for step in range(100):
@@ -52,7 +52,7 @@ def test_a_coarser_wheel_ends_a_session_up_to_a_tick_early_and_never_loops(tick_
     assert (before, room.state) == (GroupState.STABLE, GroupState.EMPTY)
 
 
-def test_heartbeats_move_nothing_in_the_wheel() -> None:
+def test_heartbeats_do_not_touch_the_timing_wheel() -> None:
     room = GroupRoom()
     room.stable(3)
     ids = [member.member_id for member in room.group.members]
@@ -66,7 +66,7 @@ def test_heartbeats_move_nothing_in_the_wheel() -> None:
     assert room.waits.heartbeat.watched == 3
 
 
-def test_a_shorter_session_counts_from_the_next_generation_on() -> None:
+def test_a_shorter_session_timeout_applies_from_the_next_generation_on() -> None:
     room = GroupRoom()
     (member_id,) = room.stable(session_ms=100_000)
     room.join(member_id, session_ms=6_000)
@@ -75,7 +75,7 @@ def test_a_shorter_session_counts_from_the_next_generation_on() -> None:
     assert room.state is GroupState.EMPTY
 
 
-def test_a_join_that_waits_costs_nobody_its_session() -> None:
+def test_no_session_expires_while_its_join_waits() -> None:
     room = GroupRoom()
     leader, follower = room.stable(2)
     asked = room.join(leader)
@@ -89,7 +89,7 @@ def test_a_join_that_waits_costs_nobody_its_session() -> None:
     assert room.group.size == 2
 
 
-def test_an_offset_commit_is_a_sign_of_life() -> None:
+def test_an_offset_commit_renews_the_session() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     room.advance(SESSION_MS - 1)
@@ -98,11 +98,11 @@ def test_an_offset_commit_is_a_sign_of_life() -> None:
     assert room.state is GroupState.STABLE
 
 
-def test_a_heartbeat_in_the_instant_in_which_the_session_ends_saves_it() -> None:
+def test_a_heartbeat_at_the_instant_of_expiry_renews_the_session() -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     room.clock.advance(SESSION_MS)
-    room.timer.advance_clock()  # the time is found to be over; it is looked at after the running handler
+    room.timer.advance_clock()  # the timer expires; its callback runs after the running handler
     assert room.heartbeat(member_id, 1) is ErrorCode.NONE
     before = room.state
     room.advance(SESSION_MS)
@@ -120,15 +120,15 @@ def test_a_heartbeat_in_the_instant_in_which_the_session_ends_saves_it() -> None
         (None, -1, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_heartbeats_of_strangers_and_of_other_generations_are_refused(
+def test_heartbeats_of_unknown_members_and_other_generations_are_refused(
     member: str | None, generation_id: int, error: ErrorCode
 ) -> None:
     room = GroupRoom()
     (member_id,) = room.stable()
     assert room.heartbeat(member_id if member is None else member, generation_id) is error
     room.advance(SESSION_MS)
-    assert room.state is GroupState.EMPTY, "a refused heartbeat is no sign of life"
+    assert room.state is GroupState.EMPTY, "a refused heartbeat does not renew the session"
 
 
-def test_a_group_that_does_not_exist_knows_no_member() -> None:
+def test_a_heartbeat_to_an_unknown_group_is_an_unknown_member() -> None:
     assert GroupRoom().heartbeat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID

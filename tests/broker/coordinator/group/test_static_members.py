@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they keep their place while they are away, and one instance has one member."""
+"""Static members (KIP-345) keep their place while they are away, and an instance has one member."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.broker.coordinator.group.group_room import REBALANCE_MS, SESSION_MS, 
 
 
 def with_instances(room: GroupRoom) -> tuple[str, str]:
-    """A Stable group in generation 2 of the instances one, who leads, and two."""
+    """Returns the members of a Stable group in generation 2: instance one, the leader, and instance two."""
     first = room.join(instance="one").response.member_id
     second = room.join(instance="two")
     room.join(first, instance="one")
@@ -18,7 +18,7 @@ def with_instances(room: GroupRoom) -> tuple[str, str]:
     return first, other
 
 
-def test_a_static_member_is_told_its_id_at_once() -> None:
+def test_a_static_member_gets_its_id_in_the_first_response() -> None:
     room = GroupRoom()
     asked = room.join(instance="one", known_ids=True)
     assert asked.error is ErrorCode.NONE
@@ -26,7 +26,7 @@ def test_a_static_member_is_told_its_id_at_once() -> None:
     assert asked.response.members[0].group_instance_id == "one"
 
 
-def test_one_that_comes_back_takes_its_place_without_a_rebalance() -> None:
+def test_a_returning_static_member_takes_its_place_without_a_rebalance() -> None:
     room = GroupRoom()
     leader, follower = with_instances(room)
     back = room.join(instance="two")
@@ -38,7 +38,7 @@ def test_one_that_comes_back_takes_its_place_without_a_rebalance() -> None:
     assert room.heartbeat(leader, 2, "one") is ErrorCode.NONE
 
 
-def test_the_one_whose_place_was_taken_is_fenced_whatever_it_asks() -> None:
+def test_every_request_of_a_replaced_static_member_is_fenced() -> None:
     room = GroupRoom()
     _, old = with_instances(room)
     room.join(instance="two")
@@ -50,7 +50,7 @@ def test_the_one_whose_place_was_taken_is_fenced_whatever_it_asks() -> None:
     assert room.group.size == 2
 
 
-def test_an_instance_that_is_not_there_is_an_unknown_member() -> None:
+def test_an_unknown_instance_is_an_unknown_member() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     assert room.heartbeat(leader, 2, "three") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -58,7 +58,7 @@ def test_an_instance_that_is_not_there_is_an_unknown_member() -> None:
     assert room.join(leader, instance="three").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_comes_back_is_told_to_assign_nothing() -> None:
+def test_a_returning_leader_is_asked_to_skip_the_assignment() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     back = room.join(instance="one", can_skip=True).response
@@ -68,7 +68,7 @@ def test_a_leader_that_comes_back_is_told_to_assign_nothing() -> None:
     assert room.group.leader_id == back.member_id != leader
 
 
-def test_a_leader_of_before_version_9_takes_another_for_the_leader_and_assigns_nothing() -> None:
+def test_a_returning_leader_before_version_9_gets_another_leaders_id_and_assigns_nothing() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     back = room.join(instance="one").response
@@ -76,14 +76,14 @@ def test_a_leader_of_before_version_9_takes_another_for_the_leader_and_assigns_n
     assert room.group.leader_id == back.member_id
 
 
-def test_a_follower_that_comes_back_is_not_told_to_skip_anything() -> None:
+def test_a_returning_follower_is_not_asked_to_skip_the_assignment() -> None:
     room = GroupRoom()
     with_instances(room)
     back = room.join(instance="two", can_skip=True).response
     assert (back.skip_assignment, back.members) == (False, [])
 
 
-def test_one_that_comes_back_with_another_protocol_rebalances_the_group() -> None:
+def test_a_static_member_that_returns_with_another_protocol_rebalances_the_group() -> None:
     room = GroupRoom()
     first = room.join(instance="one", protocols=["range", "sticky"]).response.member_id
     room.sync(first, 1)
@@ -92,7 +92,7 @@ def test_one_that_comes_back_with_another_protocol_rebalances_the_group() -> Non
     assert (back.response.generation_id, back.response.protocol_name) == (2, "sticky")
 
 
-def test_one_that_comes_back_while_the_group_completes_rebalances_it() -> None:
+def test_a_static_member_that_returns_during_completing_rebalance_rebalances_the_group() -> None:
     room = GroupRoom()
     leader, follower = with_instances(room)
     room.join(leader, instance="one")
@@ -105,7 +105,7 @@ def test_one_that_comes_back_while_the_group_completes_rebalances_it() -> None:
     assert back.response.generation_id == 4
 
 
-def test_one_that_comes_back_while_the_group_prepares_waits_with_the_others() -> None:
+def test_a_static_member_that_returns_during_preparing_rebalance_waits_with_the_others() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     joining = room.join(leader, instance="one")  # the leader begins a rebalance
@@ -113,7 +113,7 @@ def test_one_that_comes_back_while_the_group_prepares_waits_with_the_others() ->
     assert joining.response.generation_id == back.response.generation_id == 3
 
 
-def test_a_join_that_waits_is_fenced_when_its_instance_comes_again() -> None:
+def test_a_waiting_join_is_fenced_when_its_instance_joins_again() -> None:
     room = GroupRoom()
     leader, follower = with_instances(room)
     old = room.join(follower, instance="two", protocols={"range": b"new"})
@@ -123,7 +123,7 @@ def test_a_join_that_waits_is_fenced_when_its_instance_comes_again() -> None:
     assert back.response.generation_id == 3
 
 
-def test_a_static_member_that_does_not_join_again_in_time_keeps_its_place() -> None:
+def test_a_static_member_that_does_not_rejoin_in_time_keeps_its_place() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     new = room.join(session_ms=1_800_000)
@@ -135,7 +135,7 @@ def test_a_static_member_that_does_not_join_again_in_time_keeps_its_place() -> N
     assert room.group.static_member_id("two") is not None
 
 
-def test_a_static_member_whose_session_ends_is_out() -> None:
+def test_a_static_member_whose_session_expires_is_removed() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     room.advance(SESSION_MS - 1)
@@ -154,14 +154,14 @@ def test_when_only_static_members_are_missing_the_rebalance_waits_for_their_sess
     room.join()
     room.leave(list(room.group.members)[-1].member_id)
     room.advance(REBALANCE_MS)
-    assert room.state is GroupState.PREPARING_REBALANCE, "nobody has joined: another wait"
+    assert room.state is GroupState.PREPARING_REBALANCE, "no member has joined: the group waits again"
     assert room.group.size == 2
     back = room.join(leader, instance="one")
     room.advance(REBALANCE_MS)
     assert back.response.generation_id == 3
 
 
-def test_the_new_id_is_told_when_it_is_safe_and_survives_a_restart() -> None:
+def test_a_new_member_id_is_sent_once_replicated_and_survives_a_restart() -> None:
     room = GroupRoom()
     with_instances(room)
     room.log.is_held = True
@@ -174,7 +174,7 @@ def test_the_new_id_is_told_when_it_is_safe_and_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("cause", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_a_new_id_that_cannot_be_written_is_taken_back(cause: ErrorCode) -> None:
+def test_a_new_member_id_that_cannot_be_written_is_rolled_back(cause: ErrorCode) -> None:
     room = GroupRoom()
     leader, follower = with_instances(room)
     room.log.failure = cause
@@ -185,7 +185,7 @@ def test_a_new_id_that_cannot_be_written_is_taken_back(cause: ErrorCode) -> None
     assert (room.state, room.group.awaiting, room.group.leader_id) == (GroupState.STABLE, 0, leader)
 
 
-def test_a_new_id_that_is_written_while_a_rebalance_begins_is_told_with_it() -> None:
+def test_a_new_member_id_written_as_a_rebalance_begins_is_sent_with_the_new_generation() -> None:
     room = GroupRoom()
     leader, _ = with_instances(room)
     room.log.is_held = True
@@ -195,12 +195,12 @@ def test_a_new_id_that_is_written_while_a_rebalance_begins_is_told_with_it() -> 
     assert back.response.generation_id == 3
 
 
-def test_static_members_without_a_rebalance_time_out_are_waited_for_without_haste(
+def test_waiting_for_static_members_without_a_rebalance_timeout_does_not_loop(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     room = GroupRoom()
     with_instances(room)
-    for instance in ("one", "two"):  # they come back, now without any time for a rebalance
+    for instance in ("one", "two"):  # they return, now without a rebalance timeout
         assert room.join(instance=instance, rebalance_ms=-1).error is ErrorCode.NONE
     capsys.readouterr()
     room.leave(instance="two")

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader's assignment, who waits for it, and what is refused."""
+"""SyncGroup: the leader's assignment, the members that wait for it, and refused requests."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.broker.coordinator.group.group_room import REBALANCE_MS, SESSION_MS, 
 
 
 def completing(room: GroupRoom, count: int = 2) -> list[str]:
-    """A generation whose SyncGroups are awaited: the members, the leader first."""
+    """Returns the members of a generation that awaits its SyncGroups, the leader first."""
     ids = room.stable(count)
     room.rejoined(ids)
     assert room.state is GroupState.COMPLETING_REBALANCE
@@ -38,7 +38,7 @@ def test_followers_wait_for_the_leader() -> None:
     assert asked.response.assignment == b"theirs"
 
 
-def test_a_member_that_syncs_late_gets_what_it_was_assigned() -> None:
+def test_a_member_that_syncs_late_gets_its_assignment() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     room.sync(leader, 3, {follower: b"theirs"})
@@ -47,7 +47,7 @@ def test_a_member_that_syncs_late_gets_what_it_was_assigned() -> None:
     assert room.sync(follower, 3).response.assignment == b"theirs"
 
 
-def test_a_member_that_the_leader_forgot_gets_an_empty_assignment_and_strangers_are_ignored() -> None:
+def test_members_without_an_assignment_get_an_empty_one_and_unknown_members_are_ignored() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     room.sync(leader, 3, {"stranger": b"x"})
@@ -55,7 +55,7 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_assignment_and_strangers_
     assert room.group.size == 2
 
 
-def test_nobody_hears_of_an_assignment_before_it_is_safe() -> None:
+def test_an_assignment_is_not_sent_before_it_is_replicated() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     room.log.is_held = True
@@ -90,7 +90,7 @@ def test_an_assignment_that_cannot_be_written_is_refused_and_the_group_rebalance
     assert errors(room.sync_all([leader, follower], 4)) == [ErrorCode.NONE] * 2
 
 
-def test_an_assignment_that_becomes_safe_after_its_generation_has_ended_is_not_told() -> None:
+def test_an_assignment_replicated_after_its_generation_has_ended_is_not_sent() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     room.log.is_held = True
@@ -101,7 +101,7 @@ def test_an_assignment_that_becomes_safe_after_its_generation_has_ended_is_not_t
     assert room.state is GroupState.PREPARING_REBALANCE
 
 
-def test_members_that_wait_for_the_leader_hear_of_a_new_rebalance() -> None:
+def test_a_new_rebalance_answers_the_members_that_wait_for_the_leader() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     asked = room.sync(follower, 3)
@@ -109,7 +109,7 @@ def test_members_that_wait_for_the_leader_hear_of_a_new_rebalance() -> None:
     assert asked.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_leader_that_does_not_sync_in_time_is_out_and_the_others_rebalance() -> None:
+def test_a_leader_that_does_not_sync_in_time_is_removed_and_the_others_rebalance() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     asked = room.sync(follower, 3)
@@ -121,7 +121,7 @@ def test_a_leader_that_does_not_sync_in_time_is_out_and_the_others_rebalance() -
     assert room.join(follower).response.leader == follower
 
 
-def test_a_follower_that_does_not_sync_in_time_is_out_though_the_group_is_stable() -> None:
+def test_a_follower_that_does_not_sync_in_time_is_removed_although_the_group_is_stable() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     room.sync(leader, 3)
@@ -134,13 +134,13 @@ def test_a_follower_that_does_not_sync_in_time_is_out_though_the_group_is_stable
     assert room.state is GroupState.PREPARING_REBALANCE
 
 
-def test_when_all_have_synced_nothing_waits_but_their_sessions() -> None:
+def test_only_session_timeouts_wait_after_all_members_have_synced() -> None:
     room = GroupRoom()
     room.sync_all(completing(room, 3), 3)
     assert room.waiting == (3, 0)
 
 
-def test_waiting_for_the_leader_costs_nobody_its_session() -> None:
+def test_no_session_expires_while_a_member_waits_for_the_leader() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     asked = room.sync(follower, 3)
@@ -155,20 +155,20 @@ def test_waiting_for_the_leader_costs_nobody_its_session() -> None:
 
 
 @pytest.mark.parametrize("generation_id", [-1, 0, 2, 4])
-def test_another_generation_is_refused(generation_id: int) -> None:
+def test_a_sync_with_another_generation_is_refused(generation_id: int) -> None:
     room = GroupRoom()
     leader, _ = completing(room)
     assert room.sync(leader, generation_id).error is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_strangers_and_groups_that_do_not_exist_are_refused() -> None:
+def test_syncs_of_unknown_members_and_unknown_groups_are_refused() -> None:
     room = GroupRoom()
     assert room.sync("nobody", 0).error is ErrorCode.UNKNOWN_MEMBER_ID
     completing(room)
     assert room.sync("nobody", 3).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_sync_while_the_group_prepares_is_refused() -> None:
+def test_a_sync_during_preparing_rebalance_is_refused() -> None:
     room = GroupRoom()
     leader, _ = room.stable(2)
     room.join()
@@ -178,7 +178,7 @@ def test_a_sync_while_the_group_prepares_is_refused() -> None:
 @pytest.mark.parametrize(
     ("protocol_type", "protocol_name"), [("connect", "range"), ("consumer", "sticky"), ("", "range"), ("consumer", "")]
 )
-def test_another_protocol_or_type_is_refused(protocol_type: str, protocol_name: str) -> None:
+def test_a_sync_with_another_protocol_or_type_is_refused(protocol_type: str, protocol_name: str) -> None:
     room = GroupRoom()
     leader, _ = completing(room)
     asked = room.sync(leader, 3, protocol_type=protocol_type, protocol_name=protocol_name)
@@ -186,7 +186,7 @@ def test_another_protocol_or_type_is_refused(protocol_type: str, protocol_name: 
     assert room.sync(leader, 3, protocol_type="consumer", protocol_name="range").error is ErrorCode.NONE
 
 
-def test_a_sync_that_is_asked_again_replaces_the_first_and_both_are_answered() -> None:
+def test_a_repeated_sync_replaces_the_first_and_both_are_answered() -> None:
     room = GroupRoom()
     leader, follower = completing(room)
     first, second = room.sync(follower, 3), room.sync(follower, 3)

@@ -1,4 +1,4 @@
-"""A transaction coordinator without a broker: its log, the partitions' logs, time and failures are the test's."""
+"""A transaction coordinator without a broker: a test controls its log, the partitions' logs, time and failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WrittenMarker(NamedTuple):
 
 
 class Put:
-    """What was put off: `run` it, unless it was cancelled."""
+    """A delayed call. A cancelled call does not run."""
 
     def __init__(self, delay_ms: int, call: Callable[[], None]) -> None:
         self.delay_ms = delay_ms
@@ -43,9 +43,9 @@ class Put:
 class TransactionRoom:
     """One partition of `__transaction_state` and the partitions `existing`, all led by broker 1.
 
-    `log` is what survives a crash, as is `markers`. Appends and markers take effect at once, unless `appends_held` or
-    `markers_held`: then they wait in `appends` and `sent`. `append_failure` fails the appends, which nevertheless are
-    in the log with `written_though_failed`; `marker_failures` by partition fails the markers.
+    `log` and `markers` survive a crash. Appends and markers take effect at once, unless `appends_held` or
+    `markers_held` is set: then they wait in `appends` and `sent`. `append_failure` fails the appends, which are
+    in the log nevertheless with `written_though_failed`. `marker_failures` fails the markers by partition.
     """
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class TransactionRoom:
         self.loading = self.is_stopping = False
         self._new_shard: Callable[[int, int], Any] | None = None
         self.on_step: Callable[[str], None] = lambda step: None
-        """Called after each thing that survives a crash: `append` or `marker`."""
+        """Called after each durable step: `append` or `marker`."""
         self.start()
 
     # The broker's life
 
     def start(self) -> None:
-        """Whoever coordinates now loads the log."""
+        """Starts a coordinator, which loads the log."""
         self.coordinator_epoch += 1
         self.coordinator = TransactionCoordinator(
             clock=self.clock,
@@ -97,7 +97,7 @@ class TransactionRoom:
         return self
 
     def crash(self) -> None:
-        """kill -9: what was held is gone, nobody is answered."""
+        """kill -9: held appends and markers are lost, and no request is answered."""
         self.shard.unload()
         self.appends.clear()
         self.sent.clear()
@@ -108,13 +108,13 @@ class TransactionRoom:
         self.start()
 
     def lose_leadership(self) -> None:
-        """The shard is unloaded; appends that wait are told afterwards."""
+        """Unloads the shard, then completes the waiting appends."""
         self.shard.unload()
         waiting, self.appends = self.appends, []
         for decision in waiting:
             decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    # What the coordinator needs
+    # The coordinator's dependencies
 
     def shard_for(self, key: str) -> TransactionShard:
         if self.is_stopping:
@@ -173,7 +173,7 @@ class TransactionRoom:
         return put
 
     def run_put_off(self) -> None:
-        """What was put off happens now."""
+        """Runs the delayed calls now."""
         due, self.put_off = self.put_off, []
         for put in due:
             if put.call is not None:
@@ -186,10 +186,10 @@ class TransactionRoom:
         self.next_producer_id += 1
         use(self.next_producer_id)
 
-    # Requests, and what they were answered
+    # Requests and their responses
 
     def init(self, name: str = "t", expected: ProducerIdAndEpoch | None = None, timeout_ms: int = MINUTE_MS) -> Any:
-        """The producer, an error's code, or None as long as there is no answer."""
+        """Returns the producer, an error code, or None while there is no response."""
         answers: list[Any] = []
         self.coordinator.init_producer_id(name, timeout_ms, expected, answers.append)
         return _only(answers)

@@ -1,5 +1,5 @@
-"""kill -9 at every step: after each record of `__transaction_state` and after each marker, and again while what was
-begun is being completed. Whatever was answered holds; whatever was not has ended one way, everywhere.
+"""kill -9 at every step: after each record of `__transaction_state`, after each marker, and again during the
+completion. Acknowledged requests hold. Other transactions end the same way in every partition.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ BOTH = frozenset({ORDERS, RETURNS})
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Story:
-    """What a client did and what it was answered, until the process is killed."""
+    """The requests of a client and their responses until the process is killed."""
 
     def __init__(self, room: TransactionRoom) -> None:
         self.room = room
         self.producers: dict[str, ProducerIdAndEpoch] = {}
-        """By id: the last one that was given out."""
+        """By id: the last producer that was returned."""
         self.added: dict[str, frozenset[TopicPartition]] = {}
-        """By id: partitions that were acknowledged as part of the open transaction."""
+        """By id: the acknowledged partitions of the open transaction."""
         self.asked: dict[str, bool] = {}
-        """By id: an EndTxn that was sent for it and not answered."""
+        """By id: an EndTxn without a response."""
         self.ended: list[tuple[ProducerIdAndEpoch, frozenset[TopicPartition], bool]] = []
         """Transactions whose end was acknowledged."""
 
@@ -60,7 +60,7 @@ class Story:
         self.ended.append((self.producers[name], self.added.pop(name), committed))
 
     def tell(self) -> None:
-        """Commits, aborts, a new producer, a time-out, and an id that expires."""
+        """Runs commits, aborts, a new producer, a timeout and the expiry of an id."""
         self.init("a")
         self.add("a", ORDERS)
         self.add("a", RETURNS)
@@ -71,7 +71,7 @@ class Story:
         self.add("b", ORDERS, RETURNS)
         self.end("b", True)
         self.add("b", RETURNS)
-        self.init("b")  # aborts what is open
+        self.init("b")  # aborts the open transaction
         self.add("a", ORDERS, RETURNS)
         self.room.clock.advance(MINUTE_MS + 1)
         self.late = True
@@ -86,7 +86,7 @@ class Story:
 
 
 def killed_after(room: TransactionRoom, steps: int) -> None:
-    """The process dies when so many things have become durable."""
+    """Kills the process after `steps` durable steps."""
     left = steps
 
     def count(step: str) -> None:
@@ -116,7 +116,7 @@ def revive(room: TransactionRoom) -> None:
 
 
 def check(room: TransactionRoom, story: Story) -> None:
-    """All that was promised."""
+    """Checks that all acknowledged requests hold."""
     for transaction in room.shard.transactions.values():
         assert not transaction.state.is_prepared
         assert transaction.pending is None
@@ -137,7 +137,7 @@ def is_fenced(room: TransactionRoom, story: Story, name: str) -> bool:
 
 
 def newer(room: TransactionRoom, name: str, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the next producer of the id shuts out the one that was given out."""
+    """Whether the next producer of the id fences the one that was returned."""
     for _ in range(2):
         answer: Any = room.init(name)
         if isinstance(answer, ProducerIdAndEpoch):
@@ -150,8 +150,8 @@ def markers_of(room: TransactionRoom, key: TopicPartition) -> list[tuple[Produce
 
 
 def check_one_ending(room: TransactionRoom) -> None:
-    """The transactions of the story that have the same producer: a commit, then an abort, both of two partitions. So
-    each partition has seen the same endings in the same order, but for what is written again after a crash.
+    """Transactions of the story with the same producer are a commit, then an abort, both of two partitions. So
+    each partition has the same markers in the same order, except markers that are written again after a crash.
     """
 
     def endings(key: TopicPartition, producer: ProducerIdAndEpoch) -> list[bool]:
@@ -167,15 +167,15 @@ def check_one_ending(room: TransactionRoom) -> None:
 
 
 def steps() -> Iterator[int]:
-    """How many there are."""
+    """Yields each number of steps after which the process can be killed."""
     for count in range(MOST_STEPS):
         yield count
         if not run_until_killed(TransactionRoom(), count)[1]:
             return
-    raise AssertionError("the story has no end")
+    raise AssertionError("the story does not end")
 
 
-def test_whatever_was_answered_holds_after_a_kill_at_every_step() -> None:
+def test_acknowledged_requests_survive_a_kill_at_every_step() -> None:
     walked = 0
     for count in steps():
         room = TransactionRoom()
@@ -186,7 +186,7 @@ def test_whatever_was_answered_holds_after_a_kill_at_every_step() -> None:
     assert walked >= 30
 
 
-def test_whatever_was_answered_holds_after_further_kills_while_it_is_completed() -> None:
+def test_acknowledged_requests_survive_further_kills_during_completion() -> None:
     walked = 0
     for count in steps():
         for further in range(4):
@@ -204,7 +204,7 @@ def test_whatever_was_answered_holds_after_further_kills_while_it_is_completed()
     assert walked >= 30
 
 
-def test_a_commit_whose_decision_is_in_the_log_is_made_everywhere_though_nobody_was_answered() -> None:
+def test_a_commit_decision_in_the_log_is_completed_although_it_was_not_acknowledged() -> None:
     outcomes = set()
     for count in range(8):
         room = TransactionRoom()
@@ -225,7 +225,7 @@ def test_a_commit_whose_decision_is_in_the_log_is_made_everywhere_though_nobody_
     assert outcomes == {"CompleteCommit"}
 
 
-def test_a_record_that_is_in_the_log_though_its_append_timed_out_counts_after_a_restart() -> None:
+def test_a_record_whose_append_timed_out_takes_effect_after_a_restart() -> None:
     room = TransactionRoom()
     producer = room.init()
     room.add(producer, ORDERS, RETURNS)
@@ -238,7 +238,7 @@ def test_a_record_that_is_in_the_log_though_its_append_timed_out_counts_after_a_
     assert room.end(producer) is ErrorCode.NONE
 
 
-def test_the_last_record_decides_when_one_that_timed_out_is_in_the_log() -> None:
+def test_the_last_record_wins_over_one_whose_append_timed_out() -> None:
     room = TransactionRoom()
     producer = room.init()
     room.add(producer, ORDERS, RETURNS)

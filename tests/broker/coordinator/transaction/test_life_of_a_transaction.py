@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, EndTxn, markers, verification, descriptions, lists, and leadership that is lost."""
+"""AddPartitionsToTxn, EndTxn, markers, verification, descriptions, lists, and loss of leadership."""
 
 import pytest
 import structlog
@@ -23,7 +23,7 @@ def test_every_state_can_be_reached_and_only_dead_is_final() -> None:
     assert set(TransactionState) - {old for old, _ in MOVES} == {TransactionState.DEAD}
 
 
-def test_a_move_that_is_not_in_the_table_is_a_mistake() -> None:
+def test_a_state_change_outside_the_table_raises() -> None:
     legal = 0
     for old in TransactionState:
         for new in TransactionState:
@@ -36,7 +36,7 @@ def test_a_move_that_is_not_in_the_table_is_a_mistake() -> None:
     assert legal == len(MOVES)
 
 
-def test_states_have_the_names_that_kafka_tells() -> None:
+def test_states_have_kafkas_names() -> None:
     assert set(BY_LABEL) == {
         "Empty",
         "Ongoing",
@@ -52,7 +52,7 @@ def test_states_have_the_names_that_kafka_tells() -> None:
 # Adding partitions
 
 
-def test_the_first_partition_begins_a_transaction_and_others_widen_it(room: TransactionRoom) -> None:
+def test_the_first_partition_begins_a_transaction_and_others_are_added_to_it(room: TransactionRoom) -> None:
     producer = room.init()
     began = room.clock.wall_ms()
     assert room.add(producer, ORDERS) is ErrorCode.NONE
@@ -62,7 +62,7 @@ def test_the_first_partition_begins_a_transaction_and_others_widen_it(room: Tran
     assert (room.state(), transaction.partitions, transaction.start_ms) == ("Ongoing", {ORDERS, RETURNS}, began)
 
 
-def test_partitions_that_are_in_the_transaction_need_no_record(room: TransactionRoom) -> None:
+def test_partitions_already_in_the_transaction_need_no_record(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer, ORDERS, RETURNS)
     records = len(room.log)
@@ -70,7 +70,7 @@ def test_partitions_that_are_in_the_transaction_need_no_record(room: Transaction
     assert len(room.log) == records
 
 
-def test_partitions_count_only_when_they_are_in_the_log(room: TransactionRoom) -> None:
+def test_partitions_are_added_once_their_record_is_in_the_log(room: TransactionRoom) -> None:
     producer = room.init()
     room.appends_held = True
     assert room.add(producer) is None
@@ -79,7 +79,7 @@ def test_partitions_count_only_when_they_are_in_the_log(room: TransactionRoom) -
     assert room.verify(producer) is ErrorCode.NONE
 
 
-def test_partitions_that_could_not_be_written_are_not_in_the_transaction(room: TransactionRoom) -> None:
+def test_partitions_whose_record_cannot_be_written_are_not_added(room: TransactionRoom) -> None:
     producer = room.init()
     room.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
     assert room.add(producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -88,7 +88,7 @@ def test_partitions_that_could_not_be_written_are_not_in_the_transaction(room: T
     assert room.add(producer) is ErrorCode.NONE
 
 
-def test_an_id_or_a_producer_that_is_not_known_is_an_invalid_mapping(room: TransactionRoom) -> None:
+def test_an_unknown_id_or_producer_is_an_invalid_mapping(room: TransactionRoom) -> None:
     unknown = ProducerIdAndEpoch(5, 0)
     assert room.add(unknown) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = room.init()
@@ -98,7 +98,7 @@ def test_an_id_or_a_producer_that_is_not_known_is_an_invalid_mapping(room: Trans
     assert room.verify(other) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_nothing_can_be_added_while_markers_are_written(room: TransactionRoom) -> None:
+def test_no_partition_can_be_added_while_markers_are_being_written(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.markers_held = True
@@ -145,7 +145,9 @@ def test_no_marker_is_written_before_the_decision_is_in_the_log(room: Transactio
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_retry_is_answered_alike_and_the_other_ending_is_refused(room: TransactionRoom, committed: bool) -> None:
+def test_a_repeated_end_gets_the_same_response_and_the_opposite_end_is_refused(
+    room: TransactionRoom, committed: bool
+) -> None:
     producer = room.init()
     room.add(producer)
     room.markers_held = True
@@ -158,13 +160,13 @@ def test_a_retry_is_answered_alike_and_the_other_ending_is_refused(room: Transac
     assert len(room.markers[ORDERS]) == 1
 
 
-def test_ending_what_has_not_begun_is_refused(room: TransactionRoom) -> None:
+def test_ending_a_transaction_that_has_not_begun_is_refused(room: TransactionRoom) -> None:
     producer = room.init()
     assert room.end(producer, True) is ErrorCode.INVALID_TXN_STATE
     assert room.end(producer, False) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_ids_do_not_feel_each_other(room: TransactionRoom) -> None:
+def test_transactional_ids_are_independent(room: TransactionRoom) -> None:
     mine, other = room.init("mine"), room.init("other")
     room.add(mine, name="mine")
     room.add(other, name="other")
@@ -185,7 +187,7 @@ def test_ids_do_not_feel_each_other(room: TransactionRoom) -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_a_marker_that_fails_is_tried_again_until_it_is_written(room: TransactionRoom, failure: ErrorCode) -> None:
+def test_a_failed_marker_is_retried_until_it_is_written(room: TransactionRoom, failure: ErrorCode) -> None:
     producer = room.init()
     room.add(producer, ORDERS, RETURNS)
     room.marker_failures[RETURNS] = failure
@@ -203,7 +205,7 @@ def test_a_marker_that_fails_is_tried_again_until_it_is_written(room: Transactio
     assert [len(room.markers[key]) for key in (ORDERS, RETURNS)] == [1, 1]
 
 
-def test_a_partition_that_was_deleted_needs_no_marker(room: TransactionRoom) -> None:
+def test_a_deleted_partition_needs_no_marker(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer, ORDERS, RETURNS)
     room.existing.discard(RETURNS)
@@ -211,7 +213,7 @@ def test_a_partition_that_was_deleted_needs_no_marker(room: TransactionRoom) -> 
     assert (room.state(), list(room.markers)) == ("CompleteCommit", [ORDERS])
 
 
-def test_a_partition_that_is_deleted_while_its_marker_waits_needs_none(room: TransactionRoom) -> None:
+def test_a_partition_deleted_while_its_marker_waits_needs_no_marker(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.marker_failures[ORDERS] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -222,7 +224,7 @@ def test_a_partition_that_is_deleted_while_its_marker_waits_needs_none(room: Tra
 
 
 @pytest.mark.parametrize("leader", [-1, 2])
-def test_a_marker_waits_for_a_leader_and_for_a_way_to_it(room: TransactionRoom, leader: int) -> None:
+def test_a_marker_waits_for_a_leader_that_can_be_reached(room: TransactionRoom, leader: int) -> None:
     producer = room.init()
     room.add(producer)
     room.leaders[ORDERS] = leader
@@ -245,7 +247,7 @@ def test_a_fenced_coordinator_leaves_the_transaction_to_its_successor(room: Tran
     assert room.state() == "CompleteCommit"
 
 
-def test_a_completion_that_cannot_be_written_is_tried_until_it_is(room: TransactionRoom) -> None:
+def test_a_completion_record_is_retried_until_it_is_written(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.markers_held = True
@@ -261,10 +263,10 @@ def test_a_completion_that_cannot_be_written_is_tried_until_it_is(room: Transact
     assert len(room.markers[ORDERS]) == 1
 
 
-# Leadership that is lost
+# Loss of leadership
 
 
-def test_whoever_waits_is_sent_to_the_new_coordinator(room: TransactionRoom) -> None:
+def test_waiting_requests_are_not_coordinator_after_leadership_is_lost(room: TransactionRoom) -> None:
     producer = room.init()
     answers: list[ProtocolError | None] = []
     room.appends_held = True
@@ -277,7 +279,7 @@ def test_whoever_waits_is_sent_to_the_new_coordinator(room: TransactionRoom) -> 
     assert room.verify(producer) is ErrorCode.NOT_COORDINATOR
 
 
-def test_markers_that_are_written_after_leadership_was_lost_complete_nothing(room: TransactionRoom) -> None:
+def test_markers_written_after_leadership_is_lost_complete_nothing(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.markers_held = True
@@ -291,7 +293,7 @@ def test_markers_that_are_written_after_leadership_was_lost_complete_nothing(roo
     assert (room.state(), len(room.log)) == ("CompleteCommit", records + 1)
 
 
-def test_what_becomes_safe_after_leadership_was_lost_is_the_new_coordinators(room: TransactionRoom) -> None:
+def test_a_record_replicated_after_leadership_is_lost_is_loaded_by_the_new_coordinator(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.appends_held = True
@@ -308,7 +310,7 @@ def test_what_becomes_safe_after_leadership_was_lost_is_the_new_coordinators(roo
     assert (room.state(), len(room.markers[ORDERS])) == ("CompleteCommit", 1)
 
 
-def test_a_retry_that_waits_ends_with_leadership(room: TransactionRoom) -> None:
+def test_losing_leadership_cancels_a_waiting_retry(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.marker_failures[ORDERS] = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -319,7 +321,7 @@ def test_a_retry_that_waits_ends_with_leadership(room: TransactionRoom) -> None:
     assert room.coordinator.markers.pending == 0
 
 
-def test_answers_that_come_after_a_coordinator_was_fenced_change_nothing(room: TransactionRoom) -> None:
+def test_marker_results_after_the_coordinator_is_fenced_change_nothing(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer, ORDERS, RETURNS)
     room.markers_held = True
@@ -333,7 +335,7 @@ def test_answers_that_come_after_a_coordinator_was_fenced_change_nothing(room: T
     assert room.transaction().partitions == {ORDERS, RETURNS}
 
 
-def test_every_change_of_state_is_one_line_in_the_log(room: TransactionRoom) -> None:
+def test_every_state_change_is_logged(room: TransactionRoom) -> None:
     with structlog.testing.capture_logs() as lines:
         producer = room.init()
         room.add(producer)
@@ -360,14 +362,14 @@ def test_every_change_of_state_is_one_line_in_the_log(room: TransactionRoom) -> 
 # Describing and listing (KIP-664)
 
 
-def test_an_id_is_described_as_it_is(room: TransactionRoom) -> None:
+def test_a_description_shows_the_ids_current_state(room: TransactionRoom) -> None:
     room.add(room.init(), RETURNS, ORDERS)
     transaction = room.coordinator.describe("t")
     assert (transaction.state.label, transaction.timeout_ms) == ("Ongoing", MINUTE_MS)
     assert transaction.start_ms == room.clock.wall_ms()
 
 
-def test_what_is_described_is_the_same_after_a_restart(room: TransactionRoom) -> None:
+def test_a_description_is_the_same_after_a_restart(room: TransactionRoom) -> None:
     producer = room.init()
     for committed in (True, False):
         room.add(producer)
@@ -384,13 +386,13 @@ def test_what_is_described_is_the_same_after_a_restart(room: TransactionRoom) ->
 @pytest.mark.parametrize(
     ("name", "code"), [("", ErrorCode.INVALID_REQUEST), ("nobody", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)]
 )
-def test_an_id_that_is_not_there_cannot_be_described(room: TransactionRoom, name: str, code: ErrorCode) -> None:
+def test_an_unknown_id_cannot_be_described(room: TransactionRoom, name: str, code: ErrorCode) -> None:
     with pytest.raises(ProtocolError) as caught:
         room.coordinator.describe(name)
     assert caught.value.code is code
 
 
-def test_ids_are_listed_by_state_by_producer_and_by_age(room: TransactionRoom) -> None:
+def test_ids_are_filtered_by_state_producer_and_duration(room: TransactionRoom) -> None:
     old, young, idle = room.init("old"), room.init("young"), room.init("idle")
     room.add(old, name="old")
     room.clock.advance(1000)
@@ -407,7 +409,7 @@ def test_ids_are_listed_by_state_by_producer_and_by_age(room: TransactionRoom) -
     assert names(["Dead"]) == []
 
 
-def test_unknown_states_are_named_and_let_nothing_pass(room: TransactionRoom) -> None:
+def test_unknown_state_filters_are_returned_and_match_nothing(room: TransactionRoom) -> None:
     room.init()
     listing = room.coordinator.listing(["ongoing", "Strange"])
     assert (listing.transactions, listing.unknown_states) == ([], ["ongoing", "Strange"])
@@ -417,16 +419,14 @@ def test_unknown_states_are_named_and_let_nothing_pass(room: TransactionRoom) ->
     ("flag", "code"),
     [("loading", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), ("is_stopping", ErrorCode.COORDINATOR_NOT_AVAILABLE)],
 )
-def test_ids_cannot_be_listed_while_some_are_loaded_or_the_broker_stops(
-    room: TransactionRoom, flag: str, code: ErrorCode
-) -> None:
+def test_ids_cannot_be_listed_during_loading_or_shutdown(room: TransactionRoom, flag: str, code: ErrorCode) -> None:
     setattr(room, flag, True)
     with pytest.raises(ProtocolError) as caught:
         room.coordinator.listing()
     assert caught.value.code is code
 
 
-def test_many_partitions_are_one_record_and_one_marker_each(room: TransactionRoom) -> None:
+def test_many_partitions_take_one_record_and_one_marker_per_partition(room: TransactionRoom) -> None:
     keys = [TopicPartition("wide", number) for number in range(500)]
     room.existing.update(keys)
     producer = room.init()

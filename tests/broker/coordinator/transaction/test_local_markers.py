@@ -1,4 +1,4 @@
-"""Markers for this broker's own logs: a transaction of many partitions lets others have their turn."""
+"""Markers for this broker's own logs: a transaction of many partitions does not block others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class Logs:
-    """Notes who had a marker written, in order; the loop's next turn comes when a test says so."""
+    """Records the producers of written markers in order. A test runs the event loop's next turn by hand."""
 
     def __init__(self) -> None:
         self.written: list[int] = []
@@ -40,7 +40,7 @@ class Logs:
             call()
 
 
-def test_markers_are_written_in_the_next_turn_when_the_end_of_the_transaction_is_answered() -> None:
+def test_markers_are_written_in_the_next_turn_after_the_end_txn_response() -> None:
     logs = Logs()
     logs.write(1, 3)
     assert logs.written == []
@@ -50,7 +50,7 @@ def test_markers_are_written_in_the_next_turn_when_the_end_of_the_transaction_is
     assert not logs.soon
 
 
-def test_what_breaks_in_a_turn_keeps_the_others_from_nothing() -> None:
+def test_a_marker_that_raises_does_not_keep_the_others_from_being_written() -> None:
     logs = Logs()
     logs.breaks_for = 2
     logs.write(1, 2)
@@ -85,7 +85,7 @@ def test_a_small_transaction_does_not_wait_for_a_large_one() -> None:
     assert logs.written.count(2) == 2
 
 
-def test_many_small_transactions_do_not_take_one_turn() -> None:
+def test_many_small_transactions_take_several_turns() -> None:
     logs = Logs()
     for producer_id in range(3 * MARKERS_PER_TURN):
         logs.write(producer_id, 1)

@@ -1,7 +1,7 @@
-"""The coordinator against a reference model: random requests, time-outs, failures and restarts, and no difference.
+"""The coordinator against a reference model with random requests, timeouts, failures and restarts.
 
-The reference says for each request what is answered, for each id what it is like, and for each partition and producer
-id which markers there are, in which order. It knows nothing of records, transits or pending changes.
+The reference gives the response to each request, the state of each id, and for each partition and producer
+id the markers in their order. It has no records, transits or pending changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNWRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class Id:
-    """What the reference knows of an id. `ended`: how the last transaction ended, None if there was none."""
+    """The reference's state of an id. `ended`: how the last transaction ended, None without a transaction."""
 
     def __init__(self, producer: ProducerIdAndEpoch, before: ProducerIdAndEpoch | None, now: int, timeout: int) -> None:
         self.producer, self.before = producer, before
@@ -137,7 +137,7 @@ class Reference:
         return ErrorCode.NONE
 
     def complete(self, found: Id) -> None:
-        """Its markers are written; and that, unless the log fails."""
+        """Writes the markers and, unless the log fails, the completion."""
         for key in found.partitions:
             self.markers.setdefault((key, found.producer.producer_id), []).append((found.producer, bool(found.ended)))
         found.marked, found.ending = True, self.failing
@@ -174,7 +174,7 @@ class Reference:
 
 
 class Comparison:
-    """The same steps for both; `known` are the producers that each id has had."""
+    """Drives both with the same steps. `known` holds the producers that each id has had."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -186,7 +186,7 @@ class Comparison:
         self.sync()
 
     def producer(self, name: str) -> ProducerIdAndEpoch:
-        """Mostly the newest; now and then an older one, another id's, or one that nobody was given."""
+        """Returns mostly the newest producer, sometimes an older one, another id's, or an unknown one."""
         chance = self.random.random()
         if chance < 0.85:
             return self.known[name][-1]
@@ -320,7 +320,7 @@ EVERY_ANSWER = {
 @pytest.mark.usefixtures("_quiet")
 @pytest.mark.soak("100,000 steps on each of 20 seeds", minutes=1)
 @pytest.mark.parametrize("seed", range(rounds(1, in_soak=20)))
-def test_random_steps_show_no_difference_from_the_reference(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_random_steps_match_the_reference_model(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     for module in (rules, transaction):
         monkeypatch.setattr(module, "LARGEST_EPOCH", LARGEST_EPOCH)
     comparison = Comparison(seed)

@@ -13,7 +13,7 @@ def room() -> TransactionRoom:
 
 
 def exhaust(room: TransactionRoom) -> ProducerIdAndEpoch:
-    """The last producer that may have the id, as after 32766 others."""
+    """Returns the producer with the last epoch of its producer id, as after 32766 others."""
     room.init()
     room.transaction().producer_epoch = LARGEST_EPOCH - 2
     producer: ProducerIdAndEpoch = room.init()
@@ -26,7 +26,7 @@ def test_the_first_producer_of_an_id_gets_a_new_producer_id_and_epoch_0(room: Tr
     assert room.init("u") == ProducerIdAndEpoch(1002, 0)
 
 
-def test_each_producer_of_an_id_gets_the_next_epoch_and_fences_those_before(room: TransactionRoom) -> None:
+def test_each_producer_of_an_id_gets_the_next_epoch_and_fences_the_previous_ones(room: TransactionRoom) -> None:
     first, second = room.init(), room.init()
     assert second == ProducerIdAndEpoch(first.producer_id, 1)
     assert room.add(first) is ErrorCode.PRODUCER_FENCED
@@ -34,7 +34,7 @@ def test_each_producer_of_an_id_gets_the_next_epoch_and_fences_those_before(room
     assert room.add(second) is ErrorCode.NONE
 
 
-def test_the_epoch_is_in_the_log_before_it_is_given_out(room: TransactionRoom) -> None:
+def test_the_epoch_is_in_the_log_before_it_is_returned(room: TransactionRoom) -> None:
     room.init()
     room.appends_held = True
     assert room.init() is None
@@ -44,7 +44,7 @@ def test_the_epoch_is_in_the_log_before_it_is_given_out(room: TransactionRoom) -
     assert room.init() == ProducerIdAndEpoch(1001, 1)
 
 
-def test_a_new_producer_aborts_what_the_old_one_left_open_and_is_told_to_come_again(room: TransactionRoom) -> None:
+def test_a_new_producer_aborts_the_open_transaction_and_must_retry(room: TransactionRoom) -> None:
     old = room.init()
     room.add(old, ORDERS, RETURNS)
     assert room.init() is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -55,7 +55,7 @@ def test_a_new_producer_aborts_what_the_old_one_left_open_and_is_told_to_come_ag
     assert room.init() == old._replace(producer_epoch=2)
 
 
-def test_while_the_abort_is_being_written_new_producers_are_told_to_come_again(room: TransactionRoom) -> None:
+def test_new_producers_must_retry_while_the_abort_is_being_written(room: TransactionRoom) -> None:
     old = room.init()
     room.add(old)
     room.markers_held = True
@@ -74,7 +74,7 @@ def test_the_old_producer_is_fenced_from_the_moment_the_abort_is_decided(room: T
     assert room.verify(old) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_fence_that_could_not_be_written_does_not_use_up_a_second_epoch(room: TransactionRoom) -> None:
+def test_a_fence_that_cannot_be_written_does_not_use_up_a_second_epoch(room: TransactionRoom) -> None:
     old = room.init()
     room.add(old)
     room.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -86,7 +86,7 @@ def test_a_fence_that_could_not_be_written_does_not_use_up_a_second_epoch(room: 
     assert room.init() == old._replace(producer_epoch=2)
 
 
-def test_a_request_that_finds_another_under_way_is_told_to_come_again(room: TransactionRoom) -> None:
+def test_a_request_during_another_is_a_concurrent_transaction(room: TransactionRoom) -> None:
     room.init()
     room.appends_held = True
     assert room.init() is None
@@ -95,24 +95,24 @@ def test_a_request_that_finds_another_under_way_is_told_to_come_again(room: Tran
     assert room.end(ProducerIdAndEpoch(1001, 0)) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def test_an_id_whose_first_record_cannot_be_written_leaves_nothing_behind(room: TransactionRoom) -> None:
+def test_an_id_whose_first_record_cannot_be_written_is_not_created(room: TransactionRoom) -> None:
     room.append_failure = ErrorCode.KAFKA_STORAGE_ERROR
     assert room.init() is ErrorCode.NOT_COORDINATOR
     assert room.shard.transactions == {}
 
 
-def test_no_producer_ids_is_told_to_the_client(room: TransactionRoom) -> None:
+def test_a_failed_producer_id_allocation_is_returned_to_the_client(room: TransactionRoom) -> None:
     room.producer_id_failure = ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert room.init() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert room.shard.transactions == {}
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, LONGEST_TIMEOUT_MS + 1])
-def test_a_time_out_out_of_bounds_is_refused(room: TransactionRoom, timeout_ms: int) -> None:
+def test_a_transaction_timeout_out_of_bounds_is_refused(room: TransactionRoom, timeout_ms: int) -> None:
     assert room.init(timeout_ms=timeout_ms) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_the_longest_time_out_and_1_ms_are_taken_and_the_last_one_counts(room: TransactionRoom) -> None:
+def test_timeouts_at_the_bounds_are_accepted_and_the_last_one_applies(room: TransactionRoom) -> None:
     room.init(timeout_ms=LONGEST_TIMEOUT_MS)
     room.init(timeout_ms=1)
     assert room.transaction().timeout_ms == 1
@@ -126,51 +126,51 @@ def test_an_empty_transactional_id_is_refused_by_every_request(room: Transaction
     assert room.verify(producer, name="") is ErrorCode.INVALID_REQUEST
 
 
-# A producer that goes on after an error (KIP-360)
+# A producer that continues after an error (KIP-360)
 
 
-def test_a_producer_that_goes_on_gets_the_next_epoch(room: TransactionRoom) -> None:
+def test_a_producer_that_continues_after_an_error_gets_the_next_epoch(room: TransactionRoom) -> None:
     producer = room.init()
     assert room.init(expected=producer) == producer._replace(producer_epoch=1)
 
 
-def test_a_producer_that_asks_again_since_the_answer_was_lost_gets_the_same_epoch(room: TransactionRoom) -> None:
+def test_a_producer_that_retries_after_a_lost_response_gets_the_same_epoch(room: TransactionRoom) -> None:
     producer = room.init()
     answer = room.init(expected=producer)
     for _ in range(3):
         assert room.init(expected=producer) == answer
 
 
-def test_a_producer_that_goes_on_after_another_took_over_is_fenced(room: TransactionRoom) -> None:
+def test_a_producer_that_continues_after_another_took_over_is_fenced(room: TransactionRoom) -> None:
     old, new = room.init(), room.init()
     assert room.init(expected=old) is ErrorCode.PRODUCER_FENCED
     assert room.init(expected=new) == new._replace(producer_epoch=2)
 
 
-def test_a_zombie_that_goes_on_does_not_abort_its_successors_transaction(room: TransactionRoom) -> None:
+def test_a_zombie_that_continues_does_not_abort_its_successors_transaction(room: TransactionRoom) -> None:
     old, new = room.init(), room.init()
     room.add(new)
     assert room.init(expected=old) is ErrorCode.PRODUCER_FENCED
     assert room.end(new) is ErrorCode.NONE
 
 
-def test_a_producer_that_goes_on_aborts_its_own_open_transaction(room: TransactionRoom) -> None:
+def test_a_producer_that_continues_aborts_its_own_open_transaction(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     assert room.init(expected=producer) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert room.state() == "CompleteAbort"
 
 
-def test_a_producer_of_another_id_that_goes_on_is_fenced(room: TransactionRoom) -> None:
+def test_a_producer_that_continues_with_a_wrong_producer_id_is_fenced(room: TransactionRoom) -> None:
     room.init()
     assert room.init(expected=ProducerIdAndEpoch(77, 0)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_producer_whose_id_was_forgotten_gets_a_new_one(room: TransactionRoom) -> None:
+def test_a_producer_whose_transactional_id_expired_gets_a_new_producer_id(room: TransactionRoom) -> None:
     assert room.init(expected=ProducerIdAndEpoch(77, 5)) == ProducerIdAndEpoch(1001, 0)
 
 
-# Epochs that are used up
+# Exhausted epochs
 
 
 def test_when_the_epochs_are_used_up_the_next_producer_gets_a_new_producer_id(room: TransactionRoom) -> None:
@@ -179,7 +179,7 @@ def test_when_the_epochs_are_used_up_the_next_producer_gets_a_new_producer_id(ro
     assert room.add(last) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_the_producer_with_the_last_epoch_goes_on_with_a_new_producer_id_and_may_ask_twice(
+def test_the_producer_with_the_last_epoch_continues_with_a_new_producer_id_and_may_retry(
     room: TransactionRoom,
 ) -> None:
     last = exhaust(room)
@@ -189,7 +189,7 @@ def test_the_producer_with_the_last_epoch_goes_on_with_a_new_producer_id_and_may
         assert room.init(expected=last) == new
 
 
-def test_a_retry_of_what_gave_the_last_epoch_gets_it_again(room: TransactionRoom) -> None:
+def test_a_retry_of_the_request_that_returned_the_last_epoch_returns_it_again(room: TransactionRoom) -> None:
     room.init()
     room.transaction().producer_epoch = LARGEST_EPOCH - 3
     before = room.init()
@@ -208,7 +208,7 @@ def test_the_producer_with_the_last_epoch_can_be_fenced(room: TransactionRoom) -
     assert room.init() == ProducerIdAndEpoch(last.producer_id + 1, 0)
 
 
-def test_nobody_can_use_the_epoch_that_is_kept_for_fencing(room: TransactionRoom) -> None:
+def test_no_producer_can_use_the_epoch_reserved_for_fencing(room: TransactionRoom) -> None:
     last = exhaust(room)
     room.add(last)
     room.init()
@@ -217,7 +217,7 @@ def test_nobody_can_use_the_epoch_that_is_kept_for_fencing(room: TransactionRoom
     assert room.end(kept) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_fence_of_the_last_epoch_that_could_not_be_written_is_tried_again(room: TransactionRoom) -> None:
+def test_a_fence_of_the_last_epoch_that_cannot_be_written_is_retried(room: TransactionRoom) -> None:
     last = exhaust(room)
     room.add(last)
     room.append_failure = ErrorCode.REQUEST_TIMED_OUT

@@ -1,4 +1,4 @@
-"""What changed is told behind the answer, in order, each change once."""
+"""State changes are logged after the response, in order, each once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def to(state: TransactionState) -> Transit:
     return Transit(state, 7, -1, 2, -1, 60_000, NO_PARTITIONS, 1, 2)
 
 
-def test_changes_are_told_in_the_next_turn_and_once() -> None:
+def test_state_changes_are_logged_once_in_the_next_event_loop_turn() -> None:
     soon: list[Callable[[], None]] = []
     changes = StateChangeLog(soon.append)
     with structlog.testing.capture_logs() as lines:

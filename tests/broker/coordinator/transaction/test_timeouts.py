@@ -1,4 +1,4 @@
-"""Transactions that are open for too long, and ids that nobody uses: by a manual clock."""
+"""Transactions that are open for too long and unused transactional ids, with a manual clock."""
 
 import pytest
 
@@ -32,10 +32,10 @@ def expire(room: TransactionRoom) -> int:
     return sum(expiry_steps(room.coordinator, room.clock.wall_ms(), WEEK_MS))
 
 
-# Time-outs
+# Timeouts
 
 
-def test_a_transaction_is_aborted_when_its_time_is_over_and_not_before(room: TransactionRoom) -> None:
+def test_a_transaction_is_aborted_when_its_timeout_expires(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.clock.advance(MINUTE_MS)
@@ -47,7 +47,7 @@ def test_a_transaction_is_aborted_when_its_time_is_over_and_not_before(room: Tra
     assert (marker.producer, marker.committed) == (producer._replace(producer_epoch=1), False)
 
 
-def test_many_that_are_late_together_are_aborted_a_few_at_a_time(room: TransactionRoom) -> None:
+def test_many_expired_transactions_are_aborted_a_few_at_a_time(room: TransactionRoom) -> None:
     names = [f"late-{number}" for number in range(ABORTS_PER_STEP + 2)]
     producers = {name: room.init(name) for name in names}
     for name, producer in producers.items():
@@ -61,7 +61,7 @@ def test_many_that_are_late_together_are_aborted_a_few_at_a_time(room: Transacti
     assert room.state(last) == "CompleteCommit"
 
 
-def test_the_time_counts_from_the_first_partition_not_from_the_last(room: TransactionRoom) -> None:
+def test_the_timeout_runs_from_the_first_partition_on(room: TransactionRoom) -> None:
     producer = room.init()
     room.clock.advance(10 * MINUTE_MS)
     assert abort_late(room) == 0
@@ -73,7 +73,7 @@ def test_the_time_counts_from_the_first_partition_not_from_the_last(room: Transa
     assert abort_late(room) == 1
 
 
-def test_the_producer_that_was_too_slow_is_fenced(room: TransactionRoom) -> None:
+def test_the_producer_of_an_expired_transaction_is_fenced(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.clock.advance(MINUTE_MS + 1)
@@ -95,7 +95,7 @@ def test_a_transaction_that_is_being_committed_is_not_aborted(room: TransactionR
     assert room.state() == "CompleteCommit"
 
 
-def test_a_commit_that_waits_for_the_log_is_not_aborted(room: TransactionRoom) -> None:
+def test_a_commit_whose_record_is_not_replicated_yet_is_not_aborted(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.appends_held = True
@@ -104,7 +104,7 @@ def test_a_commit_that_waits_for_the_log_is_not_aborted(room: TransactionRoom) -
     assert abort_late(room) == 0
 
 
-def test_an_abort_that_could_not_be_written_is_tried_with_the_next_look(room: TransactionRoom) -> None:
+def test_an_abort_that_cannot_be_written_is_retried_at_the_next_check(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.clock.advance(MINUTE_MS + 1)
@@ -116,7 +116,7 @@ def test_an_abort_that_could_not_be_written_is_tried_with_the_next_look(room: Tr
     assert (room.state(), room.transaction().producer_epoch) == ("CompleteAbort", 1)
 
 
-def test_a_transaction_that_was_open_over_a_restart_is_aborted_when_its_time_is_over(room: TransactionRoom) -> None:
+def test_a_transaction_open_across_a_restart_is_aborted_when_its_timeout_expires(room: TransactionRoom) -> None:
     producer = room.init()
     room.add(producer)
     room.restart()
@@ -129,7 +129,7 @@ def test_a_transaction_that_was_open_over_a_restart_is_aborted_when_its_time_is_
 # Expiry
 
 
-def test_an_id_is_forgotten_a_week_after_its_last_use(room: TransactionRoom) -> None:
+def test_an_id_expires_a_week_after_its_last_use(room: TransactionRoom) -> None:
     room.init()
     room.clock.advance(WEEK_MS - 1)
     assert expire(room) == 0
@@ -139,7 +139,7 @@ def test_an_id_is_forgotten_a_week_after_its_last_use(room: TransactionRoom) -> 
     assert room.log[-1].value is None
 
 
-def test_an_id_that_is_forgotten_stays_so_after_a_restart(room: TransactionRoom) -> None:
+def test_an_expired_id_is_not_loaded_after_a_restart(room: TransactionRoom) -> None:
     producer = room.init()
     room.clock.advance(WEEK_MS)
     expire(room)
@@ -149,7 +149,7 @@ def test_an_id_that_is_forgotten_stays_so_after_a_restart(room: TransactionRoom)
     assert room.init() == ProducerIdAndEpoch(producer.producer_id + 1, 0)
 
 
-def test_ended_transactions_expire_and_open_ones_do_not(room: TransactionRoom) -> None:
+def test_ids_expire_after_ended_transactions_but_not_during_open_ones(room: TransactionRoom) -> None:
     for name in ("committed", "aborted", "open", "prepared"):
         room.add(room.init(name), name=name)
     room.end(ProducerIdAndEpoch(1001, 0), True, "committed")
@@ -161,7 +161,7 @@ def test_ended_transactions_expire_and_open_ones_do_not(room: TransactionRoom) -
     assert set(room.shard.transactions) == {"open", "prepared"}
 
 
-def test_while_its_tombstone_waits_an_id_takes_no_requests(room: TransactionRoom) -> None:
+def test_an_id_refuses_requests_while_its_tombstone_waits(room: TransactionRoom) -> None:
     producer = room.init()
     room.clock.advance(WEEK_MS)
     room.appends_held = True
@@ -173,7 +173,7 @@ def test_while_its_tombstone_waits_an_id_takes_no_requests(room: TransactionRoom
     assert room.shard.transactions == {}
 
 
-def test_an_id_whose_tombstone_could_not_be_written_is_still_there(room: TransactionRoom) -> None:
+def test_an_id_whose_tombstone_cannot_be_written_is_kept(room: TransactionRoom) -> None:
     producer = room.init()
     room.clock.advance(WEEK_MS)
     room.append_failure = ErrorCode.KAFKA_STORAGE_ERROR
@@ -199,7 +199,7 @@ def test_many_ids_expire_in_steps_and_in_batches_that_fit(room: TransactionRoom)
     assert room.shard.transactions == {}
 
 
-def test_an_id_as_long_as_can_be_expires(room: TransactionRoom) -> None:
+def test_an_id_of_maximum_length_expires(room: TransactionRoom) -> None:
     name = "x" * 32767
     room.init(name)
     room.init("short")
