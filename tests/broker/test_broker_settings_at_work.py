@@ -46,7 +46,7 @@ ELSEWHERE = {
     "num.partitions": "broker/handlers/test_metadata_api.py::test_created_topics_have_the_brokers_default_counts",
     "default.replication.factor": "broker/handlers/test_metadata_api.py::test_what_cannot_be_created_says_why",
     "delete.topic.enable": "broker/handlers/test_topics_api.py::test_deletion_can_be_switched_off",
-    "fetch.max.bytes": "broker/replica/test_over_sockets.py::test_the_broker_s_own_limit_bounds_a_fetch",
+    "fetch.max.bytes": "broker/replica/test_over_sockets.py::test_the_brokers_own_limit_bounds_a_fetch",
     "max.incremental.fetch.session.cache.slots": (
         "broker/replica/test_over_sockets.py::test_the_number_of_sessions_is_a_setting"
     ),
@@ -89,18 +89,21 @@ ELSEWHERE = {
         "scenarios/test_hostile_frames.py::test_unfinished_frames_of_many_clients_share_one_bound_and_others_go_on"
     ),
     "odradek.max.unread.bytes": (
-        "broker/network/test_connection.py::test_many_clients_that_read_nothing_end_before_their_answers_fill_the_memory"
+        "broker/network/test_connection.py"
+        "::test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory"
     ),
     "odradek.max.unread.bytes.per.connection": (
-        "broker/network/test_connection.py::test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_connection"
+        "broker/network/test_connection.py::test_too_many_unread_response_bytes_close_the_connection"
     ),
     "odradek.max.in.flight.bytes.per.connection": (
         "broker/network/test_connection.py::test_more_than_the_bounded_bytes_in_flight_is_not_handled"
     ),
     "log.cleaner.enable": "broker/cleaning/test_log_cleaner.py::test_without_the_cleaner_nothing_is_cleaned",
-    "log.cleaner.backoff.ms": "broker/cleaning/test_log_cleaner.py::test_the_cleaners_rest_for_the_backoff",
+    "log.cleaner.backoff.ms": (
+        "broker/cleaning/test_log_cleaner.py::test_the_cleaners_wait_for_the_backoff_between_rounds"
+    ),
     "log.cleaner.io.max.bytes.per.second": (
-        "broker/cleaning/test_log_cleaner.py::test_no_cleaner_gets_beyond_the_bytes_per_second"
+        "broker/cleaning/test_log_cleaner.py::test_cleaners_do_not_exceed_the_bytes_per_second"
     ),
     **dict.fromkeys(
         (
@@ -109,10 +112,10 @@ ELSEWHERE = {
             "log.cleaner.io.buffer.size",
         ),
         "broker/cleaning/test_log_cleaner.py"
-        "::test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_cleaners_together",
+        "::test_all_cleaners_together_use_the_configured_memory_for_keys_and_buffers",
     ),
     "log.cleaner.threads": (
-        "broker/cleaning/test_log_cleaner.py::test_cleaners_share_the_throttle_and_come_and_go_with_the_setting"
+        "broker/cleaning/test_log_cleaner.py::test_cleaners_share_the_throttle_and_their_number_follows_the_setting"
     ),
     **dict.fromkeys(
         (

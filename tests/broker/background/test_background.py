@@ -8,7 +8,7 @@ import structlog.testing
 from odradek.broker.background.background import Background, run_all_in_threads
 
 
-async def test_a_function_runs_in_a_thread_and_its_result_comes_back() -> None:
+async def test_a_function_runs_in_a_thread_and_its_result_is_returned() -> None:
     background = Background()
     assert await background.run_in_thread(threading.current_thread) is not threading.current_thread()
     await background.stop()
@@ -96,7 +96,7 @@ async def test_periodic_coroutines_never_overlap() -> None:
     assert most == 1
 
 
-async def test_a_stopped_background_takes_nothing_more() -> None:
+async def test_a_stopped_background_accepts_no_more_work() -> None:
     background = Background()
     await background.stop()
     await background.stop()
@@ -110,7 +110,7 @@ async def test_a_stopped_background_takes_nothing_more() -> None:
         background.spawn(nothing(), "late")
 
 
-def test_at_the_end_several_threads_wait_for_the_disk_at_a_time() -> None:
+def test_at_shutdown_several_threads_wait_for_the_disk_concurrently() -> None:
     together = threading.Barrier(4, timeout=30)
 
     def wait_for_others() -> None:
@@ -120,7 +120,7 @@ def test_at_the_end_several_threads_wait_for_the_disk_at_a_time() -> None:
     assert not together.broken
 
 
-def test_at_the_end_a_failure_is_not_lost() -> None:
+def test_a_failure_at_shutdown_is_raised() -> None:
     done: list[int] = []
 
     def fail() -> None:

@@ -29,13 +29,13 @@ def count(steps: int, seen: list[str], name: str) -> Steps[str]:
     return name
 
 
-def test_steps_that_are_finished_at_once_give_their_value() -> None:
+def test_steps_run_at_once_return_their_value() -> None:
     seen: list[str] = []
     assert finished(count(3, seen, "a")) == "a"
     assert seen == ["a"] * 3
 
 
-def test_a_list_is_made_some_items_a_step_and_a_step_is_shared_by_nested_loops() -> None:
+def test_a_list_is_built_a_few_items_per_step_and_nested_loops_share_a_step() -> None:
     pace = Pace()
     for _ in range(ITEMS_PER_STEP - 1):
         assert not pace.step_ends()
@@ -48,12 +48,12 @@ def test_a_list_is_made_some_items_a_step_and_a_step_is_shared_by_nested_loops()
     assert Pace().step_ends(ITEMS_PER_STEP)
 
 
-def test_each_item_comes_once_in_the_order_of_the_first() -> None:
+def test_unique_items_keep_the_order_of_their_first_occurrence() -> None:
     assert finished(once("abca")) == ["a", "b", "c"]
     assert len(list(once("a" * (3 * ITEMS_PER_LOOK)))) == 2
 
 
-async def test_all_that_take_turns_have_one_step_a_turn_together() -> None:
+async def test_all_stepwise_work_together_runs_one_step_per_turn() -> None:
     turns, seen = Turns(), list[str]()
     both = [asyncio.ensure_future(turns.take(count(5, seen, name))) for name in "ab"]
     before: list[int] = []
@@ -65,7 +65,7 @@ async def test_all_that_take_turns_have_one_step_a_turn_together() -> None:
     assert "".join(seen) != "a" * 5 + "b" * 5
 
 
-async def test_what_a_step_raises_reaches_who_waits_and_the_others_go_on() -> None:
+async def test_an_exception_of_a_step_reaches_its_waiter_and_other_work_continues() -> None:
     turns = Turns()
 
     def failing() -> Steps[None]:
@@ -78,7 +78,7 @@ async def test_what_a_step_raises_reaches_who_waits_and_the_others_go_on() -> No
         await task
 
 
-async def test_requests_that_are_too_large_together_are_at_work_one_after_the_other() -> None:
+async def test_requests_that_are_too_large_together_run_one_after_the_other() -> None:
     turns, log = Turns(), []
 
     async def work(name: str, size: int) -> None:
@@ -94,7 +94,7 @@ async def test_requests_that_are_too_large_together_are_at_work_one_after_the_ot
     assert log[2:4] == ["large begins", "small begins"]
 
 
-async def test_a_request_that_is_given_up_leaves_its_room_to_others() -> None:
+async def test_an_abandoned_request_frees_its_share_for_others() -> None:
     turns = Turns()
 
     async def hold() -> None:
@@ -110,7 +110,7 @@ async def test_a_request_that_is_given_up_leaves_its_room_to_others() -> None:
         pass
 
 
-async def test_a_coroutine_takes_steps_of_its_own_one_a_turn() -> None:
+async def test_a_coroutine_runs_its_own_steps_one_per_turn() -> None:
     seen: list[str] = []
     task = asyncio.ensure_future(in_steps(count(3, seen, "a")))
     for taken in range(4):
@@ -119,7 +119,7 @@ async def test_a_coroutine_takes_steps_of_its_own_one_a_turn() -> None:
     assert await task == "a"
 
 
-async def test_a_costly_item_makes_a_step_of_its_own() -> None:
+async def test_a_costly_item_takes_a_step_of_its_own() -> None:
     turns = 0
 
     async def other() -> None:
@@ -134,7 +134,7 @@ async def test_a_costly_item_makes_a_step_of_its_own() -> None:
     assert turns >= 9
 
 
-async def test_a_coroutine_that_never_waits_lets_others_have_their_turn() -> None:
+async def test_a_coroutine_that_never_waits_still_yields_to_others() -> None:
     turns = 0
 
     async def other() -> None:
@@ -149,7 +149,7 @@ async def test_a_coroutine_that_never_waits_lets_others_have_their_turn() -> Non
     assert turns >= 9
 
 
-def test_the_arrays_of_a_message_are_emptied_some_items_a_step() -> None:
+def test_the_arrays_of_a_message_are_emptied_a_few_items_per_step() -> None:
     names = DescribeGroupsRequest(groups=["g"] * (3 * ITEMS_PER_STEP))
     partition, topic = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
     nested = topic(name="t", partitions=[partition(partition_index=i) for i in range(2 * ITEMS_PER_STEP)])
@@ -160,7 +160,7 @@ def test_the_arrays_of_a_message_are_emptied_some_items_a_step() -> None:
     assert (commits.topics, nested.partitions) == ([], [])
 
 
-def test_a_long_array_is_emptied_in_steps_also_where_few_hold_it() -> None:
+def test_a_long_array_among_few_is_emptied_in_steps() -> None:
     partition, topic = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
     long = topic(name="t", partitions=[partition(partition_index=i) for i in range(2 * ITEMS_PER_STEP)])
     commits = OffsetCommitRequest(topics=[long])
@@ -168,7 +168,7 @@ def test_a_long_array_is_emptied_in_steps_also_where_few_hold_it() -> None:
     assert commits.topics == [long]
 
 
-def test_very_many_elements_of_an_answer_are_made_when_they_are_looked_at() -> None:
+def test_a_very_long_array_of_a_response_creates_its_elements_on_access() -> None:
     made = []
 
     def make(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The log cleaner in a running broker: on the loop and in its own process, while topics are used, changed, deleted."""
+"""The log cleaner in a running broker, on the loop and in its own process, while topics are used and changed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def log_of(broker: Broker) -> Log:
 
 
 def put(broker: Broker, first: int, count: int, keys: int = 20, size: int = 500) -> None:
-    """Appends, and puts what has been sealed on the disk, as the broker would within a second."""
+    """Appends records and syncs the sealed segments, as the broker would within a second."""
     partition = broker.replica_manager.partition(PARTITION)
     for number in range(first, first + count):
         value = b"%d " % number + b"v" * size
@@ -64,7 +64,7 @@ def put(broker: Broker, first: int, count: int, keys: int = 20, size: int = 500)
 
 
 def found(log: Log) -> dict[bytes | None, list[int]]:
-    """The offsets at which each key is, read as a consumer reads."""
+    """Returns the offsets of each key, read as a consumer reads."""
     offsets: dict[bytes | None, list[int]] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -83,7 +83,7 @@ def is_clean(log: Log) -> Callable[[], bool]:
 
 
 @PROCESS_OR_LOOP
-async def test_a_compacted_topic_is_cleaned_and_reads_go_on(small_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_compacted_topic_is_cleaned_while_it_is_read(small_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", small_bytes)
     async with broker_with_topic(log_segment_delete_delay_ms=0) as (broker, log):
         put(broker, 0, 400)
@@ -102,7 +102,7 @@ NAMES_THAT_STAY = (".log", "index", ".snapshot", ".metadata", "checkpoint")
 
 
 @PROCESS_OR_LOOP
-async def test_appends_and_reads_beside_many_cleans_lose_nothing(
+async def test_appends_and_reads_during_many_cleans_lose_no_records(
     small_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", small_bytes)
@@ -117,7 +117,7 @@ async def test_appends_and_reads_beside_many_cleans_lose_nothing(
         await until(is_clean(log))
 
 
-async def test_a_topic_that_becomes_compacted_is_cleaned_and_one_that_is_no_more_is_not() -> None:
+async def test_a_topic_is_cleaned_only_while_its_policy_is_compact() -> None:
     async with broker_with_topic(log_cleanup_policy="delete") as (broker, log):
         put(broker, 0, 200)
         await asyncio.sleep(0.1)
@@ -134,7 +134,7 @@ async def test_a_topic_that_becomes_compacted_is_cleaned_and_one_that_is_no_more
 
 
 class SlowSteps:
-    """Stops the clean after its first steps until it is let go."""
+    """Pauses a clean after its first steps until `go` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = asyncio.Event()
@@ -151,7 +151,7 @@ class SlowSteps:
 
 @PROCESS_OR_LOOP
 @pytest.mark.parametrize("change", ["deleted", "made anew", "truncated", "deleted by policy"])
-async def test_what_takes_a_log_away_ends_its_clean_and_the_next_one_is_right(
+async def test_a_change_that_replaces_a_log_aborts_its_clean_and_the_next_clean_succeeds(
     small_bytes: int, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", small_bytes)
@@ -188,7 +188,7 @@ async def change_under_way(broker: Broker, log: Log, change: str) -> None:
 
 
 @PROCESS_OR_LOOP
-async def test_delete_records_beside_a_clean(small_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_can_be_deleted_during_a_clean(small_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", small_bytes)
     slow = SlowSteps(monkeypatch)
     async with broker_with_topic() as (broker, log):
@@ -204,7 +204,7 @@ async def test_delete_records_beside_a_clean(small_bytes: int, monkeypatch: pyte
         assert log.apply_retention(0) >= 0
 
 
-async def test_a_log_that_is_damaged_is_marked_and_others_are_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_damaged_log_is_marked_uncleanable_and_others_are_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
     async with broker_with_topic(log_cleaner_backoff_ms=50) as (broker, log):
         await broker.controller.create_topics([NewTopic("other", 1)], timeout_ms=10_000)
@@ -228,7 +228,7 @@ async def test_a_log_that_is_damaged_is_marked_and_others_are_cleaned(monkeypatc
         await until(lambda: not any(manager.uncleanable().values()))
 
 
-async def test_a_clean_that_finds_the_disk_full_is_tried_again_in_the_next_round(
+async def test_a_clean_on_a_full_disk_is_retried_in_the_next_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures: list[CleanedSegment] = []
@@ -250,7 +250,7 @@ async def test_a_clean_that_finds_the_disk_full_is_tried_again_in_the_next_round
         assert not any(broker.log_cleaner.manager.uncleanable().values())
 
 
-async def test_the_metrics_tell_of_the_last_clean() -> None:
+async def test_the_metrics_describe_the_last_clean() -> None:
     async with broker_with_topic() as (broker, log):
         put(broker, 0, 400)
         await until(is_clean(log))
@@ -262,7 +262,7 @@ async def test_the_metrics_tell_of_the_last_clean() -> None:
         assert rows["kafka_log_logcleanermanager_uncleanable_partitions_count"] == [0]
 
 
-async def test_the_process_is_started_for_the_work_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cleaner_process_is_started_on_demand_and_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
     pids: list[int] = []
     start = CleanerProcess._start
@@ -282,7 +282,7 @@ async def test_the_process_is_started_for_the_work_and_ends_with_it(monkeypatch:
         assert pids
 
 
-async def test_a_process_that_is_killed_leaves_the_log_as_it_was_and_it_is_marked(
+async def test_killing_the_cleaner_process_leaves_the_log_unchanged_and_marked_uncleanable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
@@ -307,7 +307,7 @@ async def test_a_process_that_is_killed_leaves_the_log_as_it_was_and_it_is_marke
         assert found(log) == before
 
 
-async def test_a_broker_that_stops_amid_a_clean_starts_again_with_nothing_lost(
+async def test_a_broker_stopped_during_a_clean_restarts_without_losing_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
@@ -325,7 +325,7 @@ async def test_a_broker_that_stops_amid_a_clean_starts_again_with_nothing_lost(
         assert {key: max(offsets) for key, offsets in found(log).items()} == latest
 
 
-async def test_cleaners_share_the_throttle_and_come_and_go_with_the_setting() -> None:
+async def test_cleaners_share_the_throttle_and_their_number_follows_the_setting() -> None:
     async with broker_with_topic() as (broker, log):
         cleaner = broker.log_cleaner
         assert cleaner is not None
@@ -339,7 +339,7 @@ async def test_cleaners_share_the_throttle_and_come_and_go_with_the_setting() ->
         await until(is_clean(log))
 
 
-# What the broker's settings do
+# The broker's settings
 
 
 async def test_without_the_cleaner_nothing_is_cleaned() -> None:
@@ -349,7 +349,7 @@ async def test_without_the_cleaner_nothing_is_cleaned() -> None:
         assert (broker.log_cleaner, log.cleaned_offset) == (None, None)
 
 
-async def test_the_cleaners_rest_for_the_backoff() -> None:
+async def test_the_cleaners_wait_for_the_backoff_between_rounds() -> None:
     async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
         assert broker.log_cleaner is not None
         await until(lambda: broker.log_cleaner is not None and broker.log_cleaner.dead == 0)
@@ -360,7 +360,7 @@ async def test_the_cleaners_rest_for_the_backoff() -> None:
         assert (broker.log_cleaner.manager.last_run_ms, log.cleaned_offset) == (looked, None)
 
 
-async def test_a_new_backoff_ends_the_old_one() -> None:
+async def test_a_changed_backoff_ends_the_current_wait() -> None:
     async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
         put(broker, 0, 100)
         await asyncio.sleep(0.05)
@@ -369,7 +369,7 @@ async def test_a_new_backoff_ends_the_old_one() -> None:
         await until(is_clean(log))
 
 
-async def test_a_new_limit_of_bytes_ends_the_wait_for_the_old_one() -> None:
+async def test_a_changed_byte_rate_ends_the_current_wait() -> None:
     async with broker_with_topic(log_cleaner_io_max_bytes_per_second=1) as (broker, log):
         put(broker, 0, 100)
         assert broker.log_cleaner is not None
@@ -388,7 +388,7 @@ def change(broker: Broker, name: str, value: str) -> None:
     broker.log_cleaner.settings_changed()
 
 
-async def test_no_cleaner_gets_beyond_the_bytes_per_second() -> None:
+async def test_cleaners_do_not_exceed_the_bytes_per_second() -> None:
     async with broker_with_topic(log_cleaner_io_max_bytes_per_second=1) as (broker, log):
         put(broker, 0, 100)
         assert broker.log_cleaner is not None
@@ -398,7 +398,7 @@ async def test_no_cleaner_gets_beyond_the_bytes_per_second() -> None:
         assert (PARTITION in manager.in_progress, log.cleaned_offset) == (True, None)
 
 
-async def test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_cleaners_together(
+async def test_all_cleaners_together_use_the_configured_memory_for_keys_and_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
@@ -424,7 +424,7 @@ async def test_memory_for_keys_and_buffers_is_what_the_settings_say_for_all_clea
         assert jobs[0] == (2_000_000, 100_000)
 
 
-async def test_the_process_is_ours_in_a_directory_that_has_packages_of_the_same_names(
+async def test_the_cleaner_process_ignores_packages_of_the_same_names_in_the_working_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("odradek", "storage"):
@@ -437,7 +437,7 @@ async def test_the_process_is_ours_in_a_directory_that_has_packages_of_the_same_
         await until(is_clean(log))
 
 
-async def test_what_the_process_says_when_it_cannot_start_is_why_a_log_is_uncleanable(
+async def test_the_output_of_a_process_that_cannot_start_is_the_reason_for_an_uncleanable_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)

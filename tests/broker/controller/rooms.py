@@ -1,4 +1,4 @@
-"""A controller and all it needs: a disk in memory, real settings, partitions that note what they are told."""
+"""A controller and its dependencies: a disk in memory, real settings, and partitions that record their calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIRECTORY = "/data"
 
 
 def store_disk(contents: Mapping[str, bytes] | None = None) -> ForgetfulFiles:
-    """A disk with the metadata store's directory, and durably in it these contents by path."""
+    """Returns a disk with the metadata store's directory and these durable contents by path."""
     files = ForgetfulFiles()
     files.make_directories(DIRECTORY)
     for path, content in (contents or {}).items():
@@ -38,7 +38,7 @@ def store_disk(contents: Mapping[str, bytes] | None = None) -> ForgetfulFiles:
 def at_once(
     change: Callable[[Mapping[str, str]], dict[str, str]],
 ) -> Callable[[Mapping[str, str]], Steps[dict[str, str]]]:
-    """A change of settings as the controller takes it, in a single step."""
+    """Returns a change of settings in a single step, in the form that the controller expects."""
 
     def steps(current: Mapping[str, str]) -> Steps[dict[str, str]]:
         yield from ()
@@ -48,7 +48,7 @@ def at_once(
 
 
 class NotedPartitions:
-    """Hooks that note the partitions led, by topic id; `failures` are raised when a partition is opened."""
+    """Hooks that record the led partitions by topic id. `failures` are raised when a partition is opened."""
 
     def __init__(self) -> None:
         self.made: list[TopicPartition] = []
@@ -91,7 +91,7 @@ class NotedPartitions:
 
 
 class ControllerRoom:
-    """Everything around one controller. `again()` is the same node after its process has ended, however it ended."""
+    """One controller and its dependencies. `again()` restarts the node after its process has ended in any way."""
 
     def __init__(self, files: ForgetfulFiles | None = None, settings: dict[str, str] | None = None) -> None:
         self.files = files or store_disk()

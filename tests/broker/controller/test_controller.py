@@ -28,7 +28,7 @@ def codes(result: object) -> ErrorCode:
 
 
 async def turns() -> None:
-    """Lets everything run that is ready."""
+    """Runs all ready tasks."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -46,7 +46,7 @@ async def test_a_topic_is_stored_led_and_visible(room: ControllerRoom) -> None:
     assert room.cache.topic_config("t") == {"retention.ms": "5"}
 
 
-async def test_everything_that_was_answered_is_there_after_a_crash(room: ControllerRoom) -> None:
+async def test_acknowledged_topics_survive_a_crash(room: ControllerRoom) -> None:
     await create(room, NewTopic("kept", 2), NewTopic("gone"), NewTopic("more"))
     await room.controller.delete_topics(["gone"], timeout_ms=1000)
     await room.controller.create_partitions([NewPartitions("more", 4)], timeout_ms=1000)
@@ -64,7 +64,7 @@ async def test_everything_that_was_answered_is_there_after_a_crash(room: Control
     assert again.cache.broker_config(BROKER_ID) == {"log.cleaner.threads": "2"}
 
 
-async def test_leader_epochs_stay_over_a_restart_and_the_controllers_epoch_grows(room: ControllerRoom) -> None:
+async def test_a_restart_keeps_leader_epochs_and_raises_the_controller_epoch(room: ControllerRoom) -> None:
     await create(room, NewTopic("t"))
     assert room.cache.controller_epoch == 1
     again = await room.again()
@@ -102,7 +102,7 @@ async def test_leader_epochs_stay_over_a_restart_and_the_controllers_epoch_grows
         (NewTopic("a/b", assignments={0: []}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-async def test_a_wish_is_granted_or_refused_with_kafkas_code(
+async def test_a_topic_is_created_or_refused_with_kafkas_error_code(
     room: ControllerRoom, topic: NewTopic, code: ErrorCode
 ) -> None:
     await create(room, NewTopic("taken"), NewTopic("dots.and"))
@@ -111,7 +111,7 @@ async def test_a_wish_is_granted_or_refused_with_kafkas_code(
     assert (room.cache.topic(topic.name) is not None) == (code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
 
 
-async def test_wishes_of_one_request_fail_alone_and_see_each_other(room: ControllerRoom) -> None:
+async def test_topics_of_one_request_fail_independently_and_see_each_other(room: ControllerRoom) -> None:
     result = await create(room, NewTopic("e.d"), NewTopic("a/b"), NewTopic("e_d"), NewTopic("f"))
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert result == [ErrorCode.NONE, invalid, invalid, ErrorCode.NONE]
@@ -137,7 +137,7 @@ async def test_validate_only_changes_nothing(room: ControllerRoom) -> None:
     assert room.cache.topic_config("t") == {}
 
 
-async def test_a_time_out_of_zero_begins_the_change_and_does_not_wait(room: ControllerRoom) -> None:
+async def test_a_timeout_of_zero_begins_the_change_and_does_not_wait(room: ControllerRoom) -> None:
     await create(room, NewTopic("taken"))
     results = await create(room, NewTopic("taken"), NewTopic("t"), NewTopic("a/b"), timeout_ms=0)
     assert results == [
@@ -158,7 +158,7 @@ async def test_a_time_out_of_zero_begins_the_change_and_does_not_wait(room: Cont
     assert room.cache.topic("t") is None
 
 
-async def test_a_change_that_takes_longer_than_its_time_out_goes_on(room: ControllerRoom) -> None:
+async def test_a_change_continues_after_its_timeout(room: ControllerRoom) -> None:
     gate = asyncio.Event()
 
     async def slowly(work):  # type: ignore[no-untyped-def]
@@ -179,8 +179,8 @@ async def test_a_change_that_takes_longer_than_its_time_out_goes_on(room: Contro
     assert room.cache.topic("t") is not None
 
 
-async def test_changes_of_topics_wait_in_the_purgatory_under_their_names(room: ControllerRoom) -> None:
-    """As Kafka's purgatory `topic`: creation, growth and deletion, until they have ended."""
+async def test_topic_changes_wait_in_the_purgatory_under_the_topics_names(room: ControllerRoom) -> None:
+    """As in Kafka's purgatory `topic`: creations, added partitions and deletions wait until they are complete."""
     await create(room, NewTopic("grows"), NewTopic("goes"))
     gate = asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_changes_of_topics_wait_in_the_purgatory_under_their_names(room: C
     assert (room.purgatory.delayed, room.purgatory.completed, room.timer.size) == (0, 4, 0)
 
 
-async def test_a_client_that_goes_leaves_nothing_in_the_purgatory(room: ControllerRoom) -> None:
+async def test_a_client_that_disconnects_leaves_nothing_in_the_purgatory(room: ControllerRoom) -> None:
     gate = asyncio.Event()
 
     async def slowly(work):  # type: ignore[no-untyped-def]
@@ -220,7 +220,7 @@ async def test_a_client_that_goes_leaves_nothing_in_the_purgatory(room: Controll
     assert room.cache.topic("t") is not None
 
 
-async def test_deleting_removes_logs_entries_and_settings_and_the_name_is_free_again(room: ControllerRoom) -> None:
+async def test_deleting_a_topic_removes_its_logs_entries_and_settings_and_frees_its_name(room: ControllerRoom) -> None:
     await create(room, NewTopic("t", 2, configs={"retention.ms": "5"}))
     first_id = room.cache.topic_id("t")
     results = await room.controller.delete_topics(["t", "missing", "t"], timeout_ms=1000)
@@ -235,9 +235,9 @@ async def test_deleting_removes_logs_entries_and_settings_and_the_name_is_free_a
     assert room.cache.topic_config("t") == {}
 
 
-async def test_a_deletion_that_a_crash_interrupted_ends_at_the_next_start(room: ControllerRoom) -> None:
+async def test_a_deletion_interrupted_by_a_crash_completes_at_the_next_start(room: ControllerRoom) -> None:
     await create(room, NewTopic("t", 2), NewTopic("other"))
-    await room.store.multi([Create(znodes.deletion_path("t"))])  # as far as it came
+    await room.store.multi([Create(znodes.deletion_path("t"))])  # the first step of the deletion
     again = await room.again()
     assert again.cache.topic_names() == ["other"]
     assert again.partitions.removed == [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -247,7 +247,7 @@ async def test_a_deletion_that_a_crash_interrupted_ends_at_the_next_start(room: 
     assert await create(again, NewTopic("t")) == [ErrorCode.NONE]
 
 
-async def test_partitions_are_added_and_only_added(room: ControllerRoom) -> None:
+async def test_partitions_can_be_added_but_not_removed(room: ControllerRoom) -> None:
     await create(room, NewTopic("t", 2))
     wishes = [
         (NewPartitions("t", 4), None),
@@ -288,7 +288,7 @@ async def test_altered_settings_reach_the_running_logs(room: ControllerRoom) -> 
     assert room.partitions.configs["u"].segment_bytes == 2000
 
 
-async def test_a_topic_whose_logs_cannot_be_made_is_taken_back_and_what_was_in_the_way_stays(
+async def test_a_topic_whose_logs_cannot_be_created_is_rolled_back(
     room: ControllerRoom,
 ) -> None:
     room.partitions.failures[TopicPartition("t", 1)] = OSError(errno.ENOSPC, "No space left on device")
@@ -302,7 +302,7 @@ async def test_a_topic_whose_logs_cannot_be_made_is_taken_back_and_what_was_in_t
     assert await create(room, NewTopic("t", 3)) == [ErrorCode.NONE]
 
 
-async def test_a_full_disk_refuses_changes_with_the_storage_error_and_takes_them_later(room: ControllerRoom) -> None:
+async def test_a_full_disk_refuses_changes_with_the_storage_error_until_there_is_space(room: ControllerRoom) -> None:
     await create(room, NewTopic("t"))
     room.files.room = 5
     assert await create(room, NewTopic("n")) == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -339,7 +339,7 @@ async def test_partitions_of_another_broker_have_no_leader_here(room: Controller
     assert other.partitions.led == {}
 
 
-async def test_stored_settings_that_mean_nothing_here_do_not_keep_a_topic_down(room: ControllerRoom) -> None:
+async def test_unknown_stored_settings_do_not_keep_a_topic_offline(room: ControllerRoom) -> None:
     await create(room, NewTopic("t"))
     config = znodes.encode_config({"a.setting.of.tomorrow": "1"})
     await room.store.set(znodes.topic_config_path("t"), config)
@@ -348,7 +348,7 @@ async def test_stored_settings_that_mean_nothing_here_do_not_keep_a_topic_down(r
     assert again.cache.topic_config("t") == {"a.setting.of.tomorrow": "1"}
 
 
-async def test_the_cluster_id_is_made_once_and_another_one_is_refused() -> None:
+async def test_the_cluster_id_is_generated_once_and_another_one_is_refused() -> None:
     room = ControllerRoom()
     cluster_id = await room.controller.open_store(None)
     assert len(cluster_id) == 22
@@ -365,7 +365,7 @@ async def test_a_known_cluster_id_is_kept() -> None:
     assert await room.controller.open_store("nlQg0zzARJuGzyqjahpCMg") == "nlQg0zzARJuGzyqjahpCMg"
 
 
-async def test_stopping_waits_for_the_change_under_way(room: ControllerRoom) -> None:
+async def test_stopping_waits_for_the_ongoing_change(room: ControllerRoom) -> None:
     change = asyncio.create_task(create(room, NewTopic("t", 100)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -376,7 +376,7 @@ async def test_stopping_waits_for_the_change_under_way(room: ControllerRoom) -> 
     assert (await room.again()).cache.topic("t") == room.cache.topic("t")
 
 
-async def test_many_changes_at_once_do_not_disturb_each_other(room: ControllerRoom) -> None:
+async def test_concurrent_changes_do_not_disturb_each_other(room: ControllerRoom) -> None:
     results = await asyncio.gather(
         *(create(room, NewTopic(f"t{number % 10}")) for number in range(30)),
         *(room.controller.delete_topics([f"t{number}"], timeout_ms=1000) for number in range(0, 10, 2)),

@@ -31,7 +31,7 @@ async def opened(files: ForgetfulFiles, compact_bytes: int = DEFAULT_COMPACT_BYT
     return store
 
 
-async def test_what_was_answered_survives_a_crash() -> None:
+async def test_acknowledged_changes_survive_a_crash() -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
@@ -43,7 +43,7 @@ async def test_what_was_answered_survives_a_crash() -> None:
     assert await again.children("/a") == ["b"]
 
 
-async def test_a_crash_at_any_byte_of_a_change_leaves_all_of_it_or_nothing() -> None:
+async def test_a_crash_at_any_byte_of_a_change_keeps_all_of_it_or_nothing() -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
@@ -56,7 +56,7 @@ async def test_a_crash_at_any_byte_of_a_change_leaves_all_of_it_or_nothing() -> 
         entry, child = await again.get("/a"), await again.exists("/a/b")
         assert (entry.data, child is not None) in [(b"1", False), (b"2", True)]
         await again.set("/a", b"3")
-        assert (await (await opened(torn)).get("/a")).data == b"3", "goes on behind a torn tail"
+        assert (await (await opened(torn)).get("/a")).data == b"3", "the store must write on after a torn tail"
 
 
 async def test_ephemeral_entries_end_with_the_session_and_with_the_process() -> None:
@@ -73,7 +73,7 @@ async def test_ephemeral_entries_end_with_the_session_and_with_the_process() -> 
     assert await store.children("/") == ["a"]
 
 
-async def test_creation_numbers_grow_over_restarts_though_the_entry_is_ephemeral() -> None:
+async def test_creation_numbers_of_ephemeral_entries_grow_across_restarts() -> None:
     files, numbers = store_disk(), []
     for _ in range(3):
         store = await opened(files)
@@ -138,7 +138,7 @@ async def test_the_session_epoch_and_its_listeners_follow_open_and_close() -> No
     assert store.session_epoch == 2
 
 
-async def test_a_full_disk_refuses_changes_loses_nothing_and_takes_them_again_when_there_is_room() -> None:
+async def test_a_full_disk_refuses_changes_and_loses_nothing_until_there_is_space() -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
@@ -152,7 +152,7 @@ async def test_a_full_disk_refuses_changes_loses_nothing_and_takes_them_again_wh
 
 
 @pytest.mark.parametrize("refusal", ["fail_sync", "fail_truncate"])
-async def test_a_disk_in_an_unknown_state_is_written_no_more_until_the_store_is_opened_again(refusal: str) -> None:
+async def test_a_disk_in_an_unknown_state_is_not_written_until_the_store_is_reopened(refusal: str) -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
@@ -169,7 +169,7 @@ async def test_a_disk_in_an_unknown_state_is_written_no_more_until_the_store_is_
     assert (await again.get("/a")).data == b"4"
 
 
-async def test_the_journal_is_compacted_and_every_crash_in_between_is_survived() -> None:
+async def test_the_journal_is_compacted_and_survives_every_crash_in_between() -> None:
     files = store_disk()
     store = await opened(files, compact_bytes=2000)
     await store.create("/a", b"")
@@ -178,7 +178,7 @@ async def test_the_journal_is_compacted_and_every_crash_in_between_is_survived()
         journal_before = files.read_file(JOURNAL)
         await store.set("/a", b"%d" % number)
         if len(files.read_file(JOURNAL)) < len(journal_before):
-            # As a crash between the two renames leaves it: the new snapshot beside the old journal.
+            # The state after a crash between the two renames: the new snapshot beside the old journal.
             states.append({**files.contents(), JOURNAL: journal_before})
         assert len(files.read_file(JOURNAL)) < 2500
     assert len(states) >= 2
@@ -187,7 +187,7 @@ async def test_the_journal_is_compacted_and_every_crash_in_between_is_survived()
         assert (await (await opened(store_disk(state))).get("/a")).data is not None
 
 
-async def test_a_compaction_that_finds_no_room_leaves_the_change_written() -> None:
+async def test_a_compaction_on_a_full_disk_keeps_the_written_change() -> None:
     files = store_disk()
     store = await opened(files, compact_bytes=100)
     files.room = 520 - len(encode_journal_header())
@@ -197,7 +197,7 @@ async def test_a_compaction_that_finds_no_room_leaves_the_change_written() -> No
     assert (await (await opened(files)).get("/a")).data == b"x" * 250
 
 
-async def test_damage_is_an_error_that_names_file_line_and_byte_and_leaves_the_files_alone() -> None:
+async def test_damage_is_an_error_with_file_line_and_byte_and_leaves_the_files_unchanged() -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")
@@ -222,7 +222,7 @@ async def test_a_snapshot_without_its_journal_is_damage() -> None:
         await opened(files)
 
 
-async def test_changes_at_once_are_written_one_after_the_other_and_a_cancelled_one_is_not_lost() -> None:
+async def test_concurrent_changes_are_written_in_turn_and_a_cancelled_one_is_not_lost() -> None:
     files, gate = store_disk(), asyncio.Event()
 
     async def slowly(work):  # type: ignore[no-untyped-def]
@@ -242,7 +242,7 @@ async def test_changes_at_once_are_written_one_after_the_other_and_a_cancelled_o
     assert await again.children("/") == ["0", "1", "2", "3", "4", "cancelled"]
 
 
-async def test_on_a_full_disk_a_session_begins_in_memory_and_is_written_before_the_next_change() -> None:
+async def test_on_a_full_disk_a_session_starts_in_memory_and_is_written_before_the_next_change() -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/epoch", b"1")
@@ -261,7 +261,7 @@ async def test_on_a_full_disk_a_session_begins_in_memory_and_is_written_before_t
     assert ((await last.get("/epoch")).data, (await last.get("/kept")).data) == (b"2", b"x")
 
 
-async def test_on_a_full_disk_a_torn_tail_is_cut_off_and_a_change_that_it_held_whole_is_kept() -> None:
+async def test_on_a_full_disk_a_torn_tail_is_cut_off_and_a_complete_change_in_it_is_kept() -> None:
     files = store_disk()
     store = await opened(files)
     await store.create("/a", b"1")

@@ -1,4 +1,4 @@
-"""Changes of very many topics, partitions or settings: other tasks have their turns, and other changes come between."""
+"""Changes of very many topics, partitions or settings: other tasks and other changes run in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def room() -> ControllerRoom:
 
 
 async def turns_during(change: Coroutine[Any, Any, Any]) -> int:
-    """How many turns of the loop another task has while the change is made."""
+    """Returns the number of loop turns that another task gets during the change."""
     task = asyncio.ensure_future(change)
     turns = 0
     while not task.done():
@@ -45,7 +45,7 @@ def topics(count: int = MANY) -> list[NewTopic]:
     return [NewTopic(f"t{number}", 1, 1) for number in range(count)]
 
 
-async def test_topics_are_planned_created_and_deleted_between_turns_of_others(room: ControllerRoom) -> None:
+async def test_many_topics_are_planned_created_and_deleted_over_many_turns(room: ControllerRoom) -> None:
     controller = room.controller
     wishes = topics()
     planning = controller.create_topics(wishes, timeout_ms=1000, validate_only=True)
@@ -65,7 +65,7 @@ async def test_topics_are_planned_created_and_deleted_between_turns_of_others(ro
     assert room.cache.topic_names() == []
 
 
-async def test_another_change_comes_between_the_topics_of_a_long_one(room: ControllerRoom) -> None:
+async def test_another_change_runs_between_the_topics_of_a_long_one(room: ControllerRoom) -> None:
     await room.controller.create_topics([NewTopic("other", 1, 1)], timeout_ms=1000)
     long = asyncio.ensure_future(room.controller.create_topics(topics(), timeout_ms=60_000))
     await turns_while(lambda: room.cache.topic_count == 1)
@@ -81,7 +81,7 @@ async def test_another_change_comes_between_the_topics_of_a_long_one(room: Contr
     assert await deleting == [None] * MANY
 
 
-async def test_who_deletes_a_topic_that_is_being_deleted_waits_for_its_end(room: ControllerRoom) -> None:
+async def test_a_second_deletion_of_a_topic_waits_for_the_first(room: ControllerRoom) -> None:
     await room.controller.create_topics(topics(3), timeout_ms=1000)
     names = ["t0", "t1", "t2"]
     first = asyncio.ensure_future(room.controller.delete_topics(names, timeout_ms=1000))
@@ -92,7 +92,7 @@ async def test_who_deletes_a_topic_that_is_being_deleted_waits_for_its_end(room:
     assert await first == [None] * 3
 
 
-async def test_a_topic_of_very_many_partitions_is_stored_in_steps(room: ControllerRoom) -> None:
+async def test_a_topic_with_very_many_partitions_is_stored_in_steps(room: ControllerRoom) -> None:
     operations = [Create("/many"), *(Create(f"/many/{number}", b"x") for number in range(5_000))]
     assert await turns_during(room.store.multi(operations)) >= LEAST_TURNS
     assert len(await room.store.children("/many")) == 5_000
@@ -102,7 +102,7 @@ def instead(after: dict[str, str], _before: Mapping[str, str]) -> dict[str, str]
     return after
 
 
-async def test_a_resource_has_a_bounded_number_and_size_of_settings(room: ControllerRoom) -> None:
+async def test_the_number_and_size_of_a_resources_settings_are_bounded(room: ControllerRoom) -> None:
     most = {f"plug.in.{number}": "" for number in range(MOST_SETTINGS)}
     await room.controller.alter_broker_config(None, at_once(lambda _: most))
     for config in ({**most, "one.more": ""}, {"a": "x" * MOST_CONFIG_BYTES}):

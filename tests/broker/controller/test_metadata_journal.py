@@ -33,7 +33,7 @@ def same(one: MetadataTree, other: MetadataTree) -> bool:
     return one.number == other.number and list(one.items()) == list(other.items())
 
 
-def test_a_journal_gives_the_tree_that_wrote_it() -> None:
+def test_reading_a_journal_restores_the_tree() -> None:
     tree, lines = written()
     again = MetadataTree()
     content = read_journal("j", b"".join(lines), again)
@@ -41,7 +41,7 @@ def test_a_journal_gives_the_tree_that_wrote_it() -> None:
     assert same(again, tree)
 
 
-def test_a_snapshot_gives_the_tree_that_wrote_it() -> None:
+def test_reading_a_snapshot_restores_the_tree() -> None:
     tree, _ = written()
     again = MetadataTree()
     read_snapshot("s", encode_snapshot(tree), again)
@@ -49,7 +49,7 @@ def test_a_snapshot_gives_the_tree_that_wrote_it() -> None:
     assert again.children("/topics") == tree.children("/topics")
 
 
-def test_a_journal_cut_at_any_byte_gives_the_changes_before_the_cut_and_is_torn_unless_cut_between_lines() -> None:
+def test_a_journal_cut_at_any_byte_keeps_the_changes_before_it_and_is_torn_unless_cut_between_lines() -> None:
     _, lines = written()
     journal = b"".join(lines)
     for cut in range(len(lines[0]), len(journal)):
@@ -57,7 +57,7 @@ def test_a_journal_cut_at_any_byte_gives_the_changes_before_the_cut_and_is_torn_
         while ends + len(lines[whole + 1]) <= cut:
             whole += 1
             ends += len(lines[whole])
-        kept = whole + 1 if cut == ends + len(lines[whole + 1]) - 1 else whole  # whole but for the line end
+        kept = whole + 1 if cut == ends + len(lines[whole + 1]) - 1 else whole  # complete except for the line end
         tree = MetadataTree()
         assert read_journal("j", journal[:cut], tree)[:2] == (kept, cut != ends), cut
         assert tree.number == kept
@@ -78,7 +78,7 @@ def test_a_flipped_byte_anywhere_is_damage_or_changes_nothing() -> None:
         flipped = bytearray(journal)
         flipped[position] ^= 0x15
         again = MetadataTree()
-        if position == len(journal) - 1:  # the last line end: the change before it is whole
+        if position == len(journal) - 1:  # the last line end: the change before it is complete
             assert read_journal("j", bytes(flipped), again).torn
             assert same(again, tree)
             continue
@@ -104,7 +104,7 @@ def test_a_snapshot_cut_anywhere_is_damage() -> None:
             read_snapshot("s", content[:cut], MetadataTree())
 
 
-def test_a_snapshot_that_is_newer_than_the_journals_beginning_skips_what_it_has() -> None:
+def test_transactions_that_the_snapshot_contains_are_skipped_in_the_journal() -> None:
     tree, lines = written()
     again = MetadataTree()
     read_snapshot("s", encode_snapshot(tree), again)
@@ -141,6 +141,6 @@ def test_missing_and_repeated_transactions_are_damage() -> None:
         encode_journal_header() + encode_line({"number": 1, "entries": [["a", None, 0, 0, 1, False]]}),
     ],
 )
-def test_what_is_no_journal_is_damage_although_its_checksums_fit(content: bytes) -> None:
+def test_an_undecodable_line_with_a_right_checksum_is_damage(content: bytes) -> None:
     with pytest.raises(StoreDamaged, match="metadata store damaged: j, line"):
         read_journal("j", content, MetadataTree())

@@ -60,7 +60,7 @@ def test_an_entry_counts_its_changes_and_its_children() -> None:
         (Check("/a", 3), BadVersion),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place_and_nothing_is_changed(
+def test_an_impossible_operation_is_refused_with_its_index_and_changes_nothing(
     operation: Operation, error: type[Exception]
 ) -> None:
     tree = MetadataTree()
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_refused_with_its_place_and_nothing_is_changed(
     assert snapshot(tree) == before
 
 
-def test_operations_see_those_before_them() -> None:
+def test_operations_see_the_previous_ones() -> None:
     tree = MetadataTree()
     run(tree, Create("/a"), Create("/a/b"))
     results = run(tree, Delete("/a/b"), Delete("/a"), Create("/a", b"new"), Create("/a/c"), Check("/a", 0))
@@ -84,7 +84,7 @@ def test_operations_see_those_before_them() -> None:
         run(tree, Create("/a/d"), Delete("/a/c"), Delete("/a"))
 
 
-def test_sequential_entries_are_numbered_by_the_parents_counter_and_no_number_comes_twice() -> None:
+def test_sequential_entries_are_numbered_by_the_parents_counter_without_repetition() -> None:
     tree = MetadataTree()
     run(tree, Create("/changes"))
     first, second = run(tree, Create("/changes/c_", sequential=True), Create("/changes/c_", sequential=True))
@@ -93,7 +93,7 @@ def test_sequential_entries_are_numbered_by_the_parents_counter_and_no_number_co
     assert run(tree, Create("/changes/c_", sequential=True)) == ["/changes/c_0000000003"]
 
 
-def test_events_tell_of_entries_and_of_their_parents_children() -> None:
+def test_events_name_changed_entries_and_parents_with_changed_children() -> None:
     tree = MetadataTree()
     transaction = finished(tree.stage([Create("/a"), Create("/a/b"), Set("/a/b", b"1"), Delete("/a/b")]))
     assert [event for event in transaction.events if event.path == "/a/b"] == [

@@ -1,4 +1,4 @@
-"""Elections and reassignments: what is decided (with several brokers), and what becomes of it on a single node."""
+"""Elections and reassignments: the decisions for several brokers, and their execution on a single node."""
 
 import json
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Step:
     ],
     ids=lambda step: f"{step.before}-to-{step.target}",
 )
-def test_a_reassignment_begins_with_origin_and_target_together(step: Step) -> None:
+def test_a_reassignment_begins_with_the_union_of_origin_and_target(step: Step) -> None:
     after = begun(state(step.before), step.target, 9)
     assert (after.replicas, after.adding, after.removing) == (step.replicas, step.adding, step.removing)
     assert (target_of(after), set(origin_of(after))) == (step.target, set(step.before))
@@ -83,21 +83,21 @@ def test_a_reassignment_is_complete_when_its_target_is_in_sync() -> None:
     assert is_complete(in_sync)
     after = completed(in_sync, LIVE)
     assert (after.replicas, after.adding, after.removing, after.isr) == ((3, 2), (), (), (2, 3))
-    assert after.leader == 3  # the old leader has gone
+    assert after.leader == 3  # the old leader is not alive
 
 
-def test_a_leader_that_stays_leads_on() -> None:
+def test_a_leader_that_is_in_the_target_stays_leader() -> None:
     after = completed(begun(state((1, 2)), (2, 1), 1), LIVE)
     assert (after.leader, after.replicas, after.leader_epoch) == (1, (2, 1), 6)
 
 
-def test_the_next_leader_must_be_there() -> None:
+def test_the_next_leader_must_be_alive() -> None:
     in_sync = begun(state((1, 2)), (3, 4), 1)._replace(isr=(1, 2, 3, 4))
     assert completed(in_sync, {1, 2, 4}).leader == 4
     assert completed(in_sync, {1, 2}).leader == NO_LEADER
 
 
-def test_a_cancellation_goes_back_to_the_origin() -> None:
+def test_a_cancellation_restores_the_origin() -> None:
     under_way = begun(state((1, 2)), (3, 2), 1)
     after = completed(cancelled(under_way, 1), LIVE)
     assert (set(after.replicas), after.adding, after.removing, after.leader) == ({1, 2}, (), (), 1)
@@ -106,7 +106,7 @@ def test_a_cancellation_goes_back_to_the_origin() -> None:
     assert caught.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_replicas_by_the_thousand_are_refused_in_a_short_text() -> None:
+def test_thousands_of_replicas_are_refused_with_a_short_message() -> None:
     for target in (range(100_000), [1] * 100_000):
         with pytest.raises(ProtocolError) as caught:
             check_target(target, LIVE)
@@ -115,7 +115,7 @@ def test_replicas_by_the_thousand_are_refused_in_a_short_text() -> None:
 
 
 @pytest.mark.parametrize("target", [(), (-1,), (1, -1), (1, 1), (9,), (1, 9)])
-def test_replicas_that_cannot_be_are_refused(target: tuple[int, ...]) -> None:
+def test_invalid_target_replicas_are_refused(target: tuple[int, ...]) -> None:
     with pytest.raises(ProtocolError) as caught:
         check_target(target, LIVE)
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -171,7 +171,7 @@ async def test_a_reassignment_to_itself_is_complete_at_once_and_raises_the_leade
     assert await again.controller.replica_changes.reassign({KEY: [BROKER_ID]}) == {KEY: None}
 
 
-async def test_a_wish_that_cannot_be_changes_nothing(room: ControllerRoom) -> None:
+async def test_an_invalid_reassignment_changes_nothing(room: ControllerRoom) -> None:
     unknown = TopicPartition("none", 0)
     changes = room.controller.replica_changes
     before = room.cache.topic("t")
@@ -190,7 +190,7 @@ async def test_a_wish_that_cannot_be_changes_nothing(room: ControllerRoom) -> No
     assert room.cache.topic("t") == before
 
 
-async def test_nothing_is_elected_where_the_leader_is_there(room: ControllerRoom) -> None:
+async def test_no_election_is_held_while_the_leader_is_alive(room: ControllerRoom) -> None:
     for election in ElectionType:
         outcomes = await room.controller.replica_changes.elect(election, [KEY, TopicPartition("none", 0)])
         assert [code_of(error) for error in outcomes.values()] == [
@@ -199,7 +199,7 @@ async def test_nothing_is_elected_where_the_leader_is_there(room: ControllerRoom
         ]
 
 
-async def test_a_partition_without_leader_is_led_after_an_election(room: ControllerRoom) -> None:
+async def test_an_election_gives_a_leaderless_partition_a_leader(room: ControllerRoom) -> None:
     found = room.cache.partition(*KEY)
     assert found is not None
     room.cache.put_partition("t", found._replace(leader=NO_LEADER))
@@ -208,7 +208,7 @@ async def test_a_partition_without_leader_is_led_after_an_election(room: Control
     assert (await room.again()).partitions.epochs[KEY] == 1
 
 
-async def test_a_reassignment_under_way_is_stored_as_kafka_does_listed_and_cancelled(room: ControllerRoom) -> None:
+async def test_an_ongoing_reassignment_is_stored_as_in_kafka_listed_and_cancelled(room: ControllerRoom) -> None:
     room.cache.put_broker(BrokerInfo(8, {}))
     changes = room.controller.replica_changes
     assert await changes.reassign({KEY: [8]}) == {KEY: None}
@@ -227,18 +227,18 @@ async def test_a_reassignment_under_way_is_stored_as_kafka_does_listed_and_cance
     assert (found.replicas, found.leader) == ((BROKER_ID,), BROKER_ID)
 
 
-async def test_a_reassignment_under_way_is_there_after_a_crash(room: ControllerRoom) -> None:
+async def test_an_ongoing_reassignment_survives_a_crash(room: ControllerRoom) -> None:
     room.cache.put_broker(BrokerInfo(8, {}))
     await room.controller.replica_changes.reassign({KEY: [8, BROKER_ID]})
     again = await room.again()
-    # The other broker is not there now, so that the wish cannot be renewed; it is still listed and can be cancelled.
+    # The other broker is not alive, so the reassignment cannot be requested again. It is still listed and cancellable.
     (under_way,) = again.controller.replica_changes.in_progress(None).values()
     assert (under_way.replicas, under_way.adding) == ((8, BROKER_ID), (8,))
     assert await again.controller.replica_changes.reassign({KEY: None}) == {KEY: None}
     assert again.controller.replica_changes.in_progress(None) == {}
 
 
-async def test_wishes_that_lie_in_the_store_are_taken_up_at_the_start(room: ControllerRoom) -> None:
+async def test_reassignments_requested_in_the_store_begin_at_the_start(room: ControllerRoom) -> None:
     wishes = {KEY: (BROKER_ID,), TopicPartition("t", 1): (99,), TopicPartition("none", 0): (BROKER_ID,)}
     data = znodes.encode_reassignments(wishes)
     assert znodes.parse_reassignments(data) == wishes
@@ -248,7 +248,7 @@ async def test_wishes_that_lie_in_the_store_are_taken_up_at_the_start(room: Cont
     assert (again.partitions.epochs[KEY], again.partitions.epochs[TopicPartition("t", 1)]) == (1, 0)
 
 
-async def test_what_the_store_refuses_has_not_happened(room: ControllerRoom) -> None:
+async def test_a_reassignment_that_the_store_refuses_changes_nothing(room: ControllerRoom) -> None:
     room.files.room = 0
     before = room.cache.topic("t")
     outcomes = await room.controller.replica_changes.reassign({KEY: [BROKER_ID]})

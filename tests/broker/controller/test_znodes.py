@@ -22,7 +22,7 @@ def data_of(entry: dict[str, Any]) -> bytes | None:
     return None if entry["text"] is None else entry["text"].encode()
 
 
-def test_kafkas_topic_and_state_are_read_and_written_to_the_same_value() -> None:
+def test_kafkas_topic_and_state_values_decode_and_encode_to_the_same_value() -> None:
     used = znodes_of("used")
     raw = data_of(used["/brokers/topics/orders"])
     topic_id, replicas, adding, removing = znodes.parse_topic("orders", raw)
@@ -38,7 +38,7 @@ def test_kafkas_topic_and_state_are_read_and_written_to_the_same_value() -> None
     assert json.loads(znodes.encode_state(state)) == json.loads(entry["text"])
 
 
-def test_kafkas_other_values_are_read_and_written_to_the_same_value() -> None:
+def test_kafkas_other_values_decode_and_encode_to_the_same_value() -> None:
     used = znodes_of("used")
     for path in ("/config/topics/orders", "/config/brokers/7", "/config/brokers/<default>"):
         raw = data_of(used[path])
@@ -53,7 +53,7 @@ def test_kafkas_other_values_are_read_and_written_to_the_same_value() -> None:
     assert json.loads(znodes.encode_controller(7, int(controller["timestamp"]))) == controller
 
 
-def test_kafkas_registration_is_read_and_written_to_the_same_value() -> None:
+def test_kafkas_broker_registration_decodes_and_encodes_to_the_same_value() -> None:
     entry = znodes_of("used")[znodes.broker_path(7)]
     broker = znodes.parse_broker(7, data_of(entry), 3)
     assert broker == BrokerInfo(7, {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", 21092)}, "rack-7", 3)
@@ -84,7 +84,7 @@ async def test_a_new_store_has_the_paths_of_a_fresh_kafka() -> None:
 @pytest.mark.parametrize(
     "data", [None, b"", b"{}", b"[]", b"no json", b'{"partitions":{"0":7}}', b'{"partitions":{"1":[7]}}']
 )
-def test_a_value_that_is_none_is_damage_with_its_path(data: bytes | None) -> None:
+def test_an_undecodable_value_is_damage_with_its_path(data: bytes | None) -> None:
     with pytest.raises(StoreDamaged, match="/brokers/topics/t: "):
         znodes.parse_topic("t", data)
 

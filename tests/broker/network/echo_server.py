@@ -1,6 +1,6 @@
 """A server on real sockets, with a small dispatcher in place of the APIs.
 
-A frame is `>hhi` (what to do, 0, correlation id) and a payload. What to do: see `Echo`.
+A frame is `>hhi` (command, 0, correlation id) and a payload. `Echo` implements the commands.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ ECHO, PARK, SILENT, CLOSE, BIG, HOLD_ALL, HOLD_SAME, THROTTLE, LENGTH, PIECES, F
 
 
 class Echo:
-    """Answers with the correlation id and payload; parks, closes or grows the answer as told."""
+    """Responds with the correlation id and payload. Parks, closes or grows the response by command."""
 
     def __init__(self) -> None:
         self.parked: list[PendingResponse] = []
         self.abandoned = 0
         self.handled: list[int] = []
         self.file: File | None = None
-        """FILE answers with slices of it: the payload is (position, length) as `>ii`, as often as one likes."""
+        """FILE responds with slices of it: the payload is any number of (position, length) as `>ii`."""
 
     def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
         todo, _, correlation_id = struct.unpack_from(">hhi", frame)
@@ -80,7 +80,7 @@ def request(todo: int, correlation_id: int, payload: bytes = b"") -> bytes:
 
 
 async def close(writer: asyncio.StreamWriter) -> None:
-    """Whether or not the server has gone before."""
+    """Closes the connection, also if the server has closed it before."""
     writer.close()
     try:
         await writer.wait_closed()
@@ -111,7 +111,7 @@ class Client:
 
 
 class Bench:
-    """A server on a free port, its dispatcher and the clients it has had."""
+    """A server on a free port, its dispatcher and its clients."""
 
     def __init__(self, echo: Echo, server: SocketServer, endpoint: Endpoint) -> None:
         self.echo = echo
@@ -125,18 +125,18 @@ class Bench:
         return client
 
     async def settle(self) -> None:
-        """Some turns of the loop, for what should not happen."""
+        """Runs some turns of the loop so that unwanted events could happen."""
         for _ in range(20):
             await asyncio.sleep(0.001)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for what the server does on its own time."""
+        """Waits until the condition holds."""
         async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110 - what is waited for has no event to set
+            while not condition():  # noqa: ASYNC110 - the condition has no event
                 await asyncio.sleep(0.002)
 
     async def sweep_until(self, condition: Callable[[], bool]) -> None:
-        """Waits for what the server finds when it looks at its connections, which it does all the while."""
+        """Lets the server check its connections again and again until the condition holds."""
 
         def holds() -> bool:
             self.server.sweep()
@@ -146,7 +146,7 @@ class Bench:
 
 
 def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo, SocketServer]:
-    """Not bound yet."""
+    """Returns a dispatcher and its server, which is not bound yet."""
     clock = SystemClock()
     echo = Echo()
     return echo, SocketServer(
@@ -161,7 +161,7 @@ def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo,
 
 @asynccontextmanager
 async def running(limits: ConnectionLimits) -> AsyncIterator[Bench]:
-    """Stopped, with its clients, at the end; then nothing may be left of them."""
+    """Yields a running server. At the end stops it with its clients and checks that nothing is left of them."""
     background = Background()
     echo, server = echo_server(limits, background)
     [endpoint] = await server.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)])

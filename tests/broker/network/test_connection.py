@@ -42,14 +42,14 @@ async def test_a_request_is_answered(bench: Bench) -> None:
     assert await client.answer() == (1, b"hello")
 
 
-async def test_an_answer_of_more_than_a_million_pieces_arrives(bench: Bench) -> None:
+async def test_a_response_of_more_than_a_million_pieces_arrives(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PIECES, 1, (1 << 20).to_bytes(4, "big")) + request(ECHO, 2, b"next"))
     assert await client.answer() == (1, b"." * (1 << 20))
     assert await client.answer() == (2, b"next")
 
 
-async def test_frames_may_come_byte_by_byte(bench: Bench) -> None:
+async def test_frames_may_arrive_byte_by_byte(bench: Bench) -> None:
     client = await bench.connect()
     for byte in request(ECHO, 1, b"slow") + request(ECHO, 2, b"ly"):
         client.send(bytes([byte]))
@@ -58,7 +58,7 @@ async def test_frames_may_come_byte_by_byte(bench: Bench) -> None:
     assert [await client.answer() for _ in range(2)] == [(1, b"slow"), (2, b"ly")]
 
 
-async def test_a_frame_cut_anywhere_is_put_together_again(bench: Bench) -> None:
+async def test_a_frame_split_anywhere_is_reassembled(bench: Bench) -> None:
     client = await bench.connect()
     two = request(ECHO, 1, b"a" * 50) + request(ECHO, 2, b"b" * 50)
     for cut in range(1, len(two)):
@@ -69,7 +69,7 @@ async def test_a_frame_cut_anywhere_is_put_together_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("size", [65527, 65528, 65529, 262144, 1048568, 1048576 + 8, 5_000_000])
-async def test_large_frames_arrive_whole_between_small_ones(bench: Bench, size: int) -> None:
+async def test_large_frames_arrive_complete_between_small_ones(bench: Bench, size: int) -> None:
     client = await bench.connect()
     payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     client.send(request(ECHO, 1, b"before") + request(ECHO, 2, payload) + request(ECHO, 3, b"after"))
@@ -95,7 +95,7 @@ async def test_pipelined_requests_are_answered_in_order(bench: Bench) -> None:
     assert [await client.answer() for _ in range(5000)] == [(number, b"%d" % number) for number in range(5000)]
 
 
-async def test_a_long_row_of_slow_requests_lets_others_have_their_turn(bench: Bench) -> None:
+async def test_a_long_pipeline_of_slow_requests_does_not_block_other_clients(bench: Bench) -> None:
     clock = bench.server.rounds.clock = ManualClock()
 
     class Slow(Echo):
@@ -114,7 +114,7 @@ async def test_a_long_row_of_slow_requests_lets_others_have_their_turn(bench: Be
     assert [(await hog.answer())[0] for _ in range(2000)] == list(range(2000))
 
 
-async def test_a_parked_request_does_not_stop_the_next_but_its_answer_comes_first(bench: Bench) -> None:
+async def test_requests_after_a_parked_one_are_handled_but_answered_after_it(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + request(ECHO, 2) + request(PARK, 3) + request(SILENT, 4) + request(ECHO, 5))
     await bench.until(lambda: bench.echo.handled == [1, 2, 3, 4, 5])
@@ -125,7 +125,7 @@ async def test_a_parked_request_does_not_stop_the_next_but_its_answer_comes_firs
     assert [await client.answer() for _ in range(4)] == [(1, b"one"), (2, b""), (3, b"three"), (5, b"")]
 
 
-async def test_a_request_may_be_settled_before_its_handler_returns(bench: Bench) -> None:
+async def test_a_parked_request_may_be_answered_before_its_handler_returns(bench: Bench) -> None:
     class Settled(Echo):
         def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> ParkedAnswer:
             pending = PendingResponse()
@@ -138,7 +138,7 @@ async def test_a_request_may_be_settled_before_its_handler_returns(bench: Bench)
     assert await client.answer() == (7, b"early")
 
 
-async def test_what_holds_everything_back_is_answered_before_the_next_is_handled(bench: Bench) -> None:
+async def test_a_request_that_holds_all_others_is_answered_before_the_next_is_handled(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(HOLD_ALL, 1) + request(ECHO, 2))
     await bench.until(lambda: bool(bench.echo.parked))
@@ -148,7 +148,7 @@ async def test_what_holds_everything_back_is_answered_before_the_next_is_handled
     assert [await client.answer() for _ in range(2)] == [(1, b"now"), (2, b"")]
 
 
-async def test_what_holds_its_own_api_back_lets_the_others_pass(bench: Bench) -> None:
+async def test_a_request_that_holds_its_own_api_does_not_hold_other_apis(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(HOLD_SAME, 1) + request(ECHO, 2) + request(HOLD_SAME, 3) + request(ECHO, 4))
     await bench.until(lambda: bench.echo.handled == [1, 2])
@@ -160,7 +160,7 @@ async def test_what_holds_its_own_api_back_lets_the_others_pass(bench: Bench) ->
     assert [(await client.answer())[0] for _ in range(4)] == [1, 2, 3, 4]
 
 
-async def test_a_held_large_frame_waits_too(bench: Bench) -> None:
+async def test_a_large_frame_can_be_held(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(HOLD_ALL, 1))
     await bench.until(lambda: bool(bench.echo.parked))
@@ -179,7 +179,7 @@ async def test_a_throttled_connection_is_answered_at_once_and_then_muted(bench: 
     assert (await client.answer())[0] == 2
 
 
-async def test_of_two_throttles_the_one_that_ends_last_counts(bench: Bench) -> None:
+async def test_the_throttle_that_ends_last_applies(bench: Bench) -> None:
     clock = bench.server.rounds.clock = ManualClock()
     timers: list[tuple[float, Callable[[], object]]] = []
 
@@ -231,7 +231,7 @@ async def test_more_than_the_bounded_bytes_in_flight_is_not_handled(bench: Bench
 
 
 @pytest.mark.parametrize("length", [-1, -2147483648, 0, 7, 104857601, 2147483647])
-async def test_a_length_that_is_no_requests_ends_the_connection_with_one_line(bench: Bench, length: int) -> None:
+async def test_an_invalid_length_closes_the_connection_with_one_log_line(bench: Bench, length: int) -> None:
     client = await bench.connect()
     with structlog.testing.capture_logs() as logs:
         client.send(request(ECHO, 1) + struct.pack(">i", length) + b"rubbish")
@@ -240,7 +240,7 @@ async def test_a_length_that_is_no_requests_ends_the_connection_with_one_line(be
     assert [entry["length"] for entry in logs] == [length]
 
 
-async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
+async def test_a_length_prefix_alone_reserves_no_memory(bench: Bench) -> None:
     client = await bench.connect()
     client.send(struct.pack(">i", 104857600) + b"\0\0\0\0")
     await bench.until(lambda: bench.server.counters.bytes_in == 8)
@@ -249,10 +249,10 @@ async def test_a_length_prefix_alone_costs_no_memory(bench: Bench) -> None:
     client.send(bytes(2_000_000))
     await bench.until(lambda: bench.server.counters.bytes_in == 2_000_008)
     assert connection._large is not None
-    assert len(connection._large._piece) == PIECE_BYTES, "what has come deserves larger pieces"
+    assert len(connection._large._piece) == PIECE_BYTES, "the received bytes justify larger pieces"
 
 
-async def test_a_large_frame_that_must_wait_is_not_read_on(bench: Bench) -> None:
+async def test_reading_a_large_frame_pauses_while_it_must_wait(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(HOLD_ALL, 1))
     await bench.until(lambda: bool(bench.echo.parked))
@@ -265,7 +265,7 @@ async def test_a_large_frame_that_must_wait_is_not_read_on(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
-async def test_memory_that_all_connections_hold_is_counted_and_given_back(bench: Bench) -> None:
+async def test_memory_held_by_all_connections_is_counted_and_freed(bench: Bench) -> None:
     first, second = await bench.connect(), await bench.connect()
     whole = request(LENGTH, 1, bytes(900_000))
     first.send(whole[:800_000])
@@ -280,7 +280,7 @@ async def test_memory_that_all_connections_hold_is_counted_and_given_back(bench:
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
-async def test_a_large_request_is_held_until_it_is_answered_and_does_not_end_its_connection(bench: Bench) -> None:
+async def test_a_large_request_is_counted_until_answered_and_does_not_close_its_connection(bench: Bench) -> None:
     client, other = await bench.connect(), await bench.connect()
     client.send(request(PARK, 1, bytes(1_200_000)))
     await bench.until(lambda: bool(bench.echo.parked))
@@ -312,7 +312,7 @@ async def test_a_large_request_is_held_until_it_is_answered_and_does_not_end_its
 async def test_the_first_api_may_send_longer_frames_than_the_others(
     bench: Bench, todo: int, size: int, is_answered: bool
 ) -> None:
-    """Produce's key is 0, and so is ECHO."""
+    """Produce's key is 0, as is ECHO."""
     client = await bench.connect()
     client.send(request(todo, 1, bytes(size - 8)))
     if is_answered:
@@ -321,7 +321,7 @@ async def test_the_first_api_may_send_longer_frames_than_the_others(
         assert await client.is_closed()
 
 
-async def test_connections_leave_the_descriptors_above_theirs_alone(bench: Bench) -> None:
+async def test_connections_do_not_use_the_reserved_descriptors(bench: Bench) -> None:
     first = await bench.connect()
     first.send(request(ECHO, 1))
     assert await first.answer() == (1, b"")
@@ -336,7 +336,7 @@ async def test_connections_leave_the_descriptors_above_theirs_alone(bench: Bench
     assert await first.answer() == (2, b"")
 
 
-async def test_closing_waits_for_the_answers_before_it(bench: Bench) -> None:
+async def test_a_close_waits_for_the_previous_responses(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + request(CLOSE, 2) + request(ECHO, 3))
     await bench.until(lambda: 2 in bench.echo.handled)
@@ -346,7 +346,7 @@ async def test_closing_waits_for_the_answers_before_it(bench: Bench) -> None:
     assert bench.echo.handled == [1, 2]
 
 
-async def test_a_parked_request_may_end_the_connection(bench: Bench) -> None:
+async def test_a_parked_request_may_close_the_connection(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + request(PARK, 2))
     await bench.until(lambda: len(bench.echo.parked) == 2)
@@ -356,7 +356,7 @@ async def test_a_parked_request_may_end_the_connection(bench: Bench) -> None:
     assert await client.is_closed()
 
 
-async def test_a_half_closed_connection_ends_with_its_parked_requests(bench: Bench) -> None:
+async def test_a_half_closed_connection_closes_after_its_parked_requests(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + request(PARK, 2))
     await bench.until(lambda: len(bench.echo.parked) == 2)
@@ -367,7 +367,7 @@ async def test_a_half_closed_connection_ends_with_its_parked_requests(bench: Ben
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="needs Linux's POLLRDHUP")
-async def test_a_half_closed_connection_ends_also_while_nothing_is_read_from_it(bench: Bench) -> None:
+async def test_a_half_closed_connection_closes_although_reading_is_paused(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(HOLD_ALL, 1) + request(ECHO, 2))
     await bench.until(lambda: len(bench.server.blocked) == 1)
@@ -381,7 +381,7 @@ async def test_a_half_closed_connection_ends_also_while_nothing_is_read_from_it(
     assert bench.echo.handled == [1]
 
 
-async def test_a_client_that_does_not_read_is_not_read_either(bench: Bench) -> None:
+async def test_a_client_that_does_not_read_is_not_read_from(bench: Bench) -> None:
     client = await bench.connect()
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     client.send(b"".join(request(BIG, number, (1_000_000).to_bytes(4, "big")) for number in range(200)))
@@ -393,7 +393,7 @@ async def test_a_client_that_does_not_read_is_not_read_either(bench: Bench) -> N
         assert (await client.answer())[0] == number
 
 
-async def test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_connection(bench: Bench) -> None:
+async def test_too_many_unread_response_bytes_close_the_connection(bench: Bench) -> None:
     client = await bench.connect()
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     client.send(b"".join(request(PARK, number) for number in range(20)))
@@ -407,7 +407,7 @@ async def test_answers_that_pile_up_for_a_client_that_does_not_read_end_its_conn
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=40_000_000)])
-async def test_many_clients_that_read_nothing_end_before_their_answers_fill_the_memory(bench: Bench) -> None:
+async def test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory(bench: Bench) -> None:
     sloths = [await bench.connect() for _ in range(5)]
     for sloth in sloths:
         sloth.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -442,7 +442,7 @@ async def test_idle_connections_are_expired_and_waiting_ones_are_not(bench: Benc
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
-async def test_a_client_that_never_reads_is_expired_at_last(bench: Bench) -> None:
+async def test_a_client_that_never_reads_is_expired(bench: Bench) -> None:
     client = await bench.connect()
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     client.send(request(BIG, 1, (30_000_000).to_bytes(4, "big")))
@@ -452,7 +452,7 @@ async def test_a_client_that_never_reads_is_expired_at_last(bench: Bench) -> Non
     assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
-async def test_a_closing_connection_that_does_not_read_is_cut_off(bench: Bench) -> None:
+async def test_a_closing_connection_whose_client_does_not_read_is_aborted(bench: Bench) -> None:
     client = await bench.connect()
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     client.send(request(BIG, 1, (30_000_000).to_bytes(4, "big")))
@@ -490,13 +490,13 @@ async def test_connections_from_one_address_are_limited(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "limits", [ConnectionLimits(max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 1})]
 )
-async def test_an_address_may_have_a_limit_of_its_own(bench: Bench) -> None:
+async def test_an_address_may_have_its_own_limit(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(ECHO, 1))
     assert await client.answer() == (1, b"")
 
 
-async def test_a_thousand_idle_connections_are_kept_and_looked_through_at_once(bench: Bench) -> None:
+async def test_a_thousand_idle_connections_are_kept_and_checked_at_once(bench: Bench) -> None:
     clients = await asyncio.gather(*(bench.connect() for _ in range(1000)))
     await bench.until(lambda: len(bench.server.connections) == 1000)
     bench.server.sweep()
@@ -505,7 +505,7 @@ async def test_a_thousand_idle_connections_are_kept_and_looked_through_at_once(b
         assert await client.answer() == (1, b"")
 
 
-async def test_stop_answers_what_is_parked_and_takes_nothing_new(bench: Bench) -> None:
+async def test_stop_answers_parked_requests_and_accepts_no_new_ones(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1))
     await bench.until(lambda: len(bench.echo.parked) == 1)
@@ -521,7 +521,7 @@ async def test_stop_answers_what_is_parked_and_takes_nothing_new(bench: Bench) -
         await asyncio.open_connection("127.0.0.1", bench.endpoint.port)
 
 
-async def test_stop_cuts_off_what_takes_too_long(bench: Bench) -> None:
+async def test_stop_aborts_connections_that_take_too_long(bench: Bench) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1))
     await bench.until(lambda: len(bench.echo.parked) == 1)
@@ -530,7 +530,7 @@ async def test_stop_cuts_off_what_takes_too_long(bench: Bench) -> None:
     assert bench.echo.abandoned == 1
 
 
-async def test_a_taken_port_is_named(bench: Bench) -> None:
+async def test_an_occupied_port_is_named_in_the_error(bench: Bench) -> None:
     _, second = echo_server(ConnectionLimits(), Background())
     with pytest.raises(BindError, match=rf"port {bench.endpoint.port} is already in use"):
         await second.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port, None, 0)])

@@ -1,4 +1,4 @@
-"""Raw bytes on a fresh connection: what Apache Kafka 3.9.1 (KRaft) did with them, and what we do.
+"""Raw bytes on a fresh connection get the same responses as from Apache Kafka 3.9.1 (KRaft).
 
 Texts, addresses and ids are not compared. Everything else that differs is listed here with its reason.
 """
@@ -53,7 +53,7 @@ class Peer:
         self._writer = writer
 
     async def ask(self, frame: bytes) -> tuple[str, bytes]:
-        """`answered` with the answer (its length included), or `closed`."""
+        """Returns `answered` with the response, including its length, or `closed`."""
         self._writer.write(frame)
         try:
             async with asyncio.timeout(20):
@@ -97,7 +97,7 @@ async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, st
     async with in_process_broker(COORDINATOR_SETTINGS) as broker:
         await broker.controller.create_topics([NewTopic("known", 1, 1)], timeout_ms=10_000)
         if any(part in vector["name"] for part in ("group", "offset_", "txn")):
-            await broker.coordinators.internal_topics.ensure(GROUP_TOPIC)  # that broker had coordinated before
+            await broker.coordinators.internal_topics.ensure(GROUP_TOPIC)  # Kafka's broker had its coordinator ready
             await broker.coordinators.internal_topics.ensure(TRANSACTION_TOPIC)
         async with connected(broker.bootstrap) as peer:
             outcome, answer = await peer.ask(frame)
@@ -110,12 +110,12 @@ async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, st
         expected = outcome, compared(read_answer(frame, bytes.fromhex(vector["receive"]), newest_api_versions=4))
     if vector["name"] in OTHERWISE:
         assert outcome == OTHERWISE[vector["name"]][0]
-        assert found != expected, "a difference that has gone"
+        assert found != expected, "a listed difference no longer exists"
     else:
         assert found == expected
 
 
-def test_every_listed_difference_is_one_of_the_vectors() -> None:
+def test_every_listed_difference_names_a_vector() -> None:
     assert OTHERWISE.keys() <= {vector["name"] for vector in VECTORS}
 
 

@@ -1,4 +1,4 @@
-"""Answers that lie in files, on real sockets (echo_server.py)."""
+"""Responses from files on real sockets (echo_server.py)."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SIZE = 30_000_000
 
 @pytest.fixture
 def content(bench: Bench, tmp_path: Path) -> Iterator[bytes]:
-    """What the file holds that FILE answers with."""
+    """The content of the file from which FILE responds."""
     content = Random(1).randbytes(SIZE)
     (tmp_path / "file").write_bytes(content)
     bench.echo.file = OsFiles().open(str(tmp_path / "file"))
@@ -32,7 +32,7 @@ def content(bench: Bench, tmp_path: Path) -> Iterator[bytes]:
 
 @pytest.fixture(params=["cached", "cold"])
 def cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the loop sends, and what a thread does."""
+    """Runs a test with sends by the event loop and with sends by a thread."""
     cached = request.param == "cached"
     monkeypatch.setattr(FileSlice, "is_cached", lambda *_: cached)
 
@@ -46,7 +46,7 @@ def stop_reading(client: Client) -> None:
 
 
 async def stalled(bench: Bench, *slices: tuple[int, int]) -> Client:
-    """A client that has asked for these and does not read; the server has noticed."""
+    """Returns a client that requests these slices and does not read. The server is already waiting for it."""
     before = len(bench.server.not_read_by)
     client = await bench.connect()
     stop_reading(client)
@@ -60,7 +60,7 @@ def read_on(client: Client) -> None:
 
 
 def open_files() -> set[str]:
-    """Descriptors; those of polls and pipes come and go with event loops."""
+    """Returns open descriptors except those of polls and pipes, which belong to event loops."""
     return {name for name in os.listdir("/proc/self/fd") if is_file_or_socket(name)}
 
 
@@ -73,7 +73,7 @@ def is_file_or_socket(name: str) -> bool:
 
 
 @pytest.mark.usefixtures("cache")
-async def test_answers_from_files_and_from_memory_keep_their_order(bench: Bench, content: bytes) -> None:
+async def test_responses_from_files_and_from_memory_keep_their_order(bench: Bench, content: bytes) -> None:
     client = await bench.connect()
     random = Random(2)
     asked: dict[int, bytes] = {}
@@ -94,7 +94,7 @@ async def test_answers_from_files_and_from_memory_keep_their_order(bench: Bench,
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(send_buffer_bytes=16_384)])
-async def test_a_file_waits_for_what_the_transport_has_to_write(bench: Bench, content: bytes) -> None:
+async def test_a_file_response_waits_for_the_transports_buffer(bench: Bench, content: bytes) -> None:
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
@@ -119,7 +119,7 @@ async def test_a_file_waits_for_what_the_transport_has_to_write(bench: Bench, co
 
 
 @pytest.mark.usefixtures("cache")
-async def test_a_parked_request_is_answered_from_a_file_too(bench: Bench, content: bytes) -> None:
+async def test_a_parked_request_can_be_answered_from_a_file(bench: Bench, content: bytes) -> None:
     client = await bench.connect()
     client.send(request(PARK, 1) + wanted(2, (5, 20_000_000)) + request(PARK, 3))
     await bench.until(lambda: len(bench.echo.parked) == 2)
@@ -130,7 +130,7 @@ async def test_a_parked_request_is_answered_from_a_file_too(bench: Bench, conten
     assert await client.answer() == (3, b"last")
 
 
-async def test_a_file_that_was_closed_and_removed_is_sent_to_its_end(
+async def test_a_file_closed_and_removed_during_sending_is_sent_completely(
     bench: Bench, content: bytes, tmp_path: Path
 ) -> None:
     client = await stalled(bench, (0, SIZE))
@@ -142,7 +142,7 @@ async def test_a_file_that_was_closed_and_removed_is_sent_to_its_end(
 
 
 @pytest.mark.usefixtures("cache")
-async def test_a_file_that_was_cut_short_ends_the_connection_with_one_line(
+async def test_a_truncated_file_closes_the_connection_with_one_log_line(
     bench: Bench, content: bytes, tmp_path: Path
 ) -> None:
     client = await stalled(bench, (0, SIZE))
@@ -157,7 +157,7 @@ async def test_a_file_that_was_cut_short_ends_the_connection_with_one_line(
 
 
 @pytest.mark.usefixtures("content", "cache")
-async def test_a_client_that_goes_amid_its_answer_leaves_nothing_behind(bench: Bench) -> None:
+async def test_a_client_that_disconnects_during_its_response_leaves_no_open_file(bench: Bench) -> None:
     before = open_files()
     for _ in range(5):
         client = await stalled(bench, (0, SIZE), (0, SIZE))
@@ -167,7 +167,7 @@ async def test_a_client_that_goes_amid_its_answer_leaves_nothing_behind(bench: B
 
 
 @pytest.mark.usefixtures("cache")
-async def test_a_client_that_does_not_read_is_not_read_either(bench: Bench, content: bytes) -> None:
+async def test_a_client_that_does_not_read_is_not_read_from(bench: Bench, content: bytes) -> None:
     client = await bench.connect()
     stop_reading(client)
     client.send(b"".join(wanted(number, (number, 5_000_000)) for number in range(30)))
@@ -181,7 +181,7 @@ async def test_a_client_that_does_not_read_is_not_read_either(bench: Bench, cont
 
 @pytest.mark.usefixtures("content")
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=1_000_000)])
-async def test_what_lies_in_files_may_lie_there_however_much_it_is(bench: Bench) -> None:
+async def test_waiting_file_responses_may_have_any_size(bench: Bench) -> None:
     sloths = [await stalled(bench, (0, SIZE)) for _ in range(5)]
     for _ in range(3):
         bench.server.sweep()
@@ -208,7 +208,7 @@ async def test_a_client_that_never_reads_is_expired_and_one_that_reads_slowly_is
     assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
-async def test_closing_waits_for_the_answers_before_it(bench: Bench, content: bytes) -> None:
+async def test_a_close_waits_for_the_previous_responses(bench: Bench, content: bytes) -> None:
     client = await bench.connect()
     client.send(wanted(1, (0, SIZE)) + request(CLOSE, 2))
     assert await client.answer() == (1, content + b"done")
@@ -224,7 +224,7 @@ async def ended(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("content", "cache")
 @pytest.mark.parametrize("stop", [lambda bench: bench.server.stop(20), ended])
-async def test_a_closing_connection_that_does_not_read_is_cut_off(
+async def test_a_closing_connection_whose_client_does_not_read_is_aborted(
     bench: Bench, stop: Callable[[Bench], Awaitable[None]]
 ) -> None:
     before = open_files()
@@ -235,7 +235,7 @@ async def test_a_closing_connection_that_does_not_read_is_cut_off(
     await bench.until(lambda: open_files() <= {*before, own})
 
 
-async def test_stop_waits_for_a_client_that_takes_its_answer(bench: Bench, content: bytes) -> None:
+async def test_stop_waits_for_a_client_that_is_reading_its_response(bench: Bench, content: bytes) -> None:
     client = await stalled(bench, (0, SIZE))
     stopping = asyncio.create_task(bench.server.stop(20_000))
     await asyncio.sleep(0.01)
@@ -246,7 +246,7 @@ async def test_stop_waits_for_a_client_that_takes_its_answer(bench: Bench, conte
 
 
 @pytest.mark.usefixtures("content")
-async def test_others_are_answered_while_a_disk_is_slow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_clients_are_answered_while_a_disk_is_slow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
     send = FileSlice.send
 

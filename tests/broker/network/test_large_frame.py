@@ -1,4 +1,4 @@
-"""A large frame is put together as its pieces come."""
+"""A large frame is assembled from the received pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.broker.network.large_frame import PIECE_BYTES, RESERVED_FROM_BYTES,
 
 
 def put_together(frame: bytes, begun: int, chance: random.Random) -> bytes:
-    """In reads of any size."""
+    """Assembles the frame from reads of random sizes."""
     large = LargeFrame(frame[:begun], len(frame))
     position = begun
     while True:
@@ -27,13 +27,13 @@ def put_together(frame: bytes, begun: int, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("length", [2 * PIECE_BYTES, RESERVED_FROM_BYTES - 1, RESERVED_FROM_BYTES])
 @pytest.mark.parametrize("begun", [0, 10, PIECE_BYTES])
-def test_it_is_what_came(length: int, begun: int) -> None:
+def test_a_large_frame_consists_of_the_received_bytes(length: int, begun: int) -> None:
     chance = random.Random(length + begun)
     frame = chance.randbytes(length)
     assert put_together(frame, begun, chance) == frame
 
 
-def test_memory_for_all_of_it_is_reserved_when_an_eighth_has_come() -> None:
+def test_memory_for_the_whole_frame_is_reserved_after_an_eighth_of_it() -> None:
     length = RESERVED_FROM_BYTES
     tracemalloc.start()
     try:

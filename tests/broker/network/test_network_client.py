@@ -37,7 +37,7 @@ def api_versions(header: RequestHeader) -> bytes:
 
 
 class ScriptedBroker(asyncio.Protocol):
-    """Answers ApiVersions, and everything else with what `answer` makes of the request's header (None: nothing)."""
+    """Answers ApiVersions itself and other requests with `answer` of the request's header (None: no response)."""
 
     def __init__(self, answer: Answer, headers: list[RequestHeader]) -> None:
         self.answer = answer
@@ -64,7 +64,7 @@ class ScriptedBroker(asyncio.Protocol):
 
 @asynccontextmanager
 async def scripted(answer: Answer = lambda _: None) -> AsyncIterator[tuple[int, list[RequestHeader]]]:
-    """(port, headers of the requests that came)."""
+    """Yields the port and the headers of the received requests."""
     headers: list[RequestHeader] = []
     loop = asyncio.get_running_loop()
     connections: list[ScriptedBroker] = []
@@ -90,7 +90,7 @@ def metadata(header: RequestHeader) -> bytes | None:
     return correlated(header, encode(response, header.request_api_version))
 
 
-async def test_the_highest_version_that_both_know_is_used() -> None:
+async def test_the_highest_common_version_is_used() -> None:
     async with scripted(metadata) as (port, headers), await NetworkClient.connect("127.0.0.1", port) as client:
         assert client.versions[ApiKey.METADATA] == Versions(0, 4)
         await client.send(MetadataRequest())
@@ -101,7 +101,7 @@ async def test_the_highest_version_that_both_know_is_used() -> None:
             await client.send(ProduceRequest())
 
 
-async def test_answers_reach_those_who_asked_in_order() -> None:
+async def test_responses_reach_their_callers_in_order() -> None:
     async with scripted(metadata) as (port, headers), await NetworkClient.connect("127.0.0.1", port) as client:
         responses = await asyncio.gather(*(client.send(MetadataRequest()) for _ in range(20)))
         expected = [f"answer to {header.correlation_id}" for header in headers[1:]]
@@ -109,7 +109,7 @@ async def test_answers_reach_those_who_asked_in_order() -> None:
         assert len(set(expected)) == 20
 
 
-async def test_a_refused_api_versions_is_asked_again_in_the_version_named() -> None:
+async def test_a_refused_api_versions_is_repeated_in_the_returned_version() -> None:
     def answer(header: RequestHeader) -> bytes | None:
         if header.request_api_key == ApiKey.API_VERSIONS and header.request_api_version > 1:
             refusal = ApiVersionsResponse(
@@ -123,7 +123,7 @@ async def test_a_refused_api_versions_is_asked_again_in_the_version_named() -> N
         assert client.version_for(ApiKey.METADATA) == 4
 
 
-async def test_ranges_that_do_not_meet_are_named() -> None:
+async def test_version_ranges_without_overlap_are_named_in_the_error() -> None:
     def answer(header: RequestHeader) -> bytes | None:
         future = ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, min_version=900, max_version=901)])
         return correlated(header, encode(future, 3))
@@ -133,7 +133,7 @@ async def test_ranges_that_do_not_meet_are_named() -> None:
             await client.send(MetadataRequest())
 
 
-async def test_a_request_that_is_not_answered_in_time_ends_the_connection_with_all_behind_it() -> None:
+async def test_a_request_timeout_closes_the_connection_and_fails_all_later_requests() -> None:
     async with scripted() as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
         slow = [asyncio.create_task(client.send(MetadataRequest(), timeout_ms=limit)) for limit in (20, 30_000)]
         outcomes = await asyncio.gather(*slow, return_exceptions=True)
@@ -143,7 +143,7 @@ async def test_a_request_that_is_not_answered_in_time_ends_the_connection_with_a
             await client.send(MetadataRequest())
 
 
-async def test_a_cancelled_request_leaves_the_others_their_answers() -> None:
+async def test_a_cancelled_request_does_not_affect_other_responses() -> None:
     held: list[bytes] = []
 
     def answer(header: RequestHeader) -> bytes | None:
@@ -170,9 +170,9 @@ async def test_a_cancelled_request_leaves_the_others_their_answers() -> None:
         (2**31 - 1).to_bytes(4, "big"),
         (2).to_bytes(4, "big") + b"\x00\x00",
     ],
-    ids=["another's answer", "a negative length", "a length above the limit", "half a header"],
+    ids=["another request's response", "a negative length", "a length above the limit", "half a header"],
 )
-async def test_what_is_no_answer_ends_the_connection(nonsense: bytes) -> None:
+async def test_an_undecodable_response_closes_the_connection(nonsense: bytes) -> None:
     def answer(header: RequestHeader) -> bytes | None:
         return nonsense if header.request_api_key == ApiKey.METADATA else None
 
@@ -182,7 +182,7 @@ async def test_what_is_no_answer_ends_the_connection(nonsense: bytes) -> None:
         assert not client.is_connected
 
 
-async def test_a_response_cut_anywhere_ends_the_connection() -> None:
+async def test_a_response_cut_anywhere_closes_the_connection() -> None:
     body = encode(MetadataResponse(cluster_id="x", topics=[MetadataResponse.MetadataResponseTopic(name="t")]), 4)
     for cut in range(len(body)):
 
@@ -194,7 +194,7 @@ async def test_a_response_cut_anywhere_ends_the_connection() -> None:
                 await client.send(MetadataRequest())
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+async def test_an_unexpected_response_closes_the_connection() -> None:
     def answer(header: RequestHeader) -> bytes | None:
         return api_versions(header) * 2 if header.request_api_key == ApiKey.API_VERSIONS else None
 
@@ -203,7 +203,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
             await client.send(MetadataRequest())
 
 
-async def test_closing_tells_those_who_wait() -> None:
+async def test_closing_the_client_fails_waiting_requests() -> None:
     async with scripted() as (port, _):
         client = await NetworkClient.connect("127.0.0.1", port)
         waiting = asyncio.create_task(client.send(MetadataRequest()))
@@ -214,7 +214,7 @@ async def test_closing_tells_those_who_wait() -> None:
         await client.close()
 
 
-async def test_a_broker_that_hangs_up_tells_those_who_wait() -> None:
+async def test_a_connection_closed_by_the_broker_fails_waiting_requests() -> None:
     async with in_process_broker() as broker:
         host, port = broker.bootstrap.split(":")
         client = await NetworkClient.connect(host, int(port))
@@ -224,20 +224,20 @@ async def test_a_broker_that_hangs_up_tells_those_who_wait() -> None:
         await client.close()
 
 
-async def test_nobody_there_is_an_error_that_names_the_address() -> None:
+async def test_an_unreachable_broker_is_an_error_with_its_address() -> None:
     async with scripted() as (port, _):
         pass
     with pytest.raises(NodeUnreachable, match=rf"cannot connect to 127\.0\.0\.1:{port}: Connection refused"):
         await NetworkClient.connect("127.0.0.1", port)
 
 
-async def test_a_broker_that_accepts_and_says_nothing_is_given_up() -> None:
+async def test_connecting_to_a_broker_that_does_not_respond_times_out() -> None:
     async with scripted(lambda _: b"") as (port, _):
         with pytest.raises(RequestTimedOut, match="did not answer API_VERSIONS in 30 ms"):
             await NetworkClient.connect("127.0.0.1", port, timeout_ms=30)
 
 
-async def test_it_talks_to_the_broker() -> None:
+async def test_the_client_can_query_a_real_broker() -> None:
     async with in_process_broker() as broker:
         host, port = broker.bootstrap.split(":")
         async with await NetworkClient.connect(host, int(port), client_id="test") as client:

@@ -19,7 +19,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_quarter_of_the_descriptors_is_no_connections_and_half_of_that_the_logs_alone() -> None:
+def test_a_quarter_of_the_descriptors_is_reserved_half_of_it_for_logs_alone() -> None:
     assert descriptors_for_connections(1024) == 768
     assert descriptors_for_sending(1024) == 896
     assert descriptors_for_connections(NO_LIMIT) > 1 << 30

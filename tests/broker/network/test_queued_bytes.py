@@ -1,4 +1,4 @@
-"""Who is read, who waits and who is ended when connections together have sent too much."""
+"""Which connections are read, paused and closed when their unfinished requests together are too large."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ended(held: QueuedBytes[Client]) -> list[Client]:
     return [client for client, _ in held.overdue()]
 
 
-def test_what_is_held_is_counted_once_for_each_connection() -> None:
+def test_held_bytes_are_counted_once_per_connection() -> None:
     held, a, b = queued(), Client(), Client()
     assert held.hold(a, 30)
     assert held.hold(a, 40)
@@ -35,7 +35,7 @@ def test_what_is_held_is_counted_once_for_each_connection() -> None:
     assert held.total == 60
 
 
-def test_above_the_limit_only_the_one_that_began_first_is_read_on() -> None:
+def test_above_the_limit_only_the_connection_that_began_first_is_read() -> None:
     held, first, second, third = queued(), Client(), Client(), Client()
     assert held.hold(first, 50)
     assert held.hold(second, 50)
@@ -44,7 +44,7 @@ def test_above_the_limit_only_the_one_that_began_first_is_read_on() -> None:
     assert held.hold(first, 80)
 
 
-def test_the_others_go_on_when_there_is_memory_and_the_next_one_before() -> None:
+def test_reading_resumes_when_memory_is_free_and_earlier_for_the_next_connection() -> None:
     held, first, second, third = queued(), Client(), Client(), Client()
     for client in (first, second, third):
         held.hold(client, 80)
@@ -54,7 +54,7 @@ def test_the_others_go_on_when_there_is_memory_and_the_next_one_before() -> None
     assert (second.read_on_calls, third.read_on_calls) == (1, 1)
 
 
-def test_a_connection_that_goes_while_it_waits_is_forgotten() -> None:
+def test_a_connection_closed_while_it_waits_is_forgotten() -> None:
     held, first, second = queued(), Client(), Client()
     held.hold(first, 80)
     held.hold(second, 80)
@@ -63,24 +63,24 @@ def test_a_connection_that_goes_while_it_waits_is_forgotten() -> None:
     assert (held.total, second.read_on_calls) == (0, 0)
 
 
-def test_a_look_ends_those_that_stopped_in_the_middle_until_there_is_memory_again() -> None:
+def test_a_check_closes_stalled_connections_until_memory_is_free() -> None:
     held, silent, other, waiting = queued(), Client(), Client(), Client(is_awaited=False)
     for client in (silent, other, waiting):
         held.hold(client, 60)
     assert ended(held) == [], "they have just sent something"
     assert waiting.read_on_calls == 1
-    assert ended(held) == [silent], "the others could send again only now"
+    assert ended(held) == [silent], "the others could not send before now"
     assert ended(held) == [other]
     assert held.total == 60
 
 
-def test_a_look_ends_nobody_while_there_is_memory() -> None:
+def test_a_check_closes_no_connection_while_memory_is_free() -> None:
     held, silent = queued(), Client()
     held.hold(silent, LIMIT)
     assert ended(held) == ended(held) == []
 
 
-def test_those_that_go_on_sending_stay_up_to_twice_the_limit_and_then_the_one_that_began_first_ends() -> None:
+def test_sending_connections_stay_up_to_twice_the_limit_then_the_first_one_is_closed() -> None:
     held, first, second = queued(), Client(), Client()
     for _ in range(2):
         held.hold(first, LIMIT + 10)
@@ -91,7 +91,7 @@ def test_those_that_go_on_sending_stay_up_to_twice_the_limit_and_then_the_one_th
     assert ended(held) == [first]
 
 
-def test_who_waits_for_an_answer_ends_only_above_twice_the_limit() -> None:
+def test_a_connection_that_waits_for_a_response_is_closed_only_above_twice_the_limit() -> None:
     held, parked = queued(), Client(is_awaited=False)
     held.hold(parked, 2 * LIMIT)
     assert ended(held) == ended(held) == []

@@ -1,4 +1,4 @@
-"""A replica manager with real logs, timer and purgatories, whose time, threads and event loop the test turns by
+"""A replica manager with real logs, timer and purgatories. The test advances time, threads and the event loop by
 hand.
 """
 
@@ -37,7 +37,7 @@ T0 = TopicPartition("t", 0)
 
 
 class ThreadCall:
-    """What run_in_thread returns: awaited, it hands itself to the one who drives the coroutine."""
+    """The result of `run_in_thread`. When awaited, it yields itself to the driver of the coroutine."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function = function
@@ -48,7 +48,7 @@ class ThreadCall:
 
 
 class HandTurnedThreads:
-    """Work for threads waits here until `run` does it, one call after another."""
+    """Thread calls wait until `run` makes them, one after another."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Coroutine[Any, Any, Any], ThreadCall]] = []
@@ -84,7 +84,7 @@ class HandTurnedThreads:
 
 
 class HastyFiles(OsFiles):
-    """A disk that does not wait for directories and checkpoints: a thousand logs open in a second. Records are
+    """A disk that does not sync directories and checkpoints: a thousand logs open in a second. Records are
     synced.
     """
 
@@ -99,7 +99,7 @@ class HastyFiles(OsFiles):
 
 
 class RealLogs:
-    """Opens each partition's log in a folder of its own; the part of LogManager that the replica manager uses."""
+    """The part of LogManager that the replica manager uses. Each partition's log has its own directory."""
 
     def __init__(self, root: Path, clock: ManualClock) -> None:
         self.files = HastyFiles()
@@ -131,7 +131,7 @@ class RealLogs:
 
 
 class Room:
-    """The replica manager and all that moves it."""
+    """The replica manager and its dependencies."""
 
     def __init__(self, root: Path) -> None:
         self.clock = ManualClock(now_ms=1_000)
@@ -153,7 +153,7 @@ class Room:
         )
 
     def look(self, key: TopicPartition, timestamp: int, **asker: Any) -> TimestampOffset:
-        """What ListOffsets finds."""
+        """Returns the result of ListOffsets."""
         return finished(self.manager.offset_for_timestamp(key, timestamp, **asker))
 
     def lead(
@@ -165,31 +165,31 @@ class Room:
         epoch: int = 0,
         **settings: Any,
     ) -> Partition:
-        """This broker, 0, leads the partition; settings by property name with underscores."""
+        """Makes this broker, 0, the partition's leader. Settings are property names with underscores."""
         self.known.add(key)
         config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
         isr = replicas if isr is None else isr
         return self.manager.become_leader(key, uuid.UUID(int=1), epoch, replicas, isr, config)
 
     def turn(self) -> None:
-        """Lets the event loop go once round."""
+        """Runs one turn of the event loop."""
         while self.soon:
             self.soon.pop(0)()
 
     def advance(self, ms: int) -> None:
-        """Lets time pass, millisecond by millisecond where something is due."""
+        """Advances the clock and stops at each millisecond at which a timer is due."""
         self.clock.advance(ms)
         self.timer.advance_clock()
         self.turn()
 
     def batch(self, count: int = 1, size: int = 10, **options: Any) -> bytes:
-        """A client's batch of `count` records with values of `size` bytes."""
+        """Returns a client's batch of `count` records with values of `size` bytes."""
         now = self.clock.wall_ms()
         records = [Record(offset=n, timestamp=now, key=b"k", value=b"v" * size, headers=[]) for n in range(count)]
         return build_batch(records, **options)
 
     def batch_of_bytes(self, total: int) -> bytes:
-        """A batch of exactly `total` bytes."""
+        """Returns a batch of exactly `total` bytes."""
         size = total - len(self.batch(1, 0)) - 8
         while (length := len(self.batch(1, size))) != total:
             size += total - length
@@ -198,7 +198,7 @@ class Room:
     def produce(
         self, records: bytes | None = None, key: TopicPartition = T0, *, acks: int = 1, timeout_ms: int = 30_000
     ) -> Produced:
-        """Asks for one append, then lets the loop go round."""
+        """Requests one append, then runs a turn of the loop."""
         produced = Produced()
         outcome = self.manager.append_records(
             timeout_ms, acks, {key: self.batch() if records is None else records}, 9, produced.take
@@ -218,7 +218,7 @@ class Room:
         version: int = 12,
         **parameters: Any,
     ) -> Fetched:
-        """Asks for the targets as the Fetch handler does, then lets the loop go round."""
+        """Fetches the targets as the Fetch handler does, then runs a turn of the loop."""
         params = FetchParams(version, **parameters)
         wanted = {target.topic_partition: target for target in targets}
         fetched = Fetched(self.sessions.context(*session, params, wanted, forgotten))
@@ -232,7 +232,7 @@ class Room:
 
 
 class Produced:
-    """One produce, answered or not."""
+    """A produce request, answered or waiting."""
 
     def __init__(self) -> None:
         self.results: dict[TopicPartition, PartitionAppendResult] | None = None
@@ -256,7 +256,7 @@ class Produced:
 
 
 class Fetched:
-    """One fetch, answered or not."""
+    """A fetch request, answered or waiting."""
 
     def __init__(self, context: FetchContext) -> None:
         self.context = context
@@ -280,7 +280,7 @@ class Fetched:
 
     @property
     def partitions(self) -> dict[TopicPartition, FetchResponse.PartitionData]:
-        """What was answered, by partition, in the answer's order."""
+        """The returned partitions in the response's order."""
         return {
             TopicPartition(topic.topic, data.partition_index): data
             for topic in self.response.responses
@@ -299,11 +299,11 @@ class Fetched:
 
     @property
     def session(self) -> tuple[int, int]:
-        """The id given, and the epoch of the first incremental fetch."""
+        """The session id and the epoch of the first incremental fetch."""
         return self.response.session_id, 1
 
 
 def records_of(data: FetchResponse.PartitionData) -> bytes:
-    """A partition's records, which no file slice stands for here."""
+    """Returns a partition's records, which are not a file slice here."""
     assert isinstance(data.records, Buffer)
     return bytes(data.records)

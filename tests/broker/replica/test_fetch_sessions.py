@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what is told again and what is not, epochs, eviction, and what a quiet session costs."""
+"""Fetch sessions (KIP-227): incremental responses, epochs, eviction, and the cost of a quiet session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def target(key: TopicPartition, offset: int = 0, **options: int) -> FetchTarget:
 
 
 def open_session(room: Room, *keys: TopicPartition, **parameters: Any) -> int:
-    """A full fetch at offset 0 of each partition; returns the session's id."""
+    """Sends a full fetch at offset 0 of each partition and returns the session's id."""
     fetched = room.fetch(*(target(key) for key in keys), session=(0, 0), **parameters)
     assert fetched.response.session_id != 0
     assert list(fetched.partitions) == list(keys)
@@ -40,26 +40,26 @@ class TestIncrementalAnswers:
             room.lead(key)
         return open_session(room, T0, T1, T2)
 
-    def test_nothing_new_is_an_empty_answer(self, room: Room, session: int) -> None:
+    def test_an_unchanged_session_gets_an_empty_response(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1))
         assert fetched.partitions == {}
         assert fetched.response.session_id == session
         assert fetched.response.error_code == ErrorCode.NONE
 
-    def test_only_the_partition_with_records_is_told(self, room: Room, session: int) -> None:
+    def test_only_partitions_with_new_records_are_returned(self, room: Room, session: int) -> None:
         room.produce(room.batch(3), T1)
         fetched = room.fetch(session=(session, 1))
         assert list(fetched.partitions) == [T1]
         assert fetched.partitions[T1].records
 
-    def test_records_are_told_again_until_the_client_moves_on(self, room: Room, session: int) -> None:
+    def test_records_are_returned_again_until_the_client_advances(self, room: Room, session: int) -> None:
         room.produce(room.batch(3), T1)
         for epoch in (1, 2):
             assert room.fetch(session=(session, epoch)).partitions[T1].records
         assert room.fetch(target(T1, 3), session=(session, 3)).partitions == {}
         assert room.fetch(session=(session, 4)).partitions == {}
 
-    def test_a_new_high_watermark_is_told_once(self, room: Room) -> None:
+    def test_a_new_high_watermark_is_returned_once(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(5))
         partition.update_follower(1, 2, 0)
@@ -72,14 +72,14 @@ class TestIncrementalAnswers:
         assert fetched.data.records == b""
         assert room.fetch(session=(session, 3)).partitions == {}
 
-    def test_a_new_log_start_is_told_once(self, room: Room, session: int) -> None:
+    def test_a_new_log_start_is_returned_once(self, room: Room, session: int) -> None:
         room.produce(room.batch(5), T2)
         room.fetch(target(T2, 5), session=(session, 1))
         room.manager.delete_records(0, {T2: 2}, lambda _: None)
         assert room.fetch(session=(session, 2)).partitions[T2].log_start_offset == 2
         assert room.fetch(session=(session, 3)).partitions == {}
 
-    def test_an_error_is_told_every_time_and_its_end_too(self, room: Room, session: int) -> None:
+    def test_an_error_is_returned_every_time_and_its_end_once(self, room: Room, session: int) -> None:
         room.manager.stop_replica(T1, delete=True)
         for epoch in (1, 2):
             fetched = room.fetch(session=(session, epoch))
@@ -88,7 +88,7 @@ class TestIncrementalAnswers:
         assert room.fetch(session=(session, 3)).partitions[T1].error_code == ErrorCode.NONE
         assert room.fetch(session=(session, 4)).partitions == {}
 
-    def test_a_new_leader_epoch_is_told_to_those_who_named_the_old_one(self, room: Room) -> None:
+    def test_a_new_leader_epoch_is_an_error_for_fetches_that_name_the_old_one(self, room: Room) -> None:
         room.lead(epoch=1)
         session = room.fetch(target(T0, current_leader_epoch=1), session=(0, 0)).response.session_id
         assert room.fetch(session=(session, 1)).partitions == {}
@@ -98,14 +98,14 @@ class TestIncrementalAnswers:
         fetched = room.fetch(target(T0, current_leader_epoch=2), session=(session, 4))
         assert fetched.data.error_code == ErrorCode.NONE
 
-    def test_a_partition_that_was_made_anew_is_seen(self, room: Room, session: int) -> None:
+    def test_a_recreated_partition_is_noticed(self, room: Room, session: int) -> None:
         room.manager.stop_replica(T1, delete=True)
         room.lead(T1)
         room.fetch(session=(session, 1))
         room.produce(room.batch(3), T1)
         assert room.fetch(session=(session, 2)).partitions[T1].records
 
-    def test_partitions_are_added_and_forgotten(self, room: Room, session: int) -> None:
+    def test_partitions_are_added_to_and_removed_from_the_session(self, room: Room, session: int) -> None:
         room.lead(KEYS[3])
         room.produce(room.batch(), KEYS[3])
         room.produce(room.batch(), T0)
@@ -115,13 +115,13 @@ class TestIncrementalAnswers:
         room.produce(room.batch(), T0)
         assert T0 not in room.fetch(session=(session, 2)).partitions
 
-    def test_forgetting_everything_ends_the_session(self, room: Room, session: int) -> None:
+    def test_forgetting_all_partitions_ends_the_session(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), forgotten=[T0, T1, T2])
         assert fetched.response.session_id == 0
         assert len(room.sessions) == 0
         assert not any(room.manager.partition(key).watchers for key in (T0, T1, T2))
 
-    def test_who_had_records_goes_behind_the_others(self, room: Room, session: int) -> None:
+    def test_partitions_that_returned_records_move_behind_the_others(self, room: Room, session: int) -> None:
         for key in (T0, T1, T2):
             room.produce(room.batch_of_bytes(1000), key)
             room.produce(room.batch_of_bytes(1000), key)
@@ -136,7 +136,7 @@ class TestIncrementalAnswers:
             moved = [target(key, offsets[key])]
         assert order == [T0, T1, T2, T0, T1, T2]
 
-    def test_another_isolation_level_looks_at_everything_again(self, room: Room, session: int) -> None:
+    def test_another_isolation_level_reads_all_partitions_again(self, room: Room, session: int) -> None:
         assert room.fetch(session=(session, 1), isolation_level=1).partitions == {}
         room.produce(room.batch(), T1)
         assert list(room.fetch(session=(session, 2), isolation_level=1).partitions) == [T1]
@@ -155,7 +155,7 @@ class TestWaiting:
         room.produce(room.batch(), T2)
         assert list(fetched.partitions) == [T2]
 
-    def test_appends_add_up_to_min_bytes(self, room: Room, session: int) -> None:
+    def test_appends_to_several_partitions_add_up_to_min_bytes(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=4500)
         for key in (T2, T2, T1, T2):
             assert not fetched.is_answered
@@ -168,33 +168,33 @@ class TestWaiting:
             T0: 1000,
         }
 
-    def test_what_was_there_before_counts(self, room: Room, session: int) -> None:
+    def test_records_from_before_the_wait_count_towards_min_bytes(self, room: Room, session: int) -> None:
         room.produce(room.batch_of_bytes(1000), T1)
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=2000)
         assert not fetched.is_answered
         room.produce(room.batch_of_bytes(1000), T1)
         assert len(fetched.records) == 2000
 
-    def test_at_the_timeout_it_is_answered_empty(self, room: Room, session: int) -> None:
+    def test_a_waiting_session_fetch_is_answered_empty_at_its_timeout(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         room.advance(500)
         assert fetched.partitions == {}
         assert room.fetch(session=(session, 2)).response.error_code == ErrorCode.NONE
 
-    def test_a_partition_that_goes_away_wakes_it(self, room: Room, session: int) -> None:
+    def test_a_stopped_partition_wakes_the_waiting_session(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         room.manager.stop_replica(T1, delete=True)
         room.turn()
         assert fetched.data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_the_slower_of_two_that_crossed_is_refused(self, room: Room, session: int) -> None:
+    def test_the_slower_of_two_concurrent_fetches_is_refused(self, room: Room, session: int) -> None:
         slower = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         assert room.fetch(session=(session, 2)).response.error_code == ErrorCode.NONE
         room.advance(500)
         assert slower.response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert slower.response.responses == []
 
-    def test_one_that_is_given_up_leaves_the_session_in_order(self, room: Room, session: int) -> None:
+    def test_an_abandoned_fetch_leaves_the_session_usable(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
         fetched.operation.abandon()
         kept = room.sessions.get(session)
@@ -205,7 +205,7 @@ class TestWaiting:
 
 
 class TestFollowers:
-    """A follower's session reads every partition each time: its fetches tell the leader where it stands."""
+    """A follower's session reads every partition each time: its fetches report its log end to the leader."""
 
     @pytest.fixture
     def session(self, room: Room) -> int:
@@ -213,15 +213,15 @@ class TestFollowers:
             room.lead(key, replicas=(0, 1))
         return open_session(room, T0, T1, T2, replica_id=1)
 
-    def test_an_empty_fetch_moves_the_high_watermark(self, room: Room, session: int) -> None:
+    def test_a_followers_empty_fetch_advances_the_high_watermark(self, room: Room, session: int) -> None:
         room.produce(room.batch(3), T1)
         assert room.fetch(session=(session, 1), replica_id=1).partitions[T1].records
         fetched = room.fetch(target(T1, 3), session=(session, 2), replica_id=1)
         assert room.manager.partition(T1).log.high_watermark == 3
-        assert fetched.partitions == {}  # what was read before the follower's position counted
+        assert fetched.partitions == {}  # the read came before the follower's position was recorded
         assert room.fetch(session=(session, 3), replica_id=1).partitions[T1].high_watermark == 3
 
-    def test_an_append_wakes_it_before_the_high_watermark_moves(self, room: Room, session: int) -> None:
+    def test_an_append_wakes_a_follower_before_the_high_watermark_advances(self, room: Room, session: int) -> None:
         fetched = room.fetch(session=(session, 1), replica_id=1, max_wait_ms=500, min_bytes=1)
         room.produce(room.batch(3), T2)
         assert list(fetched.partitions) == [T2]
@@ -229,7 +229,7 @@ class TestFollowers:
 
 
 class TestSize:
-    def test_a_session_does_not_grow_without_bounds(self, room: Room) -> None:
+    def test_the_size_of_a_session_is_bounded(self, room: Room) -> None:
         keys = [TopicPartition("many", number) for number in range(10_001)]
         session = room.fetch(*(target(key) for key in keys[:6000]), session=(0, 0)).response.session_id
         with pytest.raises(ProtocolError) as raised:
@@ -241,16 +241,16 @@ class TestSize:
 
 
 class TestEpochs:
-    def test_they_count_up_and_begin_again_at_1(self) -> None:
+    def test_epochs_count_up_and_wrap_to_1(self) -> None:
         assert [next_epoch(epoch) for epoch in (0, 1, MAX_INT32, -1)] == [1, 2, 1, -1]
 
-    def test_an_unknown_session(self, room: Room) -> None:
+    def test_an_unknown_session_is_refused(self, room: Room) -> None:
         response = room.fetch(session=(12345, 1)).response
         assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert response.session_id == 0
 
     @pytest.mark.parametrize("epoch", [2, 3, 7])
-    def test_an_unexpected_epoch(self, room: Room, epoch: int) -> None:
+    def test_an_unexpected_epoch_is_refused(self, room: Room, epoch: int) -> None:
         room.lead()
         session = open_session(room, T0)
         response = room.fetch(session=(session, epoch)).response
@@ -272,7 +272,7 @@ class TestEpochs:
         assert list(fetched.partitions) == [T0]
         assert len(room.sessions) == 0
 
-    def test_without_a_session_everything_is_told_every_time(self, room: Room) -> None:
+    def test_a_fetch_without_a_session_returns_all_partitions_every_time(self, room: Room) -> None:
         room.lead()
         for _ in range(2):
             assert list(room.fetch(target(T0)).partitions) == [T0]
@@ -280,7 +280,7 @@ class TestEpochs:
 
 
 class TestCache:
-    """Who has to make room."""
+    """Eviction from the session cache."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -290,7 +290,7 @@ class TestCache:
         return FetchSessionCache(slots, clock, random.Random(1))
 
     def new(self, cache: FetchSessionCache, size: int, *, privileged: bool = False) -> int:
-        """A session of `size` partitions; 0 if there was no room."""
+        """Creates a session of `size` partitions and returns its id, 0 if the cache is full."""
         session = cache.create(size, privileged=privileged, isolation=FetchIsolation.HIGH_WATERMARK)
         if session is None:
             return 0
@@ -303,7 +303,7 @@ class TestCache:
         assert session is not None
         cache.context(session_id, session.epoch, FetchParams(12), {})
 
-    def test_a_young_session_goes_for_nobody(self, clock: ManualClock) -> None:
+    def test_a_young_session_is_not_evicted(self, clock: ManualClock) -> None:
         cache = self.cache(clock, 2)
         ids = [self.new(cache, 2), self.new(cache, 3)]
         clock.advance(120_000)
@@ -311,7 +311,7 @@ class TestCache:
         assert all(cache.get(session_id) is not None for session_id in ids)
         assert cache.evictions == 0
 
-    def test_the_one_that_was_not_used_for_two_minutes_goes_first(self, clock: ManualClock) -> None:
+    def test_a_session_unused_for_two_minutes_is_evicted_first(self, clock: ManualClock) -> None:
         cache = self.cache(clock, 2)
         stale, used = self.new(cache, 50), self.new(cache, 1)
         clock.advance(120_001)
@@ -321,7 +321,7 @@ class TestCache:
         assert cache.get(used) is not None
         assert cache.evictions == 1
 
-    def test_among_old_ones_in_use_the_smallest_goes_for_a_larger(self, clock: ManualClock) -> None:
+    def test_the_smallest_old_session_in_use_is_evicted_for_a_larger_one(self, clock: ManualClock) -> None:
         cache = self.cache(clock, 3)
         ids = [self.new(cache, size) for size in (3, 2, 4)]
         clock.advance(120_001)
@@ -332,27 +332,27 @@ class TestCache:
         assert self.new(cache, 3) != 0
         assert [cache.get(session_id) is not None for session_id in ids] == [True, False, True]
 
-    def test_a_follower_takes_the_place_of_a_consumer_of_any_age(self, clock: ManualClock) -> None:
+    def test_a_followers_session_evicts_a_consumers_session_of_any_age(self, clock: ManualClock) -> None:
         cache = self.cache(clock, 2)
         consumer, follower = self.new(cache, 50), self.new(cache, 5, privileged=True)
         assert self.new(cache, 1, privileged=True) != 0
         assert cache.get(consumer) is None
         assert cache.get(follower) is not None
 
-    def test_a_young_follower_s_session_goes_for_nobody(self, clock: ManualClock) -> None:
+    def test_a_followers_young_session_is_not_evicted(self, clock: ManualClock) -> None:
         cache = self.cache(clock, 1)
         self.new(cache, 1, privileged=True)
         assert self.new(cache, 10, privileged=True) == 0
         assert self.new(cache, 10) == 0
 
-    def test_a_session_that_goes_leaves_the_partitions_watch_lists(self, room: Room) -> None:
+    def test_an_evicted_session_is_removed_from_the_partitions_watch_lists(self, room: Room) -> None:
         partition = room.lead()
         session = open_session(room, T0)
         assert len(partition.watchers) == 1
         room.sessions.remove(session)
         assert len(partition.watchers) == 0
 
-    def test_no_slots_no_sessions(self, room: Room) -> None:
+    def test_a_cache_without_slots_creates_no_sessions(self, room: Room) -> None:
         room.lead()
         room.sessions.max_sessions = 0
         fetched = room.fetch(target(T0), session=(0, 0))
@@ -361,11 +361,11 @@ class TestCache:
 
 
 class TestCost:
-    """A session of a thousand partitions to which nothing happens."""
+    """A session of a thousand partitions without changes."""
 
     @pytest.fixture
     def reads(self, room: Room) -> list[TopicPartition]:
-        """Every look at a partition, for reading or for progress."""
+        """Records each access to a partition, for records or for progress."""
         looked: list[TopicPartition] = []
         reader = room.manager.fetches.reader
         find = reader._partition
@@ -377,7 +377,9 @@ class TestCost:
         reader._partition = look
         return looked
 
-    def test_a_thousand_quiet_partitions_cost_ten_odd_bytes_and_no_look(self, room: Room, reads: list[Any]) -> None:
+    def test_a_fetch_of_a_thousand_quiet_partitions_returns_few_bytes_and_reads_none(
+        self, room: Room, reads: list[Any]
+    ) -> None:
         keys = [TopicPartition("t", number) for number in range(1000)]
         for key in keys:
             room.lead(key)

@@ -23,8 +23,8 @@ def sizes(fetched: Fetched) -> dict[TopicPartition, int]:
 
 
 class TestWaiting:
-    def test_fifteen_kilobytes_release_a_fetch_that_had_found_two(self, room: Room) -> None:
-        """min_bytes 10 KB, 500 ms: 2 KB are there, 15 KB come after 100 ms; all 17 KB are answered at once."""
+    def test_fifteen_new_kilobytes_complete_a_fetch_that_waits_with_two(self, room: Room) -> None:
+        """min_bytes 10 KB, 500 ms: the log has 2 KB and gets 15 KB after 100 ms. All 17 KB are returned at once."""
         room.lead()
         room.produce(room.batch_of_bytes(2048))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=10 * 1024)
@@ -37,7 +37,7 @@ class TestWaiting:
         assert fetched.data.high_watermark == 2
         assert room.manager.fetch_purgatory.delayed == 0
 
-    def test_at_the_timeout_there_is_what_there_is(self, room: Room) -> None:
+    def test_at_the_timeout_a_fetch_returns_the_available_records(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(2048))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=10 * 1024)
@@ -47,7 +47,7 @@ class TestWaiting:
         assert len(fetched.records) == 2048
         assert room.manager.fetch_purgatory.expired == 1
 
-    def test_partitions_add_up_to_min_bytes(self, room: Room) -> None:
+    def test_the_partitions_of_a_fetch_add_up_to_min_bytes(self, room: Room) -> None:
         room.lead(T0)
         room.lead(T1)
         fetched = room.fetch(FetchTarget(T0, 0, MB), FetchTarget(T1, 0, MB), max_wait_ms=500, min_bytes=3000)
@@ -56,7 +56,7 @@ class TestWaiting:
         room.produce(room.batch_of_bytes(2000), T1)
         assert sizes(fetched) == {T0: 2000, T1: 2000}
 
-    def test_a_partition_counts_no_more_than_its_own_maximum(self, room: Room) -> None:
+    def test_a_partition_counts_at_most_its_own_maximum_towards_min_bytes(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, 1000), max_wait_ms=500, min_bytes=3000)
         room.produce(room.batch_of_bytes(5000))
@@ -65,7 +65,7 @@ class TestWaiting:
         assert len(fetched.records) == 5000
 
     @pytest.mark.parametrize("parameters", [{"max_wait_ms": 0, "min_bytes": 1}, {"max_wait_ms": 500, "min_bytes": 0}])
-    def test_a_fetch_that_does_not_want_to_wait_is_answered_empty(self, room: Room, parameters: dict[str, Any]) -> None:
+    def test_a_fetch_that_may_not_wait_is_answered_empty(self, room: Room, parameters: dict[str, Any]) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), **parameters)
         assert fetched.data.records == b""
@@ -77,21 +77,21 @@ class TestWaiting:
         assert fetched.partitions[T0].error_code == ErrorCode.NONE
         assert fetched.partitions[U0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_a_partition_that_goes_away_answers_those_who_wait(self, room: Room) -> None:
+    def test_a_stopped_partition_completes_waiting_fetches(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         room.manager.stop_replica(T0, delete=True)
         room.turn()
         assert fetched.data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_a_new_leader_epoch_answers_those_who_named_the_old_one(self, room: Room) -> None:
+    def test_a_new_leader_epoch_completes_waiting_fetches_that_name_the_old_one(self, room: Room) -> None:
         room.lead(epoch=1)
         fetched = room.fetch(FetchTarget(T0, 0, MB, current_leader_epoch=1), max_wait_ms=500, min_bytes=1)
         room.lead(epoch=2)
         room.turn()
         assert fetched.data.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    def test_a_rolled_segment_answers_those_who_wait_for_more_than_the_rest_of_the_old_one(self, room: Room) -> None:
+    def test_a_rolled_segment_completes_fetches_that_wait_for_more_than_the_old_one_holds(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch_of_bytes(1000))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=100_000)
@@ -113,7 +113,7 @@ class TestWaiting:
         room.produce(room.batch_of_bytes(1000))
         assert len(fetched.records) == 1000
 
-    def test_a_fetch_that_is_given_up_is_not_read_for(self, room: Room) -> None:
+    def test_an_abandoned_fetch_reads_nothing(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         fetched.operation.abandon()
@@ -125,13 +125,13 @@ class TestWaiting:
 
 
 class TestLimits:
-    def test_the_first_batch_is_given_however_large_it_is(self, room: Room) -> None:
+    def test_the_first_batch_is_returned_whatever_its_size(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(5000))
         room.produce(room.batch_of_bytes(5000))
         assert len(room.fetch(FetchTarget(T0, 0, 100)).records) == 5000
 
-    def test_only_the_first_partition_with_anything_may_exceed_the_limits(self, room: Room) -> None:
+    def test_only_the_first_partition_with_records_may_exceed_the_limits(self, room: Room) -> None:
         for key in (U0, T0, T1):
             room.lead(key)
         for key in (T0, T1):
@@ -149,7 +149,7 @@ class TestLimits:
             assert sizes(fetched) == found
             assert fetched.partitions[U0].high_watermark == 1
 
-    def test_what_comes_after_whole_batches_may_be_cut(self, room: Room) -> None:
+    def test_the_last_batch_of_a_response_may_be_cut(self, room: Room) -> None:
         room.lead()
         for _ in range(2):
             room.produce(room.batch_of_bytes(5000))
@@ -162,7 +162,7 @@ class TestLimits:
         data = room.fetch(FetchTarget(T0, 15, MB)).data
         assert [header.base_offset for _, header in iter_batches(records_of(data))] == [10]
 
-    def test_nothing_beyond_the_high_watermark_is_given(self, room: Room) -> None:
+    def test_no_record_beyond_the_high_watermark_is_returned(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         room.produce(room.batch(10))
@@ -174,7 +174,7 @@ class TestLimits:
 
 class TestErrors:
     @pytest.mark.parametrize("offset", [11, -1, 1 << 40])
-    def test_an_offset_out_of_range(self, room: Room, offset: int) -> None:
+    def test_an_unknown_offset_is_out_of_range(self, room: Room, offset: int) -> None:
         room.lead()
         room.produce(room.batch(10))
         data = room.fetch(FetchTarget(T0, offset, MB), max_wait_ms=500, min_bytes=1).data
@@ -182,7 +182,7 @@ class TestErrors:
         assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (-1, -1, -1)
         assert data.records == b""
 
-    def test_an_offset_below_the_log_start(self, room: Room) -> None:
+    def test_an_offset_below_the_log_start_is_out_of_range(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch(10))
         partition.delete_records(5)
@@ -197,18 +197,20 @@ class TestErrors:
         assert room.fetch(FetchTarget(T0, 0, MB, current_leader_epoch=epoch)).data.error_code == error
 
     @pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, 0)])
-    def test_a_zstd_topic_is_not_for_clients_that_do_not_know_zstd(self, room: Room, version: int, error: int) -> None:
+    def test_a_zstd_topic_is_refused_to_clients_that_do_not_know_zstd(
+        self, room: Room, version: int, error: int
+    ) -> None:
         room.lead(compression_type="zstd")
         assert room.fetch(FetchTarget(T0, 0, MB), version=version).data.error_code == error
 
     @pytest.mark.parametrize(
         ("version", "error"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
     )
-    def test_old_clients_do_not_know_the_storage_error(self, room: Room, version: int, error: int) -> None:
+    def test_old_clients_get_another_error_than_the_storage_error(self, room: Room, version: int, error: int) -> None:
         room.manager.partitions.offline.add(T0)
         assert room.fetch(FetchTarget(T0, 0, MB), version=version).data.error_code == error
 
-    def test_a_log_that_parts_from_the_client_s_is_answered_with_where(self, room: Room) -> None:
+    def test_a_log_that_diverges_from_the_clients_returns_the_diverging_epoch(self, room: Room) -> None:
         room.lead(epoch=1)
         room.produce(room.batch(5))
         room.lead(epoch=3)
@@ -221,23 +223,23 @@ class TestErrors:
         assert data.diverging_epoch is None
         assert data.records
 
-    def test_an_epoch_the_log_knows_nothing_of_is_out_of_range(self, room: Room) -> None:
+    def test_an_unknown_last_fetched_epoch_is_out_of_range(self, room: Room) -> None:
         room.lead(epoch=1)
         room.produce(room.batch(5))
         data = room.fetch(FetchTarget(T0, 2, MB, last_fetched_epoch=9)).data
         assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_a_replica_that_is_not_assigned_is_not_served(self, room: Room) -> None:
+    def test_a_fetch_of_an_unassigned_replica_is_refused(self, room: Room) -> None:
         room.lead(replicas=(0, 1))
         assert room.fetch(FetchTarget(T0, 0, MB), replica_id=5).data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class TestColdReads:
-    """What is not in the page cache is read in a thread."""
+    """Data outside the page cache is read in a thread."""
 
     @pytest.fixture
     def cold(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-        """While the list holds True, the page cache has nothing."""
+        """While the list holds True, the page cache is empty."""
         state = [True]
         cached = OsFile.read_cached
 
@@ -247,7 +249,7 @@ class TestColdReads:
         monkeypatch.setattr("odradek.storage.files.OsFile.read_cached", read_cached)
         return state
 
-    def test_a_cold_read_is_answered_when_the_disk_has_answered(self, room: Room, cold: list[bool]) -> None:
+    def test_a_cold_read_is_answered_after_the_disk_read(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(3000))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
@@ -256,7 +258,7 @@ class TestColdReads:
         assert len(fetched.records) == 3000
         assert room.manager.fetches.cold_reads == 1
 
-    def test_a_cold_read_that_finds_too_little_goes_on_waiting(self, room: Room, cold: list[bool]) -> None:
+    def test_a_cold_read_that_finds_too_little_keeps_waiting(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         room.produce(room.batch_of_bytes(3000))
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=5000)
@@ -266,7 +268,7 @@ class TestColdReads:
         room.produce(room.batch_of_bytes(3000))
         assert len(fetched.records) == 6000
 
-    def test_a_parked_fetch_may_have_to_wait_for_the_disk_at_its_end(self, room: Room, cold: list[bool]) -> None:
+    def test_a_parked_fetch_may_end_with_a_disk_read(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
         room.produce(room.batch_of_bytes(3000))
@@ -274,7 +276,7 @@ class TestColdReads:
         room.threads.run()
         assert len(fetched.records) == 3000
 
-    def test_a_client_that_goes_meanwhile_is_not_answered(self, room: Room, cold: list[bool]) -> None:
+    def test_a_client_that_disconnects_during_a_cold_read_is_not_answered(self, room: Room, cold: list[bool]) -> None:
         room.lead()
         room.produce()
         fetched = room.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
@@ -282,7 +284,7 @@ class TestColdReads:
         room.threads.run()
         assert not fetched.is_answered
 
-    def test_no_more_is_warmed_up_than_the_answer_may_hold(self, room: Room, cold: list[bool]) -> None:
+    def test_no_more_is_read_ahead_than_the_response_may_hold(self, room: Room, cold: list[bool]) -> None:
         keys = [TopicPartition("t", n) for n in range(10)]
         for key in keys:
             room.lead(key)

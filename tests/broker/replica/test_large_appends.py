@@ -1,4 +1,4 @@
-"""Batches that are checked piece by piece: what changes meanwhile counts when they are appended."""
+"""Large batches are checked piece by piece. Changes during the checks apply when they are appended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGE = 2 * TURN_BYTES
 
 
 class HeldThreads:
-    """What is for a thread waits for `run_one`."""
+    """Thread calls wait for `run_one`."""
 
     def __init__(self) -> None:
         self.turns = Turns()
@@ -52,7 +52,7 @@ class HeldThreads:
 
 
 class Workplace:
-    """The room of a replica manager whose large appends have threads that the test holds."""
+    """A replica manager whose large appends run in threads that the test controls."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -61,7 +61,7 @@ class Workplace:
         self.refusals: dict[TopicPartition, PartitionAppendResult] = {}
 
     def produce(self, entries: dict[TopicPartition, bytes], acks: int = 1) -> asyncio.Task[Any]:
-        """Begins with what does not fit one turn."""
+        """Begins appends that do not fit one turn."""
         unfinished = self.room.manager.append_records(1000, acks, entries, 9, lambda _: None)
         assert isinstance(unfinished, UnfinishedAppends)
         finishing = self.large_appends.finish(
@@ -70,11 +70,11 @@ class Workplace:
         return asyncio.ensure_future(finishing)
 
     async def until_threads_wait(self) -> None:
-        while not self.threads.waiting:  # noqa: ASYNC110 - each turn counts
+        while not self.threads.waiting:  # noqa: ASYNC110 - the turns are counted
             await asyncio.sleep(0)
 
     async def until_written_ahead(self) -> None:
-        """The checks are done; the first piece is written."""
+        """Runs until the checks are done and the first piece is written."""
         log = self.room.manager.partition(T0).log
         while log.ahead is None:
             await self.one_step()
@@ -100,7 +100,7 @@ def end_offset(place: Workplace) -> int:
     return place.room.manager.partition(T0).log.log_end_offset
 
 
-async def test_small_batches_before_a_large_one_are_appended_at_once_and_those_behind_it_behind_it(
+async def test_small_batches_are_appended_in_request_order_around_a_large_one(
     place: Workplace,
 ) -> None:
     room = place.room
@@ -117,7 +117,7 @@ async def test_small_batches_before_a_large_one_are_appended_at_once_and_those_b
     assert partitions[0].stats.produce_requests == 3
 
 
-async def test_many_small_batches_share_their_turns(place: Workplace) -> None:
+async def test_many_small_batches_take_several_turns(place: Workplace) -> None:
     keys = [TopicPartition("t", number) for number in range(10)]
     partitions = [place.room.lead(key, max_message_bytes=1 << 30) for key in keys]
     produced = place.produce(dict.fromkeys(keys, place.room.batch(1, TURN_BYTES // 4)))
@@ -129,7 +129,7 @@ async def test_many_small_batches_share_their_turns(place: Workplace) -> None:
     assert [after - before for before, after in pairwise(ends) if after > before] == [3, 3, 3, 1]
 
 
-async def test_one_large_batch_is_checked_at_a_time(place: Workplace) -> None:
+async def test_only_one_large_batch_is_checked_at_a_time(place: Workplace) -> None:
     room = place.room
     for key in (T0, T1):
         room.lead(key, max_message_bytes=1 << 30)
@@ -142,7 +142,7 @@ async def test_one_large_batch_is_checked_at_a_time(place: Workplace) -> None:
     assert one.done()
 
 
-async def test_a_small_batch_goes_before_a_large_one_that_is_being_checked(place: Workplace) -> None:
+async def test_a_small_batch_is_appended_before_a_large_one_that_is_being_checked(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_threads_wait()
@@ -150,7 +150,7 @@ async def test_a_small_batch_goes_before_a_large_one_that_is_being_checked(place
     assert (await place.result(produced)).base_offset == 1
 
 
-async def test_a_small_batch_goes_behind_a_large_one_that_is_being_written(place: Workplace) -> None:
+async def test_a_small_batch_is_appended_after_a_large_one_that_is_being_written(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_written_ahead()
@@ -159,7 +159,7 @@ async def test_a_small_batch_goes_behind_a_large_one_that_is_being_written(place
     assert (await place.result(produced)).base_offset == 0
 
 
-async def test_a_coordinator_goes_before_a_large_batch_that_is_being_written(place: Workplace) -> None:
+async def test_a_coordinator_append_precedes_a_large_batch_that_is_being_written(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_written_ahead()
@@ -170,7 +170,7 @@ async def test_a_coordinator_goes_before_a_large_batch_that_is_being_written(pla
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
-async def test_a_leader_that_resigns_refuses_what_it_has_checked(place: Workplace, written_ahead: bool) -> None:
+async def test_a_leader_that_resigns_refuses_a_checked_batch(place: Workplace, written_ahead: bool) -> None:
     partition = place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
@@ -182,7 +182,7 @@ async def test_a_leader_that_resigns_refuses_what_it_has_checked(place: Workplac
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
-async def test_of_a_topic_that_is_deleted_nothing_is_appended(place: Workplace, written_ahead: bool) -> None:
+async def test_nothing_is_appended_to_a_deleted_topic(place: Workplace, written_ahead: bool) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
@@ -191,7 +191,7 @@ async def test_of_a_topic_that_is_deleted_nothing_is_appended(place: Workplace, 
     assert (await place.result(produced)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_settings_that_change_under_a_batch_count_for_it(place: Workplace) -> None:
+async def test_settings_changed_during_the_checks_apply_to_the_batch(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_threads_wait()
@@ -208,8 +208,8 @@ async def test_settings_that_change_under_a_batch_count_for_it(place: Workplace)
     assert end_offset(place) == 1
 
 
-async def test_a_batch_that_comes_twice_is_in_the_log_once(place: Workplace) -> None:
-    """A producer that has lost its connection sends the batch again on another one."""
+async def test_a_batch_sent_twice_is_appended_once(place: Workplace) -> None:
+    """A producer that has lost its connection sends the batch again on a new one."""
     place.room.lead(max_message_bytes=1 << 30)
     batch = place.room.batch(1, LARGE, producer_id=7, producer_epoch=0, base_sequence=0)
     one, other = place.produce({T0: batch}), place.produce({T0: batch})
@@ -218,7 +218,7 @@ async def test_a_batch_that_comes_twice_is_in_the_log_once(place: Workplace) -> 
     assert end_offset(place) == 1
 
 
-async def test_a_sequence_that_another_batch_has_taken_meanwhile_is_refused(place: Workplace) -> None:
+async def test_a_sequence_used_by_another_batch_during_the_checks_is_refused(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     idempotent = {"producer_id": 7, "producer_epoch": 0}
     produced = place.produce({T0: place.room.batch(1, LARGE, base_sequence=5, **idempotent)})
@@ -228,7 +228,7 @@ async def test_a_sequence_that_another_batch_has_taken_meanwhile_is_refused(plac
     assert end_offset(place) == 2
 
 
-async def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused(place: Workplace) -> None:
+async def test_a_batch_whose_transaction_ended_during_the_checks_is_refused(place: Workplace) -> None:
     place.room.lead(max_message_bytes=1 << 30)
     produced = place.produce({T0: place.room.batch(1, LARGE)})
     await place.until_written_ahead()
@@ -240,7 +240,7 @@ async def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused(place: W
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
-async def test_a_broker_that_stops_leaves_the_log_as_it_was(place: Workplace, written_ahead: bool) -> None:
+async def test_stopping_the_broker_leaves_the_log_unchanged(place: Workplace, written_ahead: bool) -> None:
     partition = place.room.lead(max_message_bytes=1 << 30)
     place.room.produce()
     size = partition.log.active_segment.size
@@ -253,7 +253,7 @@ async def test_a_broker_that_stops_leaves_the_log_as_it_was(place: Workplace, wr
     assert partition.log.active_segment.file.size() == partition.log.active_segment.size == 2 * size
 
 
-async def test_a_damaged_batch_is_refused_and_the_next_one_is_taken(place: Workplace) -> None:
+async def test_a_damaged_batch_is_refused_and_the_next_one_is_appended(place: Workplace) -> None:
     for key in (T0, T1):
         place.room.lead(key, max_message_bytes=1 << 30)
     damaged = place.room.batch(1, LARGE)[:-1] + b"x"
@@ -263,7 +263,7 @@ async def test_a_damaged_batch_is_refused_and_the_next_one_is_taken(place: Workp
 
 
 @pytest.mark.parametrize("stored", ["producer", "gzip"])
-async def test_batches_that_inflate_into_the_same_memory_are_told_apart(place: Workplace, stored: str) -> None:
+async def test_batches_inflated_into_the_same_memory_are_distinguished(place: Workplace, stored: str) -> None:
     partition = place.room.lead()
     settings = {"max.message.bytes": str(1 << 30), "compression.type": stored}
     place.room.manager.update_log_config("t", LogConfig(settings))
@@ -276,7 +276,7 @@ async def test_batches_that_inflate_into_the_same_memory_are_told_apart(place: W
     assert values == [b"v" * size for size in sizes]
 
 
-async def test_the_memory_of_large_batches_is_given_back_when_no_more_come(
+async def test_the_memory_of_large_batches_is_freed_when_none_is_left(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_appends, "SCRATCH_KEPT_S", 0.1)
@@ -287,8 +287,8 @@ async def test_the_memory_of_large_batches_is_given_back_when_no_more_come(
     await until(lambda: not scratch.size_in_bytes)
 
 
-async def test_batches_that_are_refused_share_their_turns_as_others_do(place: Workplace) -> None:
-    """Each fails at its checksum; unknown topics take time, too."""
+async def test_many_refused_batches_take_several_turns(place: Workplace) -> None:
+    """Each batch fails its checksum. Unknown topics take time, too."""
     place.room.lead(max_message_bytes=1 << 30)
     damaged = bytearray(place.room.batch(1, TURN_BYTES // 4))
     damaged[-1] ^= 1

@@ -1,4 +1,4 @@
-"""Transaction markers through the replica manager, and who waits for them."""
+"""Transaction markers through the replica manager, and the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_COMMITTED = 1
 
 
 class Listener:
-    """Stands where the group coordinator listens."""
+    """Stands in for the group coordinator."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, int, int, bool]] = []
@@ -44,7 +44,7 @@ def transactional(room: Room, producer_id: int = 7, sequence: int = 0, epoch: in
 def mark(
     room: Room, key: TopicPartition = T0, *, epoch: int = 0, coordinator_epoch: int = 3, **options: Any
 ) -> list[Any]:
-    """Appends a marker of producer 7; what it is answered with, once the loop has gone round."""
+    """Appends a marker of producer 7, runs a turn of the loop and returns the result."""
     told: list[ErrorCode] = []
     committed = options.pop("committed", True)
     room.manager.append_end_transaction_marker(key, 7, epoch, coordinator_epoch, committed, told.append, **options)
@@ -66,7 +66,7 @@ def test_a_marker_ends_the_transaction_and_is_stored_with_the_coordinators_epoch
     assert record.timestamp == room.clock.wall_ms()
 
 
-def test_a_marker_waits_for_the_followers_as_a_produce_does(room: Room) -> None:
+def test_a_marker_waits_for_the_followers_like_a_produce(room: Room) -> None:
     log = room.lead(replicas=(0, 1)).log
     room.produce(transactional(room))
     told = mark(room)
@@ -76,14 +76,14 @@ def test_a_marker_waits_for_the_followers_as_a_produce_does(room: Room) -> None:
     assert log.last_stable_offset == 2
 
 
-def test_a_marker_that_is_not_replicated_in_time_is_told_so(room: Room) -> None:
+def test_a_marker_that_is_not_replicated_in_time_times_out(room: Room) -> None:
     room.lead(replicas=(0, 1))
     told = mark(room, timeout_ms=500)
     room.advance(500)
     assert told == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_a_marker_for_a_partition_that_is_not_here_fails_at_once(room: Room) -> None:
+def test_a_marker_for_an_unknown_partition_fails_at_once(room: Room) -> None:
     assert mark(room) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     partition = room.lead()
     partition.make_follower(4, 1, (0, 4))
@@ -108,7 +108,7 @@ def test_a_marker_of_an_old_producer_epoch_is_refused(room: Room) -> None:
 
 
 def test_after_a_marker_with_a_newer_epoch_the_old_producer_is_a_zombie(room: Room) -> None:
-    """The coordinator aborts a transaction that timed out with the epoch one above the producer's."""
+    """The coordinator aborts an expired transaction with the producer's epoch plus one."""
     log = room.lead().log
     room.produce(transactional(room, epoch=3))
     assert mark(room, epoch=4, committed=False) == [ErrorCode.NONE]
@@ -116,7 +116,7 @@ def test_after_a_marker_with_a_newer_epoch_the_old_producer_is_a_zombie(room: Ro
     assert room.produce(transactional(room, sequence=1, epoch=3)).result.error is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_without_a_transaction_is_stored_and_no_aborted_transaction_comes_of_it(room: Room) -> None:
+def test_a_marker_without_a_transaction_is_stored_but_indexes_no_aborted_transaction(room: Room) -> None:
     log = room.lead().log
     assert mark(room, committed=False) == [ErrorCode.NONE]
     assert mark(room, committed=False) == [ErrorCode.NONE]
@@ -124,7 +124,9 @@ def test_a_marker_without_a_transaction_is_stored_and_no_aborted_transaction_com
     assert log.aborted_transactions(log.read(0, 1000)) == []
 
 
-def test_a_marker_that_breaks_is_told_and_may_be_sent_again(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_marker_whose_append_raises_is_logged_and_may_be_sent_again(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = room.lead().log
     room.produce(transactional(room))
     with monkeypatch.context() as faulty:
@@ -142,8 +144,8 @@ def broken(*_: Any) -> int:
     raise ValueError("a mistake in the file layer")
 
 
-def test_an_aborted_transaction_is_indexed_as_one_of_a_marker_that_was_read(room: Room) -> None:
-    """A marker of our own is not read again, one that comes in bytes is: both say the same."""
+def test_an_aborted_transaction_is_indexed_alike_from_our_own_and_from_decoded_markers(room: Room) -> None:
+    """Our own marker is not decoded again, a marker that arrives as bytes is. Both give the same entry."""
     by_key = {}
     for number, plain in enumerate((True, False)):
         key = TopicPartition("t", number)
@@ -166,7 +168,7 @@ def test_an_aborted_transaction_is_indexed_as_one_of_a_marker_that_was_read(room
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_the_group_coordinator_hears_of_a_marker_before_the_transaction_coordinator(
+def test_the_group_coordinator_is_notified_of_a_marker_before_the_transaction_coordinator(
     room: Room, committed: bool
 ) -> None:
     key = TopicPartition("__consumer_offsets", 3)
@@ -182,7 +184,7 @@ def test_the_group_coordinator_hears_of_a_marker_before_the_transaction_coordina
     assert listener.heard == [(3, 7, 2, committed)]
 
 
-def test_the_group_coordinator_does_not_hear_of_a_marker_that_failed(room: Room) -> None:
+def test_the_group_coordinator_is_not_notified_of_a_failed_marker(room: Room) -> None:
     key = TopicPartition("__consumer_offsets", 3)
     listener = room.manager.leadership_listeners[key.topic] = Listener()
     assert mark(room, key) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -190,7 +192,7 @@ def test_the_group_coordinator_does_not_hear_of_a_marker_that_failed(room: Room)
 
 
 @pytest.mark.parametrize("session", [False, True])
-def test_a_marker_wakes_the_read_committed_fetch_that_waits_behind_the_transaction(room: Room, session: bool) -> None:
+def test_a_marker_wakes_a_read_committed_fetch_that_waits_for_the_transaction(room: Room, session: bool) -> None:
     room.lead()
     room.produce(transactional(room))
     wants: dict[str, Any] = {"max_wait_ms": 10_000, "min_bytes": 1, "isolation_level": READ_COMMITTED}
@@ -199,7 +201,7 @@ def test_a_marker_wakes_the_read_committed_fetch_that_waits_behind_the_transacti
         fetched = room.fetch(session=first.session, **wants)
     else:
         fetched = room.fetch(FetchTarget(T0, 0, 1 << 20), **wants)
-    room.produce(room.batch())  # somebody else's record does not end the wait
+    room.produce(room.batch())  # another producer's record does not end the wait
     assert not fetched.is_answered
     mark(room)
     assert fetched.data.records
@@ -219,13 +221,13 @@ def test_a_read_committed_fetch_waits_until_a_marker_is_replicated(room: Room) -
 
 
 class TestBeyondTheLastStableOffset:
-    """A read_committed fetch from an offset at which nothing is decided yet."""
+    """A read_committed fetch from an offset above the last stable offset."""
 
     wants: ClassVar[dict[str, Any]] = {"max_wait_ms": 10_000, "min_bytes": 1, "isolation_level": READ_COMMITTED}
 
     @pytest.fixture(params=["plain", "session", "rolled"])
     def fetched(self, room: Room, request: pytest.FixtureRequest) -> Fetched:
-        """From offset 2, where a transaction is open from offset 1 on and the log ends at 3."""
+        """Fetches from offset 2. A transaction is open from offset 1 on, and the log ends at 3."""
         partition = room.lead()
         room.produce()
         room.produce(transactional(room))
@@ -239,7 +241,7 @@ class TestBeyondTheLastStableOffset:
             return room.fetch(session=first.session, **self.wants)
         return room.fetch(target, **self.wants)
 
-    def test_it_waits_for_the_transaction_to_end(self, room: Room, fetched: Fetched) -> None:
+    def test_the_fetch_waits_for_the_transaction_to_end(self, room: Room, fetched: Fetched) -> None:
         for _ in range(10):
             room.produce()
         assert fetched.answers == 0
@@ -248,7 +250,7 @@ class TestBeyondTheLastStableOffset:
         assert fetched.data.records
         assert fetched.data.last_stable_offset == 14
 
-    def test_it_is_answered_once_when_its_time_is_over(self, room: Room, fetched: Fetched) -> None:
+    def test_the_fetch_is_answered_once_at_its_timeout(self, room: Room, fetched: Fetched) -> None:
         room.produce()
         room.advance(9_999)
         assert fetched.answers == 0
@@ -257,14 +259,14 @@ class TestBeyondTheLastStableOffset:
         assert all(not data.records for data in fetched.partitions.values())
         assert room.manager.fetch_purgatory.delayed == 0
 
-    def test_a_log_cut_off_below_it_answers_at_once(self, room: Room, fetched: Fetched) -> None:
+    def test_truncating_the_log_below_the_offset_answers_the_fetch_at_once(self, room: Room, fetched: Fetched) -> None:
         room.manager.partition(T0).log.truncate_to(0)
         room.produce()
         assert fetched.answers == 1
         assert fetched.data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_min_bytes_counts_only_what_a_read_committed_fetch_may_see(room: Room) -> None:
+def test_min_bytes_counts_only_records_visible_to_a_read_committed_fetch(room: Room) -> None:
     room.lead()
     size = len(room.batch())
     room.produce(transactional(room))

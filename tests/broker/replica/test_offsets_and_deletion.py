@@ -1,4 +1,4 @@
-"""ListOffsets, DeleteRecords, DescribeLogDirs, DescribeProducers and retention, as the replica manager answers them."""
+"""ListOffsets, DeleteRecords, DescribeLogDirs, DescribeProducers and retention in the replica manager."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T1 = TopicPartition("t", 1)
 class TestOffsetsByTime:
     @pytest.fixture
     def start_ms(self, room: Room) -> int:
-        """Three batches of ten, a second apart; the first time."""
+        """Appends three batches of ten records, a second apart, and returns the first timestamp."""
         room.lead(epoch=4)
         start = room.clock.wall_ms()
         for _ in range(3):
@@ -38,7 +38,7 @@ class TestOffsetsByTime:
     def test_a_time_after_all_records_finds_nothing(self, room: Room, start_ms: int) -> None:
         assert room.look(T0, start_ms + 2001) == NOT_FOUND == (-1, -1, -1)
 
-    def test_latest_earliest_and_the_largest_time(self, room: Room, start_ms: int) -> None:
+    def test_latest_earliest_and_max_timestamp_are_found(self, room: Room, start_ms: int) -> None:
         look = room.look
         room.manager.delete_records(0, {T0: 3}, lambda _: None)
         assert look(T0, LATEST, isolation_level=0)[:2] == (-1, 30)
@@ -48,7 +48,7 @@ class TestOffsetsByTime:
         assert found.timestamp == start_ms + 2000
         assert 20 <= found.offset < 30
 
-    def test_a_consumer_learns_of_nothing_beyond_the_high_watermark(self, room: Room) -> None:
+    def test_a_consumer_finds_no_offset_beyond_the_high_watermark(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         now = room.clock.wall_ms()
         room.produce(room.batch(10))
@@ -61,7 +61,7 @@ class TestOffsetsByTime:
         assert look(T0, now + 1, isolation_level=0) == NOT_FOUND
         assert look(T0, now + 1).offset == 10
 
-    def test_after_an_election_a_lagging_high_watermark_is_not_shown(self, room: Room) -> None:
+    def test_after_an_election_a_lagging_high_watermark_is_not_returned(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1), epoch=1)
         room.produce(room.batch(10))
         partition.update_follower(1, 4, 0)
@@ -74,7 +74,7 @@ class TestOffsetsByTime:
         partition.update_follower(1, 10, 0)
         assert look(T0, LATEST, isolation_level=0).offset == 10
 
-    def test_version_0_asks_where_segments_begin(self, room: Room, start_ms: int) -> None:
+    def test_version_0_returns_the_base_offsets_of_segments(self, room: Room, start_ms: int) -> None:
         partition = room.manager.partition(T0)
         partition.log.roll()
         room.produce(room.batch(5))
@@ -89,7 +89,7 @@ class TestOffsetsByTime:
         assert offsets_before(partition, later, 1, later, from_consumer=True) == [40]
         assert offsets_before(partition, later - 1, 1, later, from_consumer=True) == [35]
 
-    def test_version_0_shows_a_consumer_the_high_watermark_instead_of_the_end(self, room: Room) -> None:
+    def test_version_0_returns_the_high_watermark_to_a_consumer_instead_of_the_log_end(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         partition.update_follower(1, 4, 0)
@@ -100,7 +100,7 @@ class TestOffsetsByTime:
 
 class TestDeletion:
     def delete(self, room: Room, before: int, *, timeout_ms: int = 1000, key: TopicPartition = T0) -> list[Any]:
-        """The answers so far: one at most."""
+        """Returns the results so far: at most one."""
         answers: list[Any] = []
         outcome = room.manager.delete_records(timeout_ms, {key: before}, answers.append)
         if isinstance(outcome, dict):
@@ -108,7 +108,7 @@ class TestDeletion:
         room.turn()
         return answers
 
-    def test_everything_before_an_offset_goes(self, room: Room) -> None:
+    def test_all_records_before_an_offset_are_deleted(self, room: Room) -> None:
         partition = room.lead()
         room.produce(room.batch(10))
         ((low_watermark, error),) = self.delete(room, 4)[0].values()
@@ -121,7 +121,7 @@ class TestDeletion:
         assert self.delete(room, HIGH_WATERMARK)[0][T0].low_watermark == 10
         assert partition.log.log_start_offset == 10
 
-    def test_an_offset_that_is_gone_already_changes_nothing(self, room: Room) -> None:
+    def test_an_already_deleted_offset_changes_nothing(self, room: Room) -> None:
         room.lead()
         room.produce(room.batch(10))
         self.delete(room, 5)
@@ -143,10 +143,10 @@ class TestDeletion:
         room.lead(key)
         assert self.delete(room, 0, key=key)[0][key] == (-1, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
-    def test_an_unknown_partition(self, room: Room) -> None:
+    def test_deleting_records_of_an_unknown_partition_is_refused(self, room: Room) -> None:
         assert self.delete(room, 0)[0][T0] == (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def test_it_waits_for_the_followers(self, room: Room) -> None:
+    def test_deleting_records_waits_for_the_followers(self, room: Room) -> None:
         partition = room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
@@ -156,7 +156,7 @@ class TestDeletion:
         room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=4), replica_id=1)
         assert answers == [{T0: (4, ErrorCode.NONE)}]
 
-    def test_it_does_not_wait_for_ever(self, room: Room) -> None:
+    def test_deleting_records_times_out(self, room: Room) -> None:
         room.lead(replicas=(0, 1))
         room.produce(room.batch(10))
         room.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
@@ -166,7 +166,7 @@ class TestDeletion:
         assert room.manager.deletions.expirations.total == 1
 
 
-def test_retention_tells_sessions_of_the_new_log_start(room: Room) -> None:
+def test_retention_sends_fetch_sessions_the_new_log_start(room: Room) -> None:
     partition = room.lead(retention_ms=60_000, segment_bytes=1000)
     for _ in range(3):
         room.produce(room.batch_of_bytes(900))
@@ -179,7 +179,7 @@ def test_retention_tells_sessions_of_the_new_log_start(room: Room) -> None:
     assert room.fetch(session=(session.id, 2)).partitions == {}
 
 
-def test_retention_of_all_logs_goes_in_bounded_steps_and_leaves_alone_what_went_away_meanwhile(room: Room) -> None:
+def test_retention_runs_in_bounded_steps_and_skips_logs_deleted_meanwhile(room: Room) -> None:
     going, staying = room.lead(retention_ms=60_000, segment_bytes=100), room.lead(T1, retention_ms=60_000)
     for _ in range(100):
         room.produce(room.batch_of_bytes(100))
@@ -194,7 +194,7 @@ def test_retention_of_all_logs_goes_in_bounded_steps_and_leaves_alone_what_went_
     assert staying.log.log_start_offset == 1
 
 
-def test_log_directories_tell_the_size_of_each_log(room: Room) -> None:
+def test_log_directories_are_described_with_the_size_of_each_log(room: Room) -> None:
     other = TopicPartition("u", 0)
     room.lead()
     room.lead(other)
@@ -210,7 +210,7 @@ def test_log_directories_tell_the_size_of_each_log(room: Room) -> None:
     assert directory.replicas == []
 
 
-def test_producers_are_described_by_what_they_wrote_last(room: Room) -> None:
+def test_producers_are_described_by_their_last_batch(room: Room) -> None:
     room.lead()
     room.produce(room.batch(3, producer_id=7, producer_epoch=2, base_sequence=0))
     room.produce(room.batch(1))
@@ -218,7 +218,7 @@ def test_producers_are_described_by_what_they_wrote_last(room: Room) -> None:
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 2)
 
 
-def test_new_settings_have_effect_on_the_running_log(room: Room) -> None:
+def test_new_settings_take_effect_on_the_open_log(room: Room) -> None:
     room.lead()
     room.manager.update_log_config("t", type(room.manager.partition(T0).log.config)({"max.message.bytes": 100}))
     assert room.produce(room.batch_of_bytes(200)).result.error is ErrorCode.MESSAGE_TOO_LARGE

@@ -1,4 +1,4 @@
-"""Produce, Fetch, ListOffsets and their like as a client meets them: real sockets, a whole broker."""
+"""Produce, Fetch, ListOffsets and related requests over real sockets to a whole broker."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tests.patience import until
 MB = 1 << 20
 T0 = TopicPartition("t", 0)
 PATIENCE_S = 60
-"""How long an answer that must come is waited for."""
+"""The longest wait for a required response."""
 
 
 class Client:
-    """Sends requests and reads answers, one after another, on one connection."""
+    """Sends requests and reads responses in turn on one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -60,7 +60,7 @@ class Client:
         self.writer.write(struct.pack(">i", len(payload)) + payload)
 
     async def receive(self) -> Any:
-        """The next answer. Raises IncompleteReadError when the broker closes instead."""
+        """Returns the next response. Raises IncompleteReadError if the broker closes the connection instead."""
         async with asyncio.timeout(PATIENCE_S):
             (length,) = struct.unpack(">i", await self._reader.readexactly(4))
             frame = await self._reader.readexactly(length)
@@ -74,7 +74,7 @@ class Client:
         return await self.receive()
 
     async def is_silent(self) -> bool:
-        """Whether nothing has come, though the broker has had every occasion to answer."""
+        """Whether no response has come although the broker had enough turns to send one."""
         await asyncio.sleep(0.05)
         return not self._reader._buffer  # type: ignore[attr-defined]
 
@@ -154,14 +154,14 @@ def fetch(
 
 
 def only(response: Any) -> Any:
-    """The one partition of a Produce or Fetch answer."""
+    """Returns the only partition of a Produce or Fetch response."""
     (topic,) = response.responses
     (partition,) = getattr(topic, "partition_responses", None) or topic.partitions
     return partition
 
 
 def hold_high_watermark(broker: Broker) -> None:
-    """Another replica is in the ISR, and has nothing yet."""
+    """Adds a replica without records to the ISR."""
     partition = broker.replica_manager.partition(T0)
     partition.make_leader(partition.leader_epoch, (0, 1), (0, 1))
 
@@ -191,20 +191,20 @@ class TestProduce:
         assert only(await client.receive()).error_code == ErrorCode.NONE
         assert (purgatory.watched, purgatory.delayed, purgatory.completed) == (0, 0, 1)
 
-    async def test_acks_1_does_not_wait_for_it(self, broker: Broker, client: Client) -> None:
+    async def test_acks_1_does_not_wait_for_the_high_watermark(self, broker: Broker, client: Client) -> None:
         await create(client)
         hold_high_watermark(broker)
         assert only(await client.ask(produce(batch(), acks=1), 9)).base_offset == 0
         assert only(await client.ask(fetch((T0, 0)), 11)).records == b""
 
-    async def test_what_is_not_replicated_in_time_times_out(self, broker: Broker, client: Client) -> None:
+    async def test_an_append_that_is_not_replicated_in_time_times_out(self, broker: Broker, client: Client) -> None:
         await create(client)
         hold_high_watermark(broker)
         answer = only(await client.ask(produce(batch(), acks=-1, timeout_ms=50), 9))
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert broker.replica_manager.produce_purgatory.expired == 1
 
-    async def test_a_client_that_goes_away_leaves_nothing_behind(self, broker: Broker, client: Client) -> None:
+    async def test_a_client_that_disconnects_leaves_no_waiting_operation(self, broker: Broker, client: Client) -> None:
         await create(client)
         hold_high_watermark(broker)
         async with client_of(broker) as gone:
@@ -217,7 +217,7 @@ class TestProduce:
         assert broker.replica_manager.produce_purgatory.delayed == 0
         assert broker.replica_manager.fetch_purgatory.delayed == 0
 
-    async def test_every_version_takes_a_batch(self, client: Client) -> None:
+    async def test_every_produce_version_appends_a_batch(self, client: Client) -> None:
         await create(client)
         for version in range(10):
             await client.ask(produce(batch(4), acks=1), version)
@@ -235,7 +235,7 @@ class TestProduce:
             assert only(await client.ask(produce(records), version)).error_code == error
         assert only(await client.ask(produce(batch()), 9)).base_offset == 0
 
-    async def test_acks_0_has_no_answer(self, broker: Broker, client: Client) -> None:
+    async def test_a_produce_with_acks_0_gets_no_response(self, broker: Broker, client: Client) -> None:
         await create(client)
         client.send(produce(batch(3), acks=0), 9)
         assert only(await client.ask(fetch((T0, 0)), 11)).high_watermark == 3
@@ -254,11 +254,11 @@ class TestProduce:
         assert await client.is_closed()
 
     @pytest.mark.parametrize(("version", "error"), [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, ErrorCode.NONE)])
-    async def test_zstd_needs_version_7(self, client: Client, version: int, error: int) -> None:
+    async def test_zstd_needs_produce_version_7(self, client: Client, version: int, error: int) -> None:
         await create(client)
         assert only(await client.ask(produce(batch(compression=4)), version)).error_code == error
 
-    async def test_the_records_to_blame_are_named_from_version_8_on(self, client: Client) -> None:
+    async def test_invalid_records_are_named_from_version_8_on(self, client: Client) -> None:
         await create(client, cleanup_policy="compact")
         now = time.time_ns() // 1_000_000
         records = build_batch([Record(n, now, key, b"v", []) for n, key in enumerate([b"a", None, b"b", None])])
@@ -269,7 +269,7 @@ class TestProduce:
         assert answer.log_start_offset == 0
         assert only(await client.ask(produce(records), 7)).error_code == ErrorCode.INVALID_RECORD
 
-    async def test_log_append_time_is_told(self, client: Client) -> None:
+    async def test_log_append_time_is_returned(self, client: Client) -> None:
         await create(client, message_timestamp_type="LogAppendTime")
         before = time.time_ns() // 1_000_000
         answer = only(await client.ask(produce(batch()), 9))
@@ -292,11 +292,11 @@ class TestProduce:
         assert only(await client.ask(fetch((T0, 0)), 11)).high_watermark == 0
 
     @pytest.mark.parametrize("acks", [2, -3])
-    async def test_other_acks_are_refused(self, client: Client, acks: int) -> None:
+    async def test_acks_other_than_minus_1_0_and_1_are_refused(self, client: Client, acks: int) -> None:
         await create(client)
         assert only(await client.ask(produce(batch(), acks=acks), 9)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
-    async def test_an_append_that_must_be_on_the_disk_is_acknowledged_when_it_is(
+    async def test_an_append_that_must_be_flushed_is_acknowledged_after_the_flush(
         self, broker: Broker, client: Client
     ) -> None:
         await create(client, flush_messages="1")
@@ -318,7 +318,7 @@ class TestFetch:
             assert not answer.records
         assert only(await client.ask(fetch((T0, 0)), 4)).records
 
-    async def test_every_other_version_reads(self, client: Client) -> None:
+    async def test_every_other_fetch_version_returns_records(self, client: Client) -> None:
         await create(client)
         await client.ask(produce(batch(3)), 9)
         for version in range(4, 13):
@@ -328,7 +328,7 @@ class TestFetch:
             assert answer.last_stable_offset == 3
             assert answer.log_start_offset == (0 if version >= 5 else -1)
 
-    async def test_only_read_committed_is_told_of_aborted_transactions(self, client: Client) -> None:
+    async def test_only_read_committed_fetches_return_aborted_transactions(self, client: Client) -> None:
         await create(client)
         await client.ask(produce(batch(3)), 9)
         for offset in (0, 3):
@@ -346,12 +346,12 @@ class TestFetch:
         await other.ask(produce(batch(size=300)), 9)
         assert len(list(iter_batches(only(await client.receive()).records))) == 2
 
-    async def test_at_the_end_of_its_time_a_fetch_is_answered(self, client: Client) -> None:
+    async def test_a_fetch_is_answered_at_its_timeout(self, client: Client) -> None:
         await create(client)
         answer = only(await client.ask(fetch((T0, 0), wait_ms=30), 11))
         assert (answer.error_code, answer.records) == (ErrorCode.NONE, b"")
 
-    async def test_the_broker_s_own_limit_bounds_a_fetch(self) -> None:
+    async def test_the_brokers_own_limit_bounds_a_fetch(self) -> None:
         async with in_process_broker(fetch_max_bytes=1024) as broker, client_of(broker) as client:
             await create(client, partitions=3)
             for partition in range(3):
@@ -359,9 +359,9 @@ class TestFetch:
             answer = await client.ask(fetch(*((TopicPartition("t", n), 0) for n in range(3))), 11)
             sizes = [len(topic.partitions[0].records) for topic in _split(answer)]
             assert sizes[0] > 800
-            assert sizes[1:] == [0, 0], "not even a batch fits into what is left"
+            assert sizes[1:] == [0, 0], "not even one batch fits into the rest"
 
-    async def test_a_stopping_broker_answers_what_waits(self) -> None:
+    async def test_a_stopping_broker_answers_waiting_fetches(self) -> None:
         async with in_process_broker() as broker:
             host, port = broker.bootstrap.rsplit(":", 1)
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -374,7 +374,7 @@ class TestFetch:
 
 
 def _split(answer: Any) -> list[Any]:
-    """One topic entry for each partition."""
+    """Returns one topic entry per partition."""
     return [
         type(topic)(topic=topic.topic, partitions=[partition])
         for topic in answer.responses
@@ -383,7 +383,7 @@ def _split(answer: Any) -> list[Any]:
 
 
 class TestFetchSessions:
-    async def test_a_thousand_unchanged_partitions_cost_some_ten_bytes(self) -> None:
+    async def test_a_response_for_a_thousand_unchanged_partitions_has_a_few_dozen_bytes(self) -> None:
         async with in_process_broker(files=HastyFiles()) as broker, client_of(broker) as client:
             await self.count_bytes(broker, client)
 
@@ -404,7 +404,7 @@ class TestFetchSessions:
         answer = await client.receive()
         assert [topic.partitions[0].partition_index for topic in answer.responses] == [700]
 
-    async def test_the_next_fetch_of_a_session_waits_for_the_one_before(
+    async def test_the_next_fetch_of_a_session_waits_for_the_previous_one(
         self, broker: Broker, client: Client, other: Client
     ) -> None:
         await create(client)
@@ -417,7 +417,7 @@ class TestFetchSessions:
         answer = await client.receive()
         assert (answer.error_code, answer.responses) == (ErrorCode.NONE, [])
 
-    async def test_session_errors(self, client: Client) -> None:
+    async def test_session_errors_are_returned_for_the_whole_response(self, client: Client) -> None:
         await create(client)
         answer = await client.ask(fetch(session_id=77, session_epoch=1), 11)
         assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
@@ -433,7 +433,7 @@ class TestFetchSessions:
             assert ids[0] != 0
             assert ids[1] == 0
 
-    async def test_forgotten_partitions_are_told_no_more(self, client: Client) -> None:
+    async def test_forgotten_partitions_are_no_longer_returned(self, client: Client) -> None:
         await create(client, partitions=2)
         t1 = TopicPartition("t", 1)
         session = (await client.ask(fetch((T0, 0), (t1, 0), session_epoch=0), 11)).session_id
@@ -455,7 +455,7 @@ def list_offsets(timestamp: int, *partitions: int, topic: str = "t", **more: Any
 
 
 class TestOffsets:
-    async def test_latest_and_earliest_in_every_version(self, client: Client) -> None:
+    async def test_latest_and_earliest_offsets_are_found_in_every_version(self, client: Client) -> None:
         await create(client)
         await client.ask(produce(batch(5)), 9)
         for version, (timestamp, offset) in itertools.product(range(8), ((-1, 5), (-2, 0))):
@@ -467,7 +467,7 @@ class TestOffsets:
                 assert (answer.offset, answer.timestamp) == (offset, -1)
             assert answer.leader_epoch == (0 if version >= 4 else -1)
 
-    async def test_by_time(self, client: Client) -> None:
+    async def test_offsets_are_found_by_timestamp(self, client: Client) -> None:
         await create(client)
         records = build_batch([Record(n, 1000 * (n + 1), b"k", b"v", []) for n in range(5)])
         await client.ask(produce(records), 9)
@@ -481,7 +481,7 @@ class TestOffsets:
             answer = (await client.ask(list_offsets(timestamp), version)).topics[0].partitions[0]
             assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
-    async def test_a_partition_named_twice_and_one_that_is_not_there(self, client: Client) -> None:
+    async def test_a_partition_named_twice_and_an_unknown_partition_are_errors(self, client: Client) -> None:
         await create(client)
         answers = (await client.ask(list_offsets(-1, 0, 0, 7), 5)).topics[0].partitions
         assert [answer.error_code for answer in answers] == [
@@ -497,7 +497,7 @@ class TestOffsets:
         answer = (await client.ask(request, 4)).topics[0].partitions[0]
         assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    async def test_where_an_epoch_ends(self, client: Client) -> None:
+    async def test_the_end_offset_of_a_leader_epoch_is_returned(self, client: Client) -> None:
         await create(client)
         await client.ask(produce(batch(5)), 9)
         for version in range(5):

@@ -17,7 +17,7 @@ def code_of(call: Any, *arguments: Any, **options: Any) -> ErrorCode:
     return raised.value.code
 
 
-def test_alone_the_high_watermark_is_the_log_end(room: Room) -> None:
+def test_without_followers_the_high_watermark_is_the_log_end(room: Room) -> None:
     partition = room.lead()
     room.produce(room.batch(3))
     assert partition.log.high_watermark == partition.log.log_end_offset == 3
@@ -33,21 +33,21 @@ def test_the_high_watermark_is_the_smallest_end_of_the_isr(room: Room) -> None:
     assert partition.log.high_watermark == 4
 
 
-def test_a_follower_outside_of_the_isr_that_is_caught_up_holds_the_high_watermark(room: Room) -> None:
+def test_a_caught_up_follower_outside_the_isr_holds_back_the_high_watermark(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,))
     partition.update_follower(1, 0, 0)
     room.produce(room.batch(10))
     assert partition.log.high_watermark == 0
 
 
-def test_a_follower_in_the_isr_holds_it_however_long_it_lags(room: Room) -> None:
+def test_a_follower_in_the_isr_holds_back_the_high_watermark_whatever_its_lag(room: Room) -> None:
     partition = room.lead(replicas=(0, 1))
     room.clock.advance(30_001)
     room.produce(room.batch(10))
     assert partition.log.high_watermark == 0
 
 
-def test_a_follower_that_lags_for_longer_than_the_limit_holds_nothing(room: Room) -> None:
+def test_a_follower_lagging_beyond_the_limit_does_not_hold_back_the_high_watermark(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,))
     partition.update_follower(1, 0, 0)
     room.clock.advance(30_001)
@@ -69,19 +69,19 @@ def test_acks_all_needs_the_minimum_of_in_sync_replicas(room: Room) -> None:
     assert room.produce(acks=1).result.error is ErrorCode.NONE
 
 
-def test_below_the_minimum_the_high_watermark_stands(room: Room) -> None:
+def test_the_high_watermark_does_not_advance_below_the_minimum_isr(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
     room.produce(acks=1)
     assert partition.log.high_watermark == 0
 
 
-def test_the_minimum_is_never_more_than_the_replicas_there_are(room: Room) -> None:
+def test_the_minimum_isr_is_capped_at_the_number_of_replicas(room: Room) -> None:
     partition = room.lead(min_insync_replicas=2)
     assert room.produce(acks=-1).result.error is ErrorCode.NONE
     assert partition.log.high_watermark == 1
 
 
-def test_an_isr_that_shrinks_after_the_append_is_told_of(room: Room) -> None:
+def test_an_isr_that_shrinks_after_the_append_is_reported(room: Room) -> None:
     partition = room.lead(replicas=(0, 1), isr=(0, 1), min_insync_replicas=2)
     produced = room.produce(acks=-1)
     partition.update_follower(1, 1, 0)
@@ -106,7 +106,7 @@ def test_a_follower_refuses_clients(room: Room) -> None:
     assert room.produce().result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_broker_that_is_no_replica_is_no_follower(room: Room) -> None:
+def test_a_broker_that_is_not_a_replica_is_refused_as_follower(room: Room) -> None:
     partition = room.lead(replicas=(0, 1))
     assert code_of(partition.follower, 7, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(partition.follower, 7, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -123,7 +123,7 @@ def test_the_leader_epoch_starts_where_the_log_ends(room: Room) -> None:
     assert partition.end_offset_for_epoch(3, 4) == (-1, -1)
 
 
-def test_a_partition_that_is_not_here_says_why(room: Room) -> None:
+def test_a_missing_partition_raises_the_reason(room: Room) -> None:
     partition = room.lead()
     room.manager.stop_replica(partition.topic_partition)
     assert code_of(room.manager.partition, partition.topic_partition) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -131,7 +131,7 @@ def test_a_partition_that_is_not_here_says_why(room: Room) -> None:
     assert code_of(room.manager.partition, partition.topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_whose_log_does_not_open_is_offline(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_whose_log_cannot_be_opened_is_offline(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError("no such device")
 
@@ -159,7 +159,7 @@ def test_a_partition_whose_epoch_cannot_be_written_is_offline(room: Room, monkey
     assert room.produce().result.error is ErrorCode.NONE
 
 
-def test_a_partition_whose_epoch_finds_no_room_on_a_full_disk_is_led_and_read(
+def test_a_partition_whose_epoch_cannot_be_written_to_a_full_disk_is_led_and_read(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.lead(epoch=1)

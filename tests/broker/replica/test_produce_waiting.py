@@ -1,4 +1,4 @@
-"""Appends through the replica manager, and what they wait for."""
+"""Appends through the replica manager, and the replication and flushes that they wait for."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.broker.replica.rooms import T0, Room
 
 
 def follow(room: Room, replica_id: int, offset: int) -> None:
-    """A fetch of a follower that has everything before `offset`."""
+    """Sends a fetch of a follower whose log ends at `offset`."""
     room.fetch(FetchTarget(T0, offset, 1 << 20, log_start_offset=0), replica_id=replica_id)
 
 
 def test_a_produce_waits_until_both_followers_have_it(room: Room) -> None:
-    """Followers stand at 950 and 960; the append ends at 1001."""
+    """The followers' logs end at 950 and 960, the append at 1001."""
     partition = room.lead(replicas=(0, 1, 2))
     room.produce(room.batch(1000))
     follow(room, 1, 950)
@@ -53,7 +53,7 @@ def test_a_produce_that_is_not_replicated_in_time_times_out(room: Room) -> None:
     assert room.timer.size == 0
 
 
-def test_acks_all_alone_is_completed_at_once_by_the_high_watermark(room: Room) -> None:
+def test_acks_all_without_followers_completes_at_once(room: Room) -> None:
     room.lead()
     produced = room.produce(room.batch(2), acks=-1)
     assert produced.operation is None
@@ -61,13 +61,13 @@ def test_acks_all_alone_is_completed_at_once_by_the_high_watermark(room: Room) -
 
 
 @pytest.mark.parametrize("acks", [2, -2, 7])
-def test_other_acks_are_refused(room: Room, acks: int) -> None:
+def test_acks_other_than_minus_1_0_and_1_are_refused(room: Room, acks: int) -> None:
     partition = room.lead()
     assert room.produce(acks=acks).result.error is ErrorCode.INVALID_REQUIRED_ACKS
     assert partition.log.log_end_offset == 0
 
 
-def test_a_partition_that_goes_away_answers_those_who_wait(room: Room) -> None:
+def test_a_stopped_partition_completes_waiting_appends(room: Room) -> None:
     room.lead(replicas=(0, 1))
     produced = room.produce(acks=-1)
     room.manager.stop_replica(T0, delete=True)
@@ -99,7 +99,7 @@ def test_with_acks_all_a_failed_partition_does_not_wait_but_the_others_do(room: 
     assert results[elsewhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_internal_topics_take_nothing_from_ordinary_clients(room: Room) -> None:
+def test_internal_topics_refuse_appends_of_ordinary_clients(room: Room) -> None:
     internal = TopicPartition("__consumer_offsets", 0)
     room.lead(internal)
     assert room.produce(key=internal).result.error is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -110,7 +110,7 @@ def test_internal_topics_take_nothing_from_ordinary_clients(room: Room) -> None:
     assert allowed[internal].error is ErrorCode.NONE
 
 
-def test_a_duplicate_is_answered_with_its_first_offset_and_counts_once(room: Room) -> None:
+def test_a_duplicate_batch_returns_its_original_offset_and_counts_once(room: Room) -> None:
     room.lead()
     batch = room.batch(3, producer_id=7, producer_epoch=0, base_sequence=0)
     room.produce(room.batch(5))
@@ -123,12 +123,12 @@ def test_a_duplicate_is_answered_with_its_first_offset_and_counts_once(room: Roo
 
 def test_a_refused_batch_names_its_records_and_the_log_start(room: Room) -> None:
     room.lead(cleanup_policy="compact")
-    records = room.batch(2).replace(b"\x02k", b"\x01\x02")  # no valid batch any more: the checksum says so
+    records = room.batch(2).replace(b"\x02k", b"\x01\x02")  # the checksum no longer matches
     assert room.produce(records).result.error is ErrorCode.CORRUPT_MESSAGE
     assert room.produce(records).result.log_start_offset == -1
 
 
-def test_shutting_down_answers_whoever_waits(room: Room) -> None:
+def test_shutdown_answers_waiting_appends(room: Room) -> None:
     room.lead(replicas=(0, 1))
     produced = room.produce(acks=-1)
     fetched = room.fetch(FetchTarget(T0, 0, 1000), max_wait_ms=10_000, min_bytes=1)
@@ -140,7 +140,7 @@ def test_shutting_down_answers_whoever_waits(room: Room) -> None:
 class TestFlushing:
     """flush.messages and flush.ms."""
 
-    def test_an_append_is_acknowledged_when_it_is_on_the_disk(self, room: Room) -> None:
+    def test_an_append_is_acknowledged_after_its_flush(self, room: Room) -> None:
         partition = room.lead(flush_messages=1)
         produced = room.produce(room.batch(2), acks=1)
         assert not produced.is_answered
@@ -163,7 +163,7 @@ class TestFlushing:
         assert room.produce(acks=0).is_answered
         room.threads.run()
 
-    def test_one_flush_serves_all_that_gathered_meanwhile(self, room: Room) -> None:
+    def test_one_flush_covers_all_appends_made_during_the_previous_one(self, room: Room) -> None:
         room.lead(flush_messages=1)
         first = room.produce()
         others = [room.produce() for _ in range(20)]
@@ -177,13 +177,13 @@ class TestFlushing:
         assert all(other.is_answered for other in others)
         assert room.manager.flusher.flushes == 2
 
-    def test_only_the_append_that_completes_the_number_waits(self, room: Room) -> None:
+    def test_only_the_append_that_reaches_flush_messages_waits(self, room: Room) -> None:
         room.lead(flush_messages=3)
         assert room.produce().is_answered
         assert room.produce().is_answered
         third = room.produce()
         assert not third.is_answered
-        assert room.produce().is_answered  # the flush under way does not cover it, and nobody asks for another
+        assert room.produce().is_answered  # the running flush does not cover it, and no other is requested
         room.threads.run()
         room.turn()
         assert third.answers == 1
@@ -199,7 +199,7 @@ class TestFlushing:
         room.turn()
         assert again.result.base_offset == 0
 
-    def test_a_flush_that_fails_is_a_storage_error_for_those_who_wait_and_for_later_appends(
+    def test_a_failed_flush_is_a_storage_error_for_waiting_and_later_appends(
         self, room: Room, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         partition = room.lead(flush_messages=1)
@@ -216,7 +216,7 @@ class TestFlushing:
         assert partition.log.flushed_offset == 0
         room.threads.run()
 
-    def test_flush_ms_brings_an_append_to_the_disk_without_anybody_waiting(self, room: Room) -> None:
+    def test_flush_ms_flushes_an_append_although_nothing_waits_for_it(self, room: Room) -> None:
         partition = room.lead(flush_ms=200)
         assert room.produce().is_answered
         room.produce()

@@ -1,4 +1,4 @@
-"""A transactional batch enters a partition only if the coordinator says that its transaction is open there."""
+"""A transactional batch is appended only if the coordinator confirms that the partition is in the transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T1 = TopicPartition("t", 1)
 
 
 class Coordinator:
-    """Answers what it is told to, and remembers what it was asked."""
+    """Returns the set answer and records the requests."""
 
     def __init__(self) -> None:
         self.answer = ErrorCode.NONE
@@ -43,9 +43,7 @@ def end(room: Room, committed: bool = True) -> None:
     room.turn()
 
 
-def test_the_first_batch_of_a_transaction_is_asked_about_and_those_behind_it_are_not(
-    room: Room, coordinator: Coordinator
-) -> None:
+def test_only_the_first_batch_of_a_transaction_is_verified(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     assert refused(room, {T0: transactional(room)}) == {}
     assert coordinator.asked == [("copier", 7, 0, T0)]
@@ -55,7 +53,7 @@ def test_the_first_batch_of_a_transaction_is_asked_about_and_those_behind_it_are
     assert len(coordinator.asked) == 1
 
 
-def test_a_batch_that_comes_after_its_transactions_end_is_refused(room: Room, coordinator: Coordinator) -> None:
+def test_a_batch_after_the_end_of_its_transaction_is_refused(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     room.produce(transactional(room))
     end(room, committed=False)
@@ -64,7 +62,7 @@ def test_a_batch_that_comes_after_its_transactions_end_is_refused(room: Room, co
     assert room.manager.verification.failures == 1
 
 
-def test_each_partition_is_asked_about_on_its_own(room: Room, coordinator: Coordinator) -> None:
+def test_each_partition_is_verified_separately(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     room.lead(T1)
     room.produce(transactional(room))
@@ -85,7 +83,7 @@ def test_each_partition_is_asked_about_on_its_own(room: Room, coordinator: Coord
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_the_coordinators_answer_becomes_one_that_producers_know(
+def test_coordinator_errors_are_mapped_to_errors_that_producers_know(
     room: Room, coordinator: Coordinator, answer: ErrorCode, told: ErrorCode
 ) -> None:
     room.lead()
@@ -93,9 +91,7 @@ def test_the_coordinators_answer_becomes_one_that_producers_know(
     assert refused(room, {T0: transactional(room)}) == {T0: told}
 
 
-def test_a_coordinator_that_writes_in_a_transaction_hears_the_answer_itself(
-    room: Room, coordinator: Coordinator
-) -> None:
+def test_a_coordinator_writing_in_a_transaction_gets_the_error_unmapped(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -103,10 +99,10 @@ def test_a_coordinator_that_writes_in_a_transaction_hears_the_answer_itself(
     assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
 
 
-def test_behind_a_refused_batch_of_an_unknown_producer_none_is_taken_before_it(
+def test_after_refusing_an_unknown_producers_batch_later_sequences_are_refused_too(
     room: Room, coordinator: Coordinator
 ) -> None:
-    """Else the batch with sequence 0 could never be sent again."""
+    """Otherwise the batch with sequence 0 could never be sent again."""
     room.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     refused(room, {T0: transactional(room, 5)})
@@ -120,7 +116,7 @@ def test_behind_a_refused_batch_of_an_unknown_producer_none_is_taken_before_it(
     assert refused(room, {T0: transactional(room, 1)}) == {}, "its sequences are known from the log now"
 
 
-def test_a_new_epoch_forgets_what_was_refused_of_the_old_one(room: Room, coordinator: Coordinator) -> None:
+def test_a_new_epoch_forgets_refused_batches_of_the_old_one(room: Room, coordinator: Coordinator) -> None:
     room.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     refused(room, {T0: transactional(room, 0, epoch=1)})
@@ -130,7 +126,7 @@ def test_a_new_epoch_forgets_what_was_refused_of_the_old_one(room: Room, coordin
     assert refused(room, {T0: transactional(room, 4, epoch=2)}) == {}
 
 
-def test_what_was_refused_is_forgotten_as_producers_are(room: Room, coordinator: Coordinator) -> None:
+def test_refused_batches_are_forgotten_when_producers_expire(room: Room, coordinator: Coordinator) -> None:
     state = room.lead().log.producer_state
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     refused(room, {T0: transactional(room, 0)})
@@ -148,7 +144,7 @@ def test_batches_of_two_producers_in_one_request_are_refused_whole(room: Room, c
     assert error.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_nothing_is_asked_where_the_setting_says_so_or_no_batch_is_transactional(
+def test_nothing_is_verified_for_plain_batches_or_when_verification_is_disabled(
     room: Room, coordinator: Coordinator
 ) -> None:
     room.lead()
@@ -160,7 +156,7 @@ def test_nothing_is_asked_where_the_setting_says_so_or_no_batch_is_transactional
     assert coordinator.asked == []
 
 
-def test_a_partition_that_is_not_here_is_left_to_the_append(room: Room, coordinator: Coordinator) -> None:
+def test_an_unknown_partition_is_left_to_the_append(room: Room, coordinator: Coordinator) -> None:
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
     assert refused(room, {T0: transactional(room)}) == {}
     assert coordinator.asked == []
