@@ -44,7 +44,9 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 ELSEWHERE = {
     "auto.create.topics.enable": "broker/handlers/test_metadata_api.py::test_the_broker_can_forbid_creation",
     "num.partitions": "broker/handlers/test_metadata_api.py::test_created_topics_have_the_brokers_default_counts",
-    "default.replication.factor": "broker/handlers/test_metadata_api.py::test_what_cannot_be_created_says_why",
+    "default.replication.factor": (
+        "broker/handlers/test_metadata_api.py::test_a_topic_that_cannot_be_created_returns_the_reason"
+    ),
     "delete.topic.enable": "broker/handlers/test_topics_api.py::test_deletion_can_be_switched_off",
     "fetch.max.bytes": "broker/replica/test_over_sockets.py::test_the_brokers_own_limit_bounds_a_fetch",
     "max.incremental.fetch.session.cache.slots": (
@@ -55,28 +57,28 @@ ELSEWHERE = {
         "::test_without_verification_a_late_batch_hangs_until_an_administrator_ends_its_transaction"
     ),
     "broker.id": "broker/test_server.py::test_the_directory_of_another_cluster_or_broker_is_refused",
-    "node.id": "broker/settings/test_config.py::test_node_id_and_broker_id_are_one",
+    "node.id": "broker/settings/test_config.py::test_node_id_and_broker_id_are_synonyms",
     "reserved.broker.max.id": (
-        "broker/settings/test_settings_in_effect.py::test_a_node_without_a_number_chooses_one_above_the_reserved_ones"
+        "broker/settings/test_settings_in_effect.py::test_a_node_without_an_id_chooses_one_above_the_reserved_ids"
     ),
     "broker.id.generation.enable": (
         "broker/settings/test_config.py::test_settings_that_contradict_each_other_are_refused"
     ),
     "process.roles": "broker/settings/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
     "controller.listener.names": "broker/settings/test_listeners.py::test_a_kraft_controllers_listener_stays_closed",
-    "listeners": "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own",
-    "advertised.listeners": "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own",
-    "listener.security.protocol.map": (
-        "broker/test_server.py::test_several_listeners_tell_their_clients_addresses_of_their_own"
-    ),
-    "inter.broker.listener.name": "broker/settings/test_listeners.py::test_listeners_that_cannot_be_are_refused",
-    "security.inter.broker.protocol": "broker/settings/test_listeners.py::test_listeners_that_cannot_be_are_refused",
+    "listeners": "broker/test_server.py::test_each_listener_returns_its_own_advertised_address",
+    "advertised.listeners": "broker/test_server.py::test_each_listener_returns_its_own_advertised_address",
+    "listener.security.protocol.map": ("broker/test_server.py::test_each_listener_returns_its_own_advertised_address"),
+    "inter.broker.listener.name": "broker/settings/test_listeners.py::test_invalid_listeners_are_refused",
+    "security.inter.broker.protocol": "broker/settings/test_listeners.py::test_invalid_listeners_are_refused",
     "socket.receive.buffer.bytes": (
-        "broker/settings/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set"
+        "broker/settings/test_settings_in_effect.py::test_socket_buffers_have_the_configured_size"
     ),
-    "socket.send.buffer.bytes": "broker/settings/test_settings_in_effect.py::test_socket_buffers_are_as_large_as_set",
+    "socket.send.buffer.bytes": (
+        "broker/settings/test_settings_in_effect.py::test_socket_buffers_have_the_configured_size"
+    ),
     "odradek.metrics.allowed.hosts": "scenarios/test_hostile_metrics_clients.py::test_other_names_may_be_allowed",
-    "odradek.metrics.host": "broker/metrics/test_metrics.py::test_metrics_are_served_on_loopback_unless_told_otherwise",
+    "odradek.metrics.host": "broker/metrics/test_metrics.py::test_metrics_are_served_on_loopback_by_default",
     "odradek.metrics.port": "broker/metrics/test_metrics.py::test_health_is_200_while_clients_are_served",
     "odradek.max.request.bytes": (
         "scenarios/test_hostile_frames.py::test_only_a_produce_may_be_as_long_as_the_socket_allows"
@@ -146,32 +148,36 @@ ELSEWHERE = {
         "::test_a_replication_factor_above_the_number_of_brokers_makes_the_coordinator_unavailable",
     ),
     "group.initial.rebalance.delay.ms": (
-        "broker/handlers/test_group_settings.py::test_a_new_group_waits_for_others_as_long_as_the_setting_says"
+        "broker/handlers/test_group_settings.py::test_a_new_group_waits_for_more_members_for_the_configured_delay"
     ),
     **dict.fromkeys(
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-        "broker/handlers/test_group_settings.py::test_members_may_ask_for_sessions_within_the_settings",
+        "broker/handlers/test_group_settings.py::test_session_timeouts_are_accepted_within_the_configured_bounds",
     ),
     "group.max.size": (
-        "broker/handlers/test_group_settings.py::test_a_group_has_no_more_members_than_the_setting_says"
+        "broker/handlers/test_group_settings.py::test_a_group_has_at_most_the_configured_number_of_members"
     ),
-    "offset.metadata.max.bytes": "broker/handlers/test_offsets_api.py::test_how_long_a_text_may_be_is_a_setting",
+    "offset.metadata.max.bytes": (
+        "broker/handlers/test_offsets_api.py::test_the_maximum_length_of_offset_metadata_is_a_setting"
+    ),
     "offsets.retention.minutes": (
-        "broker/handlers/test_offsets_api.py::test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_good"
+        "broker/handlers/test_offsets_api.py::test_offsets_expire_and_their_group_is_removed_with_the_last_one"
     ),
     "offsets.retention.check.interval.ms": (
-        "broker/handlers/test_offsets_api.py::test_offsets_are_looked_at_as_often_as_the_setting_says"
+        "broker/handlers/test_offsets_api.py::test_offsets_are_checked_for_expiry_at_the_configured_interval"
     ),
-    "transaction.max.timeout.ms": ("broker/handlers/test_transactions_api.py::test_the_longest_time_out_is_a_setting"),
+    "transaction.max.timeout.ms": (
+        "broker/handlers/test_transactions_api.py::test_the_maximum_transaction_timeout_is_a_setting"
+    ),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
-        "broker/handlers/test_transactions_api.py::test_a_transaction_whose_time_is_over_is_aborted_by_the_broker"
+        "broker/handlers/test_transactions_api.py::test_the_broker_aborts_a_transaction_after_its_timeout"
     ),
     **dict.fromkeys(
         ("transactional.id.expiration.ms", "transaction.remove.expired.transaction.cleanup.interval.ms"),
-        "broker/handlers/test_transactions_api.py::test_an_id_that_nobody_uses_is_forgotten_by_the_broker",
+        "broker/handlers/test_transactions_api.py::test_the_broker_expires_an_unused_transactional_id",
     ),
     "num.replica.alter.log.dirs.threads": (
-        "broker/handlers/test_log_dirs_api.py::test_so_many_replicas_move_at_a_time_as_the_setting_says"
+        "broker/handlers/test_log_dirs_api.py::test_at_most_the_configured_number_of_replicas_moves_at_a_time"
     ),
     "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
 }
@@ -262,7 +268,7 @@ async def test_connections_above_the_maximum_are_closed() -> None:
 
 
 @shows("max.connections.per.ip", "max.connections.per.ip.overrides")
-async def test_connections_from_one_address_are_limited_and_some_addresses_otherwise() -> None:
+async def test_connections_per_address_are_limited_with_overrides_for_some_addresses() -> None:
     settings = {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.2:2"}
     async with in_process_broker(settings) as broker:
         for host, allowed in (("127.0.0.1", 1), ("127.0.0.2", 2), ("127.0.0.3", 1)):
@@ -272,7 +278,7 @@ async def test_connections_from_one_address_are_limited_and_some_addresses_other
 
 
 @shows("socket.request.max.bytes")
-async def test_a_request_above_the_maximum_ends_its_connection() -> None:
+async def test_a_request_above_the_maximum_size_closes_its_connection() -> None:
     async with in_process_broker({"socket.request.max.bytes": "1000"}) as broker:
         for size, served in ((1000, True), (1001, False)):
             async with peer_of(broker) as peer:
@@ -297,7 +303,7 @@ def backlog_of(port: int) -> int:
 
 
 @shows("socket.listen.backlog.size")
-async def test_so_many_connections_may_wait_to_be_accepted() -> None:
+async def test_the_listen_backlog_has_the_configured_size() -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux tells a listener's backlog")
     for backlog in (7, 90):
@@ -307,7 +313,7 @@ async def test_so_many_connections_may_wait_to_be_accepted() -> None:
 
 
 @shows("odradek.max.in.flight.requests.per.connection")
-async def test_a_connection_with_too_much_in_flight_is_not_read_until_something_is_answered() -> None:
+async def test_a_connection_with_too_many_requests_in_flight_is_paused_until_a_response() -> None:
     settings = {"odradek.max.in.flight.requests.per.connection": "2"}
     async with api_of_a_broker(settings) as api, peer_of(api.broker) as peer:
         await create(api, 1)
@@ -322,7 +328,7 @@ async def test_a_connection_with_too_much_in_flight_is_not_read_until_something_
 
 
 @shows("odradek.log.tail.bytes")
-async def test_what_was_appended_last_is_kept_in_memory_up_to_the_limit() -> None:
+async def test_the_newest_batches_are_kept_in_memory_up_to_the_limit() -> None:
     for limit, kept in (("0", 0), ("100", 0), ("100000", 5)):
         async with api_of_a_broker({"odradek.log.tail.bytes": limit}) as api:
             await create(api, 1)
@@ -340,7 +346,7 @@ async def test_what_was_appended_last_is_kept_in_memory_up_to_the_limit() -> Non
 
 
 @shows("broker.rack")
-async def test_clients_are_told_where_the_node_stands() -> None:
+async def test_the_rack_of_the_node_is_returned_to_clients() -> None:
     for rack in (None, "cellar"):
         async with api_of_a_broker({} if rack is None else {"broker.rack": rack}) as api:
             (node,) = (await api(MetadataRequest(topics=[]), 9)).brokers
@@ -348,7 +354,7 @@ async def test_clients_are_told_where_the_node_stands() -> None:
 
 
 @shows("request.timeout.ms")
-async def test_a_metadata_request_does_not_wait_longer_for_the_topics_that_it_creates() -> None:
+async def test_a_metadata_request_stops_waiting_for_created_topics_at_the_timeout() -> None:
     for timeout, code in (("0", ErrorCode.LEADER_NOT_AVAILABLE), ("30000", ErrorCode.NONE)):
         async with api_of_a_broker({"request.timeout.ms": timeout}) as api:
             asked = MetadataRequest.MetadataRequestTopic(name="t")
@@ -357,7 +363,7 @@ async def test_a_metadata_request_does_not_wait_longer_for_the_topics_that_it_cr
 
 
 @shows("odradek.timer.tick.ms", "odradek.timer.wheel.size")
-async def test_the_wheel_is_made_as_set_and_time_outs_keep_to_its_ticks() -> None:
+async def test_the_timing_wheel_is_built_as_configured_and_timeouts_are_rounded_to_its_ticks() -> None:
     settings = {"odradek.timer.tick.ms": "50", "odradek.timer.wheel.size": "7"}
     async with api_of_a_broker(settings) as api, peer_of(api.broker) as peer:
         wheel = api.broker.timer.wheel
@@ -391,7 +397,7 @@ async def test_each_purgatory_purges_at_its_own_interval() -> None:
 
 
 @shows("log.dirs", "log.dir")
-async def test_partitions_are_spread_over_all_directories_and_found_there_again(tmp_path: Path) -> None:
+async def test_partitions_are_spread_over_all_directories_and_found_after_a_restart(tmp_path: Path) -> None:
     directories = [tmp_path / "one", tmp_path / "two"]
     settings = {"log.dirs": " , ".join(map(str, directories))}
     for start in (1, 2):
@@ -454,7 +460,7 @@ async def producers(api: Api) -> list[int]:
 
 
 @shows("producer.id.expiration.ms", "producer.id.expiration.check.interval.ms")
-async def test_a_silent_producer_is_forgotten() -> None:
+async def test_the_state_of_an_idle_producer_expires() -> None:
     settings = {"producer.id.expiration.ms": "3600000", "producer.id.expiration.check.interval.ms": "20"}
     async with api_of_a_broker(settings) as api:
         await create(api, 1)
@@ -497,7 +503,7 @@ async def test_retention_is_applied_at_its_interval(monkeypatch: pytest.MonkeyPa
         assert log.log_start_offset == 3
 
 
-def test_each_broker_setting_that_takes_effect_is_seen_at_work() -> None:
+def test_each_broker_setting_that_takes_effect_has_a_test() -> None:
     topics = {synonym.name for setting in TOPIC.values() for synonym in setting.synonyms}
     working = {name for name, setting in BROKER.items() if setting.takes_effect} - topics
     assert working <= SHOWN_HERE | ELSEWHERE.keys()

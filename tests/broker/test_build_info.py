@@ -46,7 +46,7 @@ def test_no_compiled_module_has_a_coroutine() -> None:
     assert [name for name, node in nodes if isinstance(node, ast.AsyncFunctionDef)] == []
 
 
-def test_the_build_info_names_the_form_that_is_found() -> None:
+def test_the_build_info_names_the_loaded_form() -> None:
     info = build_info()
     if not info.compiled and not info.interpreted:
         assert "no build" in str(info)
@@ -58,7 +58,7 @@ def test_the_build_info_names_the_form_that_is_found() -> None:
         assert (spec.origin or "").endswith(".so")
 
 
-def test_the_line_says_what_is_compiled_and_why_the_rest_is_not() -> None:
+def test_the_log_line_states_which_modules_are_compiled_and_why_others_are_not() -> None:
     assert str(BuildInfo(["a", "b"], [], "")) == "compiled: a, b"
     assert str(BuildInfo(["a"], ["b"], "")) == "compiled: a; plain Python: b: no build has taken place here"
     assert str(BuildInfo([], ["b"], "no compiler")).endswith("plain Python, correct and slower: no compiler")
@@ -72,12 +72,12 @@ def test_modules_without_an_extension_are_interpreted(tmp_path: Path) -> None:
     assert not info.is_compiled
 
 
-def test_without_a_note_nothing_is_claimed(tmp_path: Path) -> None:
+def test_without_a_build_note_the_build_info_reports_no_build(tmp_path: Path) -> None:
     assert str(build_info(tmp_path / "missing.json")).endswith("no build has taken place here")
 
 
 @pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
-def test_a_build_without_a_compiler_leaves_plain_python_that_says_why(tmp_path: Path, compiler: str) -> None:
+def test_a_build_without_a_compiler_leaves_plain_python_and_records_the_reason(tmp_path: Path, compiler: str) -> None:
     """One small module instead of the table: what is shown is the way out, not how long mypyc takes."""
     tree = tmp_path / "tree"
     (tree / "odradek" / "protocol").mkdir(parents=True)

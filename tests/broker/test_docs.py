@@ -15,11 +15,11 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 @pytest.mark.parametrize("name", list(PAGES))
-def test_the_pages_in_docs_are_fresh(name: str) -> None:
+def test_the_generated_pages_in_docs_are_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text() == PAGES[name](), "run make docs"
 
 
-def test_every_setting_has_a_line_that_says_whether_it_takes_effect() -> None:
+def test_every_setting_has_a_line_that_states_whether_it_takes_effect() -> None:
     lines = settings_page().splitlines()
     for setting in [*TOPIC.values(), *BROKER.values(), *AUTHORIZER.values()]:
         mark = "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet"
@@ -42,7 +42,7 @@ def test_every_served_api_has_its_line() -> None:
         assert f"| {int(row.key)} | {row.key.name} | {row.served.lowest}–{row.served.highest} |" in page
 
 
-def test_every_state_and_every_move_of_the_coordinators_is_drawn_and_told() -> None:
+def test_every_state_and_transition_of_the_coordinators_is_drawn_and_described() -> None:
     lines = coordinators_page().splitlines()
     states = [state.value for state in GroupState], [state.label for state in TransactionState]
     moves = (
@@ -59,7 +59,7 @@ def test_every_state_and_every_move_of_the_coordinators_is_drawn_and_told() -> N
             assert f"| {number} | {old} | {new} | {why} |" in half
 
 
-def test_a_stale_page_fails_the_check_and_is_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stale_page_fails_the_check_and_is_regenerated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--directory", str(tmp_path)]) == 0
     assert main(["--directory", str(tmp_path), "--check"]) == 0
     page = tmp_path / "settings.md"

@@ -25,7 +25,7 @@ async def fill(broker: Broker, batches: int, config: Mapping[str, str] = NOTHING
     broker.completions.drain()
 
 
-async def test_checkpoints_say_where_the_logs_stand(tmp_path: Path) -> None:
+async def test_checkpoints_hold_the_offsets_of_the_logs(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 5)
         work = broker.periodic_work
@@ -35,7 +35,7 @@ async def test_checkpoints_say_where_the_logs_stand(tmp_path: Path) -> None:
         assert read_offsets(broker.files, str(tmp_path / RECOVERY_POINT)) == {T0: 0}
 
 
-async def test_a_checkpoint_that_cannot_be_written_is_named_and_tried_again(tmp_path: Path) -> None:
+async def test_an_unwritable_checkpoint_is_logged_and_retried(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 1)
         work = broker.periodic_work
@@ -59,7 +59,7 @@ async def test_rolled_segments_are_flushed(tmp_path: Path) -> None:
         assert log.recovery_point == log.active_segment.base_offset > 0
 
 
-async def test_old_segments_are_deleted_and_their_files_removed_after_a_while(tmp_path: Path) -> None:
+async def test_old_segments_are_deleted_and_their_files_removed_after_a_delay(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         day_ms = 86_400_000
         old = broker.clock.wall_ms() - 10 * day_ms
@@ -73,7 +73,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_while(tm
         assert [name for name in os.listdir(tmp_path / "t-0") if name.endswith(".deleted")] == []
 
 
-async def test_the_folders_of_deleted_topics_are_removed_after_a_while(tmp_path: Path) -> None:
+async def test_the_directories_of_deleted_topics_are_removed_after_a_delay(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 1, {"file.delete.delay.ms": "0"})
         await broker.controller.delete_topics(["t"], timeout_ms=10_000)

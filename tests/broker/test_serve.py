@@ -71,7 +71,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_says_where_it_is_ready_and_ends_in_good_order(serve: Serve, tmp_path: Path, number: signal.Signals) -> None:
+def test_serve_prints_its_address_and_shuts_down_cleanly_on_a_signal(
+    serve: Serve, tmp_path: Path, number: signal.Signals
+) -> None:
     served = serve("--port", "0", "--data-dir", "here")
     address = served.ready()
     with served.connect(address):
@@ -88,7 +90,7 @@ def test_it_says_where_it_is_ready_and_ends_in_good_order(serve: Serve, tmp_path
     assert "Traceback" not in err
 
 
-def test_settings_may_be_given_one_by_one_and_the_data_is_in_data_unless_said(serve: Serve, tmp_path: Path) -> None:
+def test_settings_can_be_given_as_flags_and_data_is_the_default_directory(serve: Serve, tmp_path: Path) -> None:
     served = serve("--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "num.partitions=5")
     served.connect(served.ready()).close()
     served.process.terminate()
@@ -96,7 +98,7 @@ def test_settings_may_be_given_one_by_one_and_the_data_is_in_data_unless_said(se
     assert (tmp_path / "data" / "meta.properties").exists()
 
 
-def test_a_config_file_counts_alone_and_flags_override_it(serve: Serve, tmp_path: Path) -> None:
+def test_a_config_file_replaces_the_packaged_one_and_flags_override_it(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "my.properties").write_text("listeners=PLAINTEXT://127.0.0.1:1\nlog.dirs=elsewhere\nbroker.id=5\n")
     served = serve("--config", "my.properties", "--port", "0")
     served.connect(served.ready()).close()
@@ -105,7 +107,7 @@ def test_a_config_file_counts_alone_and_flags_override_it(serve: Serve, tmp_path
     assert "broker.id=5" in (tmp_path / "elsewhere" / "meta.properties").read_text()
 
 
-def test_a_signal_that_make_passes_on_is_not_a_second_one(serve: Serve, tmp_path: Path) -> None:
+def test_a_signal_passed_on_by_make_is_not_a_second_signal(serve: Serve, tmp_path: Path) -> None:
     served = serve("--port", "0", "--data-dir", "here")
     served.connect(served.ready()).close()
     served.process.terminate()
@@ -114,7 +116,7 @@ def test_a_signal_that_make_passes_on_is_not_a_second_one(serve: Serve, tmp_path
     assert (tmp_path / "here" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_second_signal_ends_it_at_once(serve: Serve) -> None:
+def test_a_second_signal_ends_the_process_at_once(serve: Serve) -> None:
     served = serve("--port", "0")
     with served.connect(served.ready()) as client:
         # Bytes that never become a request keep the connection open; its end is waited for.
@@ -127,7 +129,7 @@ def test_a_second_signal_ends_it_at_once(serve: Serve) -> None:
     assert status in (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
-def test_a_signal_during_a_long_start_ends_it_in_order(tmp_path: Path) -> None:
+def test_a_signal_during_a_long_start_shuts_down_cleanly(tmp_path: Path) -> None:
     slow = (
         "import asyncio, sys; from odradek.broker import serve, server\n"
         "async def forever(self):\n"
@@ -157,7 +159,7 @@ def one_line(err: str) -> str:
     return line
 
 
-def test_a_taken_port_is_one_line_and_status_1(serve: Serve) -> None:
+def test_an_occupied_port_is_one_error_line_and_status_1(serve: Serve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         status, out, err = serve("--port", str(port)).end()
@@ -165,7 +167,7 @@ def test_a_taken_port_is_one_line_and_status_1(serve: Serve) -> None:
     assert f"port {port} is already in use" in one_line(err)
 
 
-def test_a_locked_directory_is_one_line_and_status_1(serve: Serve) -> None:
+def test_a_locked_directory_is_one_error_line_and_status_1(serve: Serve) -> None:
     first = serve("--port", "0", "--data-dir", "d")
     first.ready()
     status, out, err = serve("--port", "0", "--data-dir", "d").end()
@@ -174,7 +176,7 @@ def test_a_locked_directory_is_one_line_and_status_1(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(("changed", "named"), [("cluster.id=", "cluster.id=x"), ("broker.id=0", "broker.id=77")])
-def test_the_directory_of_another_cluster_or_broker_is_one_line_and_status_1_and_stays_as_it_is(
+def test_the_directory_of_another_cluster_or_broker_is_status_1_and_unchanged(
     serve: Serve, tmp_path: Path, changed: str, named: str
 ) -> None:
     first = serve("--port", "0", "--data-dir", "d")
@@ -194,7 +196,7 @@ def test_the_directory_of_another_cluster_or_broker_is_one_line_and_status_1_and
     assert sorted(path.name for path in meta.parent.iterdir()) == names
 
 
-def test_settings_that_do_nothing_yet_and_names_that_are_none_are_warned_of_in_a_line_each(
+def test_settings_without_effect_and_unknown_names_are_one_warning_each(
     serve: Serve,
 ) -> None:
     served = serve("--port", "0", "--set", "background.threads=3", "--set", "no.such=1", "--set", "num.partitions=2")
@@ -204,7 +206,7 @@ def test_settings_that_do_nothing_yet_and_names_that_are_none_are_warned_of_in_a
     assert [line["names"] for line in warnings] == [["no.such"], ["background.threads"]]
 
 
-def test_it_serves_on_asyncios_own_loop_where_uvloop_is_missing(tmp_path: Path) -> None:
+def test_the_broker_serves_on_asyncios_loop_without_uvloop(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['uvloop'] = None; from odradek.broker.serve import main; sys.exit(main(sys.argv[1:]))"
     )
@@ -228,7 +230,7 @@ def test_it_serves_on_asyncios_own_loop_where_uvloop_is_missing(tmp_path: Path) 
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: Serve, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_one_error_line_and_status_1(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, out, err = serve("--port", "0", "--data-dir", "file/sub").end()
     assert (status, out) == (1, "")
@@ -246,7 +248,7 @@ def test_a_directory_that_cannot_be_made_is_one_line_and_status_1(serve: Serve, 
         (("--set", "max.connections.per.ip.overrides=rubbish"), "max.connections.per.ip.overrides"),
     ],
 )
-def test_bad_settings_are_one_line_and_status_1(serve: Serve, arguments: tuple[str, ...], named: str) -> None:
+def test_invalid_settings_are_one_error_line_and_status_1(serve: Serve, arguments: tuple[str, ...], named: str) -> None:
     status, out, err = serve(*arguments).end()
     assert (status, out) == (1, "")
     assert named in one_line(err)
@@ -258,7 +260,7 @@ def test_an_impossible_port_is_a_usage_error(serve: Serve) -> None:
     assert "65536" in err
 
 
-def test_an_idle_broker_sleeps(serve: Serve) -> None:
+def test_an_idle_broker_wakes_up_only_a_few_times_a_second(serve: Serve) -> None:
     """Its timers and look-arounds: a few wake-ups a second, no more."""
     served = serve("--port", "0")
     served.ready()
@@ -277,7 +279,7 @@ def test_an_idle_broker_sleeps(serve: Serve) -> None:
     assert switches() - before < 30
 
 
-def test_it_outlives_a_hang_up_under_nohup(tmp_path: Path) -> None:
+def test_the_broker_survives_a_hangup_under_nohup(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "odradek.broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.PIPE,
@@ -298,7 +300,9 @@ def test_it_outlives_a_hang_up_under_nohup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
-def test_it_serves_without_standard_streams_and_ends_in_good_order(tmp_path: Path, closed: tuple[int, ...]) -> None:
+def test_the_broker_serves_without_standard_streams_and_shuts_down_cleanly(
+    tmp_path: Path, closed: tuple[int, ...]
+) -> None:
     """A descriptor that is closed at the start must not become a socket's."""
     port = free_port()
 
@@ -320,7 +324,7 @@ def test_it_serves_without_standard_streams_and_ends_in_good_order(tmp_path: Pat
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_it_serves_where_nobody_reads_its_streams(tmp_path: Path) -> None:
+def test_the_broker_serves_although_its_output_is_not_read(tmp_path: Path) -> None:
     port = free_port()
     reading, writing = os.pipe()
     os.close(reading)
@@ -352,7 +356,7 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
             time.sleep(0.02)
 
 
-def test_it_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
+def test_the_broker_raises_its_limit_of_open_files(tmp_path: Path) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     process = subprocess.Popen(
         [sys.executable, "-m", "odradek.broker", "--port", "0", "--data-dir", str(tmp_path / "data")],
@@ -370,7 +374,7 @@ def test_it_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other mallocs keep memory in their own ways")
-def test_the_memory_of_large_answers_is_used_again(serve: Serve) -> None:
+def test_the_memory_of_large_responses_is_reused(serve: Serve) -> None:
     """Of those that are read: 10 MB, of 40 partitions, too little of each to be sent from the file."""
     broker = serve("--port", "0", "--set", "num.partitions=40")
     address = broker.ready()

@@ -101,7 +101,7 @@ async def test_a_broker_serves_on_a_free_port_and_leaves_nothing_behind() -> Non
     assert len(asyncio.all_tasks()) == tasks_before
 
 
-async def test_topics_and_records_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         client = await RawClient.connect(broker.bootstrap)
         await broker.controller.create_topics([NewTopic("kept", 2, 1)], timeout_ms=10_000)
@@ -119,7 +119,7 @@ async def test_topics_and_records_are_there_after_a_restart(tmp_path: Path) -> N
         await client.close()
 
 
-async def test_a_stopping_broker_answers_what_is_parked() -> None:
+async def test_a_stopping_broker_answers_parked_requests() -> None:
     async with in_process_broker() as broker:
         await broker.controller.create_topics([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
         client = await RawClient.connect(broker.bootstrap)
@@ -133,7 +133,7 @@ async def test_a_stopping_broker_answers_what_is_parked() -> None:
         await client.close()
 
 
-async def test_a_client_that_hangs_up_takes_its_parked_requests_along() -> None:
+async def test_a_client_that_disconnects_cancels_its_parked_requests() -> None:
     async with in_process_broker() as broker:
         await broker.controller.create_topics([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
         purgatory = broker.replica_manager.fetch_purgatory
@@ -146,7 +146,7 @@ async def test_a_client_that_hangs_up_takes_its_parked_requests_along() -> None:
         await client.close()
 
 
-async def test_a_parked_fetch_does_not_hold_up_what_comes_after_it() -> None:
+async def test_a_parked_fetch_does_not_delay_later_requests() -> None:
     async with in_process_broker() as broker:
         await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
         client = await RawClient.connect(broker.bootstrap)
@@ -195,7 +195,7 @@ async def test_more_than_ten_thousand_partitions_in_one_request_are_a_policy_vio
         await client.close()
 
 
-async def test_several_listeners_tell_their_clients_addresses_of_their_own() -> None:
+async def test_each_listener_returns_its_own_advertised_address() -> None:
     settings = {
         "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
         "advertised.listeners": "IN://127.0.0.1:0,OUT://broker.example:19092",
@@ -212,7 +212,7 @@ async def test_several_listeners_tell_their_clients_addresses_of_their_own() -> 
         assert seen == [("127.0.0.1", broker.endpoints[0].port), ("broker.example", 19092)]
 
 
-async def test_a_taken_port_keeps_a_broker_from_starting_and_it_lets_everything_go(tmp_path: Path) -> None:
+async def test_an_occupied_port_keeps_a_broker_from_starting_and_it_frees_everything(tmp_path: Path) -> None:
     async with in_process_broker() as first:
         port = first.endpoints[0].port
         listeners = f"PLAINTEXT://127.0.0.1:{port}"
@@ -250,7 +250,7 @@ async def test_the_directory_of_another_cluster_or_broker_is_refused(tmp_path: P
         assert again.broker_id == 0
 
 
-async def test_a_start_that_fails_while_logs_are_loaded_is_no_clean_shutdown(tmp_path: Path) -> None:
+async def test_a_start_that_fails_during_log_loading_is_not_a_clean_shutdown(tmp_path: Path) -> None:
     """A mark of a clean shutdown would keep the logs that were not opened yet from being recovered."""
     async with in_process_broker(data_dir=tmp_path) as broker:
         await broker.controller.create_topics([NewTopic("a", 3, 1)], timeout_ms=10_000)
@@ -270,7 +270,7 @@ async def test_a_start_that_fails_while_logs_are_loaded_is_no_clean_shutdown(tmp
     assert ".kafka_cleanshutdown" in os.listdir(tmp_path)
 
 
-async def test_a_disk_that_is_full_at_the_start_is_named(tmp_path: Path) -> None:
+async def test_a_disk_full_at_the_start_is_named_in_the_error(tmp_path: Path) -> None:
     class Full(OsFiles):
         def lock(self, path: str) -> DirectoryLock | None:
             raise OSError(28, "No space left on device")
@@ -286,7 +286,7 @@ async def test_a_disk_that_is_full_at_the_start_is_named(tmp_path: Path) -> None
     assert str(refusal.value) == f"{tmp_path / 'file'}: File exists"
 
 
-async def test_a_broker_without_an_id_takes_one_above_1000_and_keeps_it(tmp_path: Path) -> None:
+async def test_a_broker_without_an_id_chooses_one_above_1000_and_keeps_it(tmp_path: Path) -> None:
     settings = {"broker.id": -1, "node.id": -1}
     async with in_process_broker(settings, data_dir=tmp_path) as broker:
         chosen = broker.broker_id
@@ -296,7 +296,7 @@ async def test_a_broker_without_an_id_takes_one_above_1000_and_keeps_it(tmp_path
         assert broker.broker_id == chosen
 
 
-async def test_start_takes_milliseconds_not_seconds() -> None:
+async def test_the_start_does_not_sleep() -> None:
     """Not timed: nothing on the way may sleep, so that a clock which stands still does not hinder it."""
     async with in_process_broker(clock=ManualClock()) as broker:
         client = await RawClient.connect(broker.bootstrap)
@@ -318,12 +318,12 @@ def test_a_broker_in_a_thread_serves_blocking_clients() -> None:
     running.stop()
 
 
-def test_a_broker_in_a_thread_that_cannot_start_says_why() -> None:
+def test_a_broker_in_a_thread_that_cannot_start_raises_the_reason() -> None:
     with pytest.raises(ConfigError, match="NO_SUCH"):
         BrokerThread({"listeners": "NO_SUCH://127.0.0.1:0"}).start()
 
 
-def test_the_fixture_gives_a_broker(odradek_broker: BrokerThread) -> None:
+def test_the_fixture_provides_a_broker(odradek_broker: BrokerThread) -> None:
     host, port = odradek_broker.bootstrap.split(":")
     assert host == "127.0.0.1"
     assert int(port) > 0

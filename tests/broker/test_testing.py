@@ -95,7 +95,7 @@ def seen_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("seen_alone")
-async def test_a_broker_in_the_process_leaves_no_file_socket_thread_task_or_folder_behind() -> None:
+async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directory_behind() -> None:
     async def one() -> None:
         async with in_process_broker() as broker:
             await asyncio.to_thread(use, broker.bootstrap)
@@ -108,7 +108,7 @@ async def test_a_broker_in_the_process_leaves_no_file_socket_thread_task_or_fold
 
 
 @pytest.mark.usefixtures("seen_alone")
-def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_folder_behind() -> None:
+def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_directory_behind() -> None:
     def one() -> None:
         with BrokerThread() as running:
             use(running.bootstrap)
@@ -119,7 +119,7 @@ def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_folder_behind() ->
     assert left_behind() == before
 
 
-def test_the_programs_logging_is_as_it_was_when_the_last_broker_has_gone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_programs_logging_is_restored_after_the_last_broker(capsys: pytest.CaptureFixture[str]) -> None:
     before, was_configured = structlog.get_config(), structlog.is_configured()
     structlog.reset_defaults()
     try:
@@ -141,7 +141,7 @@ def test_the_programs_logging_is_as_it_was_when_the_last_broker_has_gone(capsys:
             structlog.configure(**before)
 
 
-def test_the_plugin_gives_its_fixture_to_another_project_and_changes_nothing_else_there(tmp_path: Path) -> None:
+def test_the_plugin_provides_its_fixture_to_another_project_and_changes_nothing_else(tmp_path: Path) -> None:
     """A project of its own, whose pytest knows of no asyncio mode and takes warnings for errors."""
     (tmp_path / "test_theirs.py").write_text(SOMEBODY_S_TESTS)
     kafka_python_s = "ignore:(read|open)_text is deprecated:DeprecationWarning"
@@ -156,7 +156,7 @@ def test_the_plugin_gives_its_fixture_to_another_project_and_changes_nothing_els
     assert "async def functions are not natively supported" in told
 
 
-def test_the_plugin_is_imported_with_nothing_of_the_broker() -> None:
+def test_the_plugin_imports_nothing_of_the_broker() -> None:
     code = (
         "import sys; import odradek.broker.pytest_plugin\n"
         "print(*sorted(name for name in sys.modules if name.startswith('odradek')))"

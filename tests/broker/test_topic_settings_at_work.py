@@ -312,14 +312,14 @@ async def test_a_topic_setting_takes_effect(case: Case, way: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=broker_name)
-async def test_without_a_topic_setting_it_is_otherwise(case: Case) -> None:
+async def test_the_default_of_a_topic_setting_has_the_other_effect(case: Case) -> None:
     async with topic_with(case.setting, broker_name(case), None, STATIC, case.beside) as api:
         assert await case.seen(api) == case.without
 
 
 @pytest.mark.parametrize("way", AT_ONCE)
 @pytest.mark.parametrize(("codec", "fast", "small"), LEVELS)
-async def test_the_level_of_a_codec_takes_effect(codec: str, fast: str, small: str, way: str) -> None:
+async def test_the_compression_level_of_a_codec_takes_effect(codec: str, fast: str, small: str, way: str) -> None:
     setting = f"compression.{codec}.level"
     sizes = []
     for level in (fast, small):
@@ -328,7 +328,7 @@ async def test_the_level_of_a_codec_takes_effect(codec: str, fast: str, small: s
     assert sizes[1] < sizes[0]
 
 
-def test_each_topic_setting_that_takes_effect_is_seen_at_work() -> None:
+def test_each_topic_setting_that_takes_effect_has_a_test() -> None:
     seen = {case.setting for case in CASES} | {f"compression.{codec}.level" for codec, _, _ in LEVELS} | ELSEWHERE
     assert seen == {name for name, setting in TOPIC.items() if setting.takes_effect}
     by_broker_name = {(case.setting, broker_name(case)) for case in CASES if STATIC in case.ways}

@@ -20,7 +20,7 @@ async def admin() -> AsyncIterator[AdminClient]:
         yield client
 
 
-async def test_a_topic_is_created_described_widened_and_deleted(admin: AdminClient) -> None:
+async def test_a_topic_is_created_described_extended_and_deleted(admin: AdminClient) -> None:
     await admin.create_topic(NewTopic("t", 2, configs={"retention.ms": "5"}))
     assert len((await admin.topic("t")).partitions) == 2
     await admin.create_partitions(NewPartitions("t", 3))
@@ -63,12 +63,12 @@ async def test_refusals_are_protocol_errors(admin: AdminClient) -> None:
         assert caught.value.code == code
 
 
-async def test_no_broker_at_any_address_is_an_error() -> None:
+async def test_an_admin_client_without_a_reachable_broker_raises() -> None:
     with pytest.raises(NodeUnreachable, match=r"127\.0\.0\.1:1: "):
         await AdminClient("127.0.0.1:1,127.0.0.1:2").describe_cluster()
 
 
-def test_addresses() -> None:
+def test_addresses_are_parsed() -> None:
     assert parse_addresses("a, b:1,[::1]:2,[::2]") == [("a", 9092), ("b", 1), ("::1", 2), ("::2", 9092)]
     for wrong in ("", ",", "a:b", "a:0", ":1", "a:70000"):
         with pytest.raises(ValueError, match="HOST:PORT"):
@@ -93,13 +93,13 @@ class Moving(AdminClient):
         return DescribeTransactionsResponse(transaction_states=[found])
 
 
-async def test_a_coordinator_that_loads_or_has_moved_is_looked_for_and_asked_again() -> None:
+async def test_a_request_to_a_loading_or_moved_coordinator_is_retried_after_a_new_lookup() -> None:
     admin = Moving(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE)
     assert (await TransactionAdmin(admin).describe("t")).coordinator == 2
     assert admin.asked == [0, 1, 2]
 
 
-async def test_a_coordinator_that_goes_on_loading_is_given_up_after_the_time_out() -> None:
+async def test_a_request_to_a_coordinator_that_keeps_loading_times_out() -> None:
     admin = Moving(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(ProtocolError) as failure:
         await TransactionAdmin(admin).describe("t")

@@ -40,7 +40,7 @@ async def elect(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_a_partition_whose_leader_is_there_needs_no_election(api: Api, version: int) -> None:
+async def test_a_partition_with_a_live_leader_needs_no_election(api: Api, version: int) -> None:
     not_needed, unknown = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     outcome = await elect(api, [("t", [0, 1, 0, 7]), ("none", [0])], version)
     assert outcome == {("t", 0): not_needed, ("t", 1): not_needed, ("t", 7): unknown, ("none", 0): unknown}
@@ -48,7 +48,7 @@ async def test_a_partition_whose_leader_is_there_needs_no_election(api: Api, ver
     assert await elect(api, [], version) == {}
 
 
-async def test_an_unclean_election_is_not_needed_either_and_another_kind_there_is_not(api: Api) -> None:
+async def test_an_unclean_election_is_not_needed_either_and_unknown_types_are_refused(api: Api) -> None:
     assert await elect(api, [("t", [0])], election_type=1) == {("t", 0): ErrorCode.ELECTION_NOT_NEEDED}
     assert await elect(api, [("t", [0])], election_type=7) == {("t", 0): ErrorCode.INVALID_REQUEST}
 
@@ -78,7 +78,7 @@ async def leader_epochs(api: Api) -> list[int]:
     return [one.leader_epoch for one in sorted(topic.partitions, key=lambda one: int(one.partition_index))]
 
 
-async def test_a_reassignment_to_itself_is_complete_when_it_is_answered(api: Api) -> None:
+async def test_a_reassignment_to_itself_is_complete_before_the_response(api: Api) -> None:
     node = api.broker.broker_id
     outcome = await alter(api, ("t", 0, [node]), ("u", 0, [node]))
     assert set(outcome.values()) == {ErrorCode.NONE}
@@ -87,7 +87,7 @@ async def test_a_reassignment_to_itself_is_complete_when_it_is_answered(api: Api
         assert (await api(ListPartitionReassignmentsRequest(topics=topics), 0)).topics == []
 
 
-async def test_reassignments_that_cannot_be_say_why_and_change_nothing(api: Api) -> None:
+async def test_invalid_reassignments_return_the_reason_and_change_nothing(api: Api) -> None:
     node = api.broker.broker_id
     invalid, none_under_way = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     for replicas in ([], [-1], [node, node], [node + 1], [node, node + 1]):
@@ -101,7 +101,7 @@ async def test_reassignments_that_cannot_be_say_why_and_change_nothing(api: Api)
     assert await leader_epochs(api) == [0, 0]
 
 
-async def test_of_a_partition_that_is_named_twice_the_last_wish_counts(api: Api) -> None:
+async def test_the_last_of_two_reassignments_of_a_partition_applies(api: Api) -> None:
     node = api.broker.broker_id
     assert await alter(api, ("t", 0, [node]), ("t", 0, None)) == {("t", 0): ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
     assert await alter(api, ("t", 0, [99]), ("t", 0, [node])) == {("t", 0): ErrorCode.NONE}

@@ -37,7 +37,7 @@ def size(parts: list[Any]) -> int:
     return sum(map(len, buffers)) - len(buffers[0])
 
 
-def test_an_answer_of_exactly_the_bound_is_written_at_once_and_in_steps() -> None:
+def test_a_response_of_exactly_the_bound_is_written_at_once_or_in_steps() -> None:
     exact = size(route(1 << 30).encode(groups(5000), 1))
     assert size(route(exact).encode(groups(5000), 1)) == exact
     assert size(finished(route(exact).encode_in_steps(groups(5000), 1))) == exact
@@ -47,7 +47,7 @@ def test_an_answer_of_exactly_the_bound_is_written_at_once_and_in_steps() -> Non
         finished(route(exact - 1).encode_in_steps(groups(5000), 1))
 
 
-def test_a_long_answer_is_given_up_where_it_passes_the_bound() -> None:
+def test_a_long_response_is_abandoned_when_it_exceeds_the_bound() -> None:
     whole = sum(1 for _ in route(1 << 30).encode_in_steps(groups(100_000), 1))
     writing = route(50_000).encode_in_steps(groups(100_000), 1)
     for _ in range(whole // 10):

@@ -91,12 +91,12 @@ def error_codes(value: Any) -> list[int]:
     return []
 
 
-def test_exactly_kafka_3_0s_versions_of_what_works_are_advertised() -> None:
+def test_the_advertised_versions_of_served_apis_are_those_of_kafka_3_0() -> None:
     assert {row.key.name: tuple(row.advertised) for row in ROWS} == KAFKA_3_0
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
-def test_what_is_advertised_is_served_and_what_is_served_is_known_to_the_codec(row: ApiRow) -> None:
+def test_advertised_versions_are_served_and_served_versions_are_known_to_the_codec(row: ApiRow) -> None:
     known = codec_versions(row.key)
     assert known.lowest <= row.served.lowest <= row.advertised.lowest
     assert row.advertised.highest <= row.served.highest <= known.highest
@@ -135,7 +135,7 @@ def test_a_short_request_cannot_name_too_many_partitions(row: ApiRow) -> None:
             assert sum(row.partitions_asked(request)) * 4 <= len(encode(request, version))
 
 
-def test_too_many_new_partitions_are_refused_however_short_the_request_is() -> None:
+def test_too_many_new_partitions_are_refused_whatever_the_request_size() -> None:
     table = client_api_table()
     create = table.row(ApiKey.CREATE_TOPICS)
     add = table.row(ApiKey.CREATE_PARTITIONS)
@@ -163,7 +163,7 @@ class Spawns:
         self.coroutines.append(coroutine)
 
 
-async def test_a_handler_that_waits_answers_when_it_ends_and_fails_as_it_fails() -> None:
+async def test_an_asynchronous_handler_completes_its_response_with_its_result_or_exception() -> None:
     async def handler(request: Any, context: RequestContext) -> str:
         if request == "bad":
             raise ProtocolError(ErrorCode.INVALID_REQUEST)

@@ -134,9 +134,7 @@ async def witness(api: Api) -> Witness:
     return Witness(api, await joined(api, "witness"))
 
 
-async def test_members_that_are_unknown_stale_or_of_another_protocol_hear_kafkas_errors(
-    api: Api, witness: Witness
-) -> None:
+async def test_unknown_stale_or_incompatible_members_get_kafkas_errors(api: Api, witness: Witness) -> None:
     me = await joined(api, "g")
     stranger, stale = me._replace(member_id="nobody"), me._replace(generation_id=me.generation_id - 1)
     stranger_commits: dict[str, Any] = {"member_id": "nobody", "generation_id_or_member_epoch": me.generation_id}
@@ -169,7 +167,7 @@ async def test_members_that_are_unknown_stale_or_of_another_protocol_hear_kafkas
     assert (await api(HeartbeatRequest(**me._asdict()), 4)).error_code == 0
 
 
-async def test_what_nobody_may_commit_is_refused_for_its_partition_alone(api: Api, witness: Witness) -> None:
+async def test_an_invalid_commit_is_refused_only_for_its_partition(api: Api, witness: Witness) -> None:
     too_long = commit_request("g", text="x" * 11)
     assert await codes(api, too_long, 8) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert await codes(api, commit_request("g", 0, 2, -1, 1, text="x" * 10), 8) == [
@@ -184,7 +182,7 @@ async def test_what_nobody_may_commit_is_refused_for_its_partition_alone(api: Ap
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2**31 - 1])
-async def test_a_session_out_of_bounds_makes_no_group(api: Api, witness: Witness, session_ms: int) -> None:
+async def test_a_session_timeout_out_of_bounds_creates_no_group(api: Api, witness: Witness, session_ms: int) -> None:
     for version in (0, 9):
         answer = await codes(api, join_request("g", session_timeout_ms=session_ms), version)
         assert answer == [ErrorCode.INVALID_SESSION_TIMEOUT]
@@ -192,7 +190,7 @@ async def test_a_session_out_of_bounds_makes_no_group(api: Api, witness: Witness
     await witness.has_noticed_nothing()
 
 
-async def test_a_group_without_a_name_has_no_members(api: Api, witness: Witness) -> None:
+async def test_an_empty_group_id_is_refused(api: Api, witness: Witness) -> None:
     nobody = Member("", "m", 0)
     rows: list[tuple[Message, int]] = [
         (join_request(""), 9),
@@ -227,7 +225,7 @@ async def test_a_group_without_a_name_has_no_members(api: Api, witness: Witness)
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else f"v{value}",
 )
-async def test_an_id_of_64_kb_ends_the_connection_that_sends_it_and_no_other(
+async def test_an_id_of_64_kb_closes_only_the_connection_that_sends_it(
     api: Api, witness: Witness, request_: Message, version: int
 ) -> None:
     """Versions with compact strings can write one; Kafka's reader, too, takes 32767 bytes at most."""
@@ -242,7 +240,7 @@ async def test_an_id_of_64_kb_ends_the_connection_that_sends_it_and_no_other(
     await witness.has_noticed_nothing()
 
 
-async def test_an_id_as_long_as_can_be_is_as_good_as_any(api: Api, witness: Witness) -> None:
+async def test_an_id_of_maximum_length_is_accepted(api: Api, witness: Witness) -> None:
     longest = "g" * 32_767
     me = await joined(api, longest)
     commits: dict[str, Any] = {"member_id": me.member_id, "generation_id_or_member_epoch": me.generation_id}
@@ -252,7 +250,7 @@ async def test_an_id_as_long_as_can_be_is_as_good_as_any(api: Api, witness: Witn
     await witness.has_noticed_nothing()
 
 
-async def test_a_full_group_takes_nobody_and_its_members_stay(api: Api, witness: Witness) -> None:
+async def test_a_full_group_refuses_new_members_and_keeps_its_own(api: Api, witness: Witness) -> None:
     """`group.max.size` is 2: of four who ask at once two are in."""
     async with asyncio.timeout(30):
         given = [(await api(join_request("g"), 9)).member_id for _ in range(4)]
@@ -323,7 +321,7 @@ def asked_while_it_loads(member: Member) -> list[tuple[Message, int, list[ErrorC
     ]
 
 
-async def test_who_asks_a_coordinator_that_loads_is_told_so_and_groups_of_other_partitions_are_served(
+async def test_a_loading_coordinator_refuses_requests_while_other_partitions_are_served(
     tmp_path: Path, held_load: asyncio.Event
 ) -> None:
     held_load.set()

@@ -50,13 +50,13 @@ async def test_log_directories_name_the_partitions_asked_for(api: Api, version: 
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_every_producer_gets_an_id_of_its_own(api: Api, version: int) -> None:
+async def test_every_producer_gets_a_different_id(api: Api, version: int) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     responses = [await api(request, version) for _ in range(3)]
     assert [(one.error_code, one.producer_id, one.producer_epoch) for one in responses] == [(0, n, 0) for n in range(3)]
 
 
-async def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) -> None:
+async def test_producer_ids_are_not_allocated_again_after_a_restart(tmp_path: Path) -> None:
     request, given = InitProducerIdRequest(transactional_id=None), []
     for _ in range(3):
         async with api_of_a_broker(data_dir=tmp_path) as api:
@@ -75,7 +75,7 @@ async def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) 
         ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_a_producer_id_that_is_refused(api: Api, fields: dict[str, Any], code: ErrorCode) -> None:
+async def test_an_invalid_init_producer_id_is_refused(api: Api, fields: dict[str, Any], code: ErrorCode) -> None:
     response = await api(InitProducerIdRequest(**fields), 4)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
 

@@ -126,7 +126,7 @@ def told(result: DescribeConfigsResponse.DescribeConfigsResult) -> dict[str, Any
     }
 
 
-async def test_a_long_series_of_changes_goes_as_in_kafka(levels: None) -> None:
+async def test_a_long_series_of_config_changes_matches_kafka(levels: None) -> None:
     first, *steps = [json.loads(line) for line in (VECTORS / "config_changes.jsonl").read_text().splitlines()]
     ours = await client(first["static"])
     kinder_met = set()
@@ -184,7 +184,7 @@ def test_every_setting_is_described_as_kafka_describes_it() -> None:
     assert as_in_the_vectors(topic) == described(vectors["topic"])
 
 
-async def test_a_change_reaches_the_running_logs_at_once() -> None:
+async def test_a_config_change_reaches_the_open_logs_at_once() -> None:
     ours = await client()
     await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
     assert ours.room.partitions.configs["t"].retention_ms == 5000
@@ -197,7 +197,7 @@ async def test_a_change_reaches_the_running_logs_at_once() -> None:
     assert ours.room.partitions.configs["t"].segment_bytes == 4000
 
 
-async def test_changes_survive_a_restart() -> None:
+async def test_config_changes_survive_a_restart() -> None:
     ours = await client()
     await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
     await ours.modify(BROKER, "", [["log.segment.bytes", SET, "4000"]])
@@ -207,7 +207,7 @@ async def test_changes_survive_a_restart() -> None:
     assert again.config["log.segment.bytes"] == 4000
 
 
-async def test_a_refused_change_changes_nothing() -> None:
+async def test_a_refused_config_change_changes_nothing() -> None:
     ours = await client()
     answer = await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"], ["segment.bytes", SET, "13"]])
     assert answer.error_code == ErrorCode.INVALID_CONFIG
@@ -215,7 +215,7 @@ async def test_a_refused_change_changes_nothing() -> None:
     assert ours.room.partitions.configs["t"].retention_ms == 604800000
 
 
-async def test_a_full_disk_refuses_a_change_and_keeps_what_was() -> None:
+async def test_a_full_disk_refuses_a_config_change_and_keeps_the_old_value() -> None:
     ours = await client()
     ours.room.files.room = 0
     answer = await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
@@ -240,13 +240,13 @@ async def test_a_resource_named_twice_fails_twice_and_the_others_are_changed() -
 
 
 @pytest.mark.parametrize("name", ["listeners", "advertised.listeners", "listener.security.protocol.map"])
-async def test_listeners_cannot_be_changed_while_the_broker_runs_yet(name: str) -> None:
+async def test_listeners_cannot_be_changed_while_the_broker_runs(name: str) -> None:
     answer = await (await client()).modify(BROKER, str(BROKER_ID), [[name, SET, "PLAINTEXT://here:1"]])
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert name in answer.error_message
 
 
-async def test_setting_what_has_no_effect_yet_is_done_and_warned_of() -> None:
+async def test_a_setting_without_effect_is_stored_with_a_warning() -> None:
     ours = await client()
     with capture_logs() as lines:
         await ours.modify(
@@ -259,7 +259,7 @@ async def test_setting_what_has_no_effect_yet_is_done_and_warned_of() -> None:
     assert warnings == [["message.downconversion.enable"], ["background.threads"]]
 
 
-async def test_documentation_comes_when_asked_for() -> None:
+async def test_documentation_is_returned_on_request() -> None:
     ours = await client()
     (setting,) = ours.describe(TOPIC, "t", ["retention.ms"], documentation=True).configs
     assert setting.documentation is not None
@@ -269,17 +269,17 @@ async def test_documentation_comes_when_asked_for() -> None:
     assert setting.documentation is not None
 
 
-async def test_our_own_settings_are_described_too() -> None:
+async def test_odradeks_own_settings_are_described() -> None:
     (setting,) = (await client()).describe(BROKER, str(BROKER_ID), ["odradek.max.decompressed.batch.bytes"]).configs
     assert (setting.value, setting.read_only, setting.is_default) == ("134217728", True, True)
 
 
-async def test_log_levels_belong_to_the_host_program_where_that_configured_them() -> None:
+async def test_log_levels_cannot_be_changed_if_the_host_program_configured_logging() -> None:
     ours = await client()
     assert ours.describe(LOGGER, str(BROKER_ID)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_level_set_through_the_protocol_holds(levels: None) -> None:
+async def test_a_log_level_set_through_the_protocol_takes_effect(levels: None) -> None:
     ours = await client()
     answer = await ours.modify(LOGGER, str(BROKER_ID), [["storage", SET, "DEBUG"]])
     assert answer.error_code == ErrorCode.NONE

@@ -25,7 +25,7 @@ AT_ONCE = {**SMALL, "group.initial.rebalance.delay.ms": 0}
 
 
 @pytest.mark.parametrize("delay_ms", [500, 4_000])
-async def test_a_new_group_waits_for_others_as_long_as_the_setting_says(delay_ms: int) -> None:
+async def test_a_new_group_waits_for_more_members_for_the_configured_delay(delay_ms: int) -> None:
     clock = ManualClock()
     settings = {**SMALL, "group.initial.rebalance.delay.ms": delay_ms}
     async with api_of_a_broker(settings, clock=clock) as api, peer_of(api.broker) as peer:
@@ -44,7 +44,7 @@ async def test_a_new_group_waits_for_others_as_long_as_the_setting_says(delay_ms
         assert await peer.answer() is not None
 
 
-async def test_members_may_ask_for_sessions_within_the_settings() -> None:
+async def test_session_timeouts_are_accepted_within_the_configured_bounds() -> None:
     settings = {**AT_ONCE, "group.min.session.timeout.ms": 100, "group.max.session.timeout.ms": 200}
     async with api_of_a_broker(settings) as api:
         await coordinated(api)
@@ -59,7 +59,7 @@ async def test_members_may_ask_for_sessions_within_the_settings() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-async def test_a_group_has_no_more_members_than_the_setting_says(size: int) -> None:
+async def test_a_group_has_at_most_the_configured_number_of_members(size: int) -> None:
     async with api_of_a_broker({**AT_ONCE, "group.max.size": size}) as api, peer_of(api.broker) as peer:
         await coordinated(api)
         me = await lives_alone(api, "g")
@@ -76,7 +76,7 @@ async def test_a_group_has_no_more_members_than_the_setting_says(size: int) -> N
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.ZSTD])
-async def test_a_running_broker_writes_and_waits_as_its_settings_say(codec: Compression) -> None:
+async def test_the_coordinators_of_a_running_broker_follow_its_settings(codec: Compression) -> None:
     settings = {
         **AT_ONCE,
         "offsets.commit.required.acks": 1,

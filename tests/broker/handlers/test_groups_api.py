@@ -85,7 +85,7 @@ class Other:
 
 
 @pytest.mark.parametrize("version", range(8))
-async def test_a_member_lives_in_every_version_that_is_advertised(version: int) -> None:
+async def test_every_advertised_version_serves_the_life_of_a_member(version: int) -> None:
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api)
         answer = await joined(api, version=version)
@@ -112,7 +112,7 @@ async def test_a_member_lives_in_every_version_that_is_advertised(version: int) 
         assert (await api(ListGroupsRequest(), 3)).groups == []
 
 
-async def test_a_stable_group_comes_back_with_the_broker_and_its_sessions_run_on(tmp_path: Path) -> None:
+async def test_a_restart_restores_a_stable_group_and_its_sessions(tmp_path: Path) -> None:
     settings = {**SETTINGS, "group.min.session.timeout.ms": 300}
     async with api_of_a_broker(settings, data_dir=tmp_path) as api:
         await coordinated(api)
@@ -130,7 +130,7 @@ async def test_a_stable_group_comes_back_with_the_broker_and_its_sessions_run_on
         assert await heartbeat(api, other, 2, "silent") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_broker_that_stops_sends_who_waits_to_look_for_the_coordinator() -> None:
+async def test_a_stopping_broker_answers_waiting_members_with_not_coordinator() -> None:
     async with api_of_a_broker(SETTINGS) as api, Other(api) as other:
         await coordinated(api)
         await stable(api)
@@ -141,7 +141,7 @@ async def test_a_broker_that_stops_sends_who_waits_to_look_for_the_coordinator()
         await stopping
 
 
-async def test_a_new_member_whose_connection_ends_is_no_member_any_more() -> None:
+async def test_a_new_member_whose_connection_closes_is_removed() -> None:
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api)
         member_id, _ = await stable(api)
@@ -158,7 +158,7 @@ async def test_a_new_member_whose_connection_ends_is_no_member_any_more() -> Non
         assert (answer.error_code, answer.generation_id, len(answer.members)) == (0, 2, 1)
 
 
-async def test_a_member_whose_connection_ends_while_it_joins_again_is_still_a_member() -> None:
+async def test_a_member_whose_connection_closes_while_it_rejoins_is_kept() -> None:
     async with api_of_a_broker(SETTINGS) as api, Other(api) as third:
         await coordinated(api)
         leader, _ = await stable(api)
@@ -182,7 +182,7 @@ async def until_state(api: Api, state: str, group: str = "g") -> None:
     await until(is_so)
 
 
-async def test_names_as_long_as_a_string_can_be_live_and_last(tmp_path: Path) -> None:
+async def test_names_of_maximum_length_are_accepted_and_survive_a_restart(tmp_path: Path) -> None:
     group = "ü" * 16_383
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await coordinated(api)
@@ -192,7 +192,7 @@ async def test_names_as_long_as_a_string_can_be_live_and_last(tmp_path: Path) ->
         assert await heartbeat(api, member_id, 1, group) is ErrorCode.NONE
 
 
-async def test_an_assignment_too_large_for_the_log_is_refused_and_other_groups_do_not_feel_it() -> None:
+async def test_an_assignment_too_large_for_the_log_is_refused_without_affecting_other_groups() -> None:
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api)
         other, generation_id = await stable(api, "other")

@@ -137,7 +137,7 @@ async def test_a_future_replica_is_described_with_its_lag(api: Api, dirs: list[s
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_moves_that_cannot_be_say_why(api: Api, dirs: list[str], version: int) -> None:
+async def test_invalid_moves_return_the_reason(api: Api, dirs: list[str], version: int) -> None:
     for path in ("/nowhere", "", dirs[0] + "/", "a"):
         assert await move(api, path, version=version) is ErrorCode.LOG_DIR_NOT_FOUND
     for partition, topic in ((7, "t"), (-1, "t"), (0, "none")):
@@ -146,13 +146,13 @@ async def test_moves_that_cannot_be_say_why(api: Api, dirs: list[str], version: 
     assert api.broker.log_manager.moves.under_way() == []
 
 
-async def test_a_replica_that_is_there_already_stays(api: Api) -> None:
+async def test_a_move_to_the_current_directory_changes_nothing(api: Api) -> None:
     here = next(iter(await places(api)))
     assert await move(api, here) is ErrorCode.NONE
     assert api.broker.log_manager.moves.under_way() == []
 
 
-async def test_a_move_to_where_the_replica_is_takes_the_one_under_way_back(api: Api, dirs: list[str]) -> None:
+async def test_a_move_to_the_current_directory_cancels_the_ongoing_move(api: Api, dirs: list[str]) -> None:
     for number in range(300):
         await produce(api, number)
     await throttle(api, "1000")
@@ -179,7 +179,7 @@ async def test_a_third_directory_replaces_the_target_of_a_move(api: Api, dirs: l
     assert await fetch(api, 299) == [299]
 
 
-async def test_a_topic_is_made_where_somebody_has_wished_it(api: Api, dirs: list[str]) -> None:
+async def test_a_new_partition_is_created_in_the_directory_requested_before(api: Api, dirs: list[str]) -> None:
     for number, path in enumerate(dirs):
         assert await move(api, path, 0, f"wished-{number}") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     names = [NewTopic(f"wished-{number}") for number in range(3)]
@@ -189,7 +189,7 @@ async def test_a_topic_is_made_where_somebody_has_wished_it(api: Api, dirs: list
     assert found == dirs
 
 
-async def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(api: Api, dirs: list[str]) -> None:
+async def test_a_topic_deleted_during_a_move_leaves_no_directory(api: Api, dirs: list[str]) -> None:
     for number in range(300):
         await produce(api, number)
     await throttle(api, "1000")
@@ -202,7 +202,7 @@ async def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(api: Api, d
     assert await produce(api, 0) == 0
 
 
-async def test_a_move_that_a_stop_interrupts_goes_on_after_the_start(dirs: list[str]) -> None:
+async def test_a_move_interrupted_by_a_stop_continues_after_the_start(dirs: list[str]) -> None:
     settings = {"log.dirs": ",".join(dirs)}
     async with api_of_a_broker(settings) as api:
         await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
@@ -224,7 +224,7 @@ async def test_a_move_that_a_stop_interrupts_goes_on_after_the_start(dirs: list[
 
 
 @pytest.mark.parametrize(("threads", "moving"), [(1, 1), (2, 2), (None, 3)])
-async def test_so_many_replicas_move_at_a_time_as_the_setting_says(
+async def test_at_most_the_configured_number_of_replicas_moves_at_a_time(
     dirs: list[str], threads: int | None, moving: int
 ) -> None:
     settings: dict[str, object] = {"log.dirs": ",".join(dirs)}

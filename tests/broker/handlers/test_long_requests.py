@@ -210,14 +210,14 @@ CASES: dict[str, tuple[Message, int, Callable[[Any], int]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_many_names_are_answered_one_by_one_and_others_have_their_turns_meanwhile(api: Api, name: str) -> None:
+async def test_many_names_are_all_answered_over_many_turns(api: Api, name: str) -> None:
     request, version, rightly_answered = CASES[name]
     response, steps = await busy_turns(api, request, version)
     assert rightly_answered(response) == MANY
     assert steps >= LEAST_TURNS
 
 
-async def test_a_small_request_that_names_too_many_partitions_is_refused_in_turns(api: Api) -> None:
+async def test_a_small_request_with_too_many_partitions_is_refused_over_many_turns(api: Api) -> None:
     """Of three bytes each, so many that the answer takes longer to write than the request to read."""
     count = 20_000
     topics = [FetchRequest.FetchTopic(topic="") for _ in range(count)]
@@ -248,11 +248,11 @@ async def test_more_protocols_than_a_group_can_compare_are_refused(api: Api) -> 
     assert (await api(join, 3)).error_code == ErrorCode.NONE
 
 
-async def test_a_leave_without_members_still_says_what_is_wrong_with_the_group(api: Api) -> None:
+async def test_a_leave_without_members_still_returns_the_groups_error(api: Api) -> None:
     assert (await api(LeaveGroupRequest(group_id="", members=[]), 4)).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-async def test_what_comes_behind_a_long_request_is_answered_behind_it(api: Api) -> None:
+async def test_requests_after_a_long_one_are_answered_after_it(api: Api) -> None:
     client = api._client
     order: list[str] = []
 
@@ -277,7 +277,7 @@ async def test_another_connection_is_answered_before_a_long_request(api: Api) ->
         assert len((await long).transaction_states) == 5 * MANY
 
 
-async def test_a_client_that_goes_away_takes_its_unread_request_with_it(api: Api) -> None:
+async def test_a_client_that_disconnects_cancels_its_undecoded_request(api: Api) -> None:
     turns = api.broker.background.turns
     host, port = api.broker.bootstrap.split(":")
     client = await NetworkClient.connect(host, int(port))
@@ -292,7 +292,7 @@ async def test_a_client_that_goes_away_takes_its_unread_request_with_it(api: Api
     assert api.broker.metrics.of(10, 4).requests == 0
 
 
-async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> None:
+async def test_a_large_produce_of_few_partitions_takes_no_steps(api: Api) -> None:
     produce = ProduceRequest(
         acks=1,
         timeout_ms=1000,
@@ -307,7 +307,7 @@ async def test_a_large_produce_of_few_partitions_takes_no_turns(api: Api) -> Non
     assert steps == 0
 
 
-async def test_a_long_error_answer_is_made_while_it_is_written(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_error_response_is_built_while_it_is_written(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     row = api.broker.api_table.row(ApiKey.OFFSET_FETCH)
     assert row is not None
     error_response, made = row.error_response, list[Any]()
@@ -332,7 +332,7 @@ async def test_a_name_that_is_repeated_is_answered_once(api: Api) -> None:
     assert [each.transactional_id for each in states] == ["t"]
 
 
-async def test_a_partition_named_often_is_described_once_and_its_producers_some_at_a_time(api: Api) -> None:
+async def test_a_repeated_partition_is_described_once_and_its_producers_a_few_at_a_time(api: Api) -> None:
     await coordinated(api, "t")
     ended = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
     marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -361,7 +361,7 @@ OF_LONG_NAMES: dict[str, tuple[Message, int]] = {
 
 
 @pytest.mark.parametrize("name", OF_LONG_NAMES)
-async def test_a_long_name_is_hashed_in_a_step_of_its_own(api: Api, name: str) -> None:
+async def test_a_long_name_is_hashed_in_its_own_step(api: Api, name: str) -> None:
     request, version = OF_LONG_NAMES[name]
     _, steps = await busy_turns(api, request, version)
     assert steps >= len(LONG_NAMES) - 2
@@ -378,7 +378,7 @@ async def commit(api: Api, topic: str) -> None:
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def test_many_groups_are_deleted_some_at_a_time(api: Api) -> None:
+async def test_many_groups_are_deleted_a_few_at_a_time(api: Api) -> None:
     await coordinated(api, "t")
     await commit(api, "t")
     response, steps = await busy_turns(api, DeleteGroupsRequest(groups_names=GROUPS), 2)
@@ -387,7 +387,7 @@ async def test_many_groups_are_deleted_some_at_a_time(api: Api) -> None:
     assert (await api(ListGroupsRequest(), 4)).groups == []
 
 
-async def test_many_groups_offsets_of_a_deleted_topic_go_some_at_a_time_and_before_it_can_come_back(api: Api) -> None:
+async def test_offsets_of_a_deleted_topic_are_removed_in_steps_before_it_can_be_recreated(api: Api) -> None:
     await coordinated(api, "t", "u")
     await commit(api, "t")
     await commit(api, "u")

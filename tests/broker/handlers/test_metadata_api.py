@@ -33,7 +33,7 @@ def codes(response: MetadataResponse) -> list[tuple[str | None, int]]:
 
 
 @pytest.mark.parametrize("version", range(12))
-async def test_a_topic_is_told_as_far_as_the_version_goes(api: Api, version: int) -> None:
+async def test_a_topic_is_returned_with_the_fields_of_the_version(api: Api, version: int) -> None:
     await api.broker.controller.create_topics([NewTopic("t", 2)], timeout_ms=10_000)
     response = await ask(api, ["t"], version)
     node = api.broker.config.broker_id
@@ -51,7 +51,7 @@ async def test_a_topic_is_told_as_far_as_the_version_goes(api: Api, version: int
         assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([node], [node], [])
 
 
-async def test_null_asks_for_all_topics_and_an_empty_list_for_none_but_in_version_0(api: Api) -> None:
+async def test_null_returns_all_topics_and_an_empty_list_none_except_in_version_0(api: Api) -> None:
     await api.broker.controller.create_topics([NewTopic("a"), NewTopic("b")], timeout_ms=10_000)
     assert codes(await ask(api, None)) == [("a", 0), ("b", 0)]
     assert codes(await ask(api, [])) == []
@@ -60,7 +60,7 @@ async def test_null_asks_for_all_topics_and_an_empty_list_for_none_but_in_versio
     assert codes(await ask(api, ["b", "b"])) == [("b", 0)]
 
 
-async def test_a_topic_that_is_asked_for_is_created_when_both_sides_allow_it(api: Api) -> None:
+async def test_a_requested_topic_is_created_when_client_and_broker_allow_it(api: Api) -> None:
     assert codes(await ask(api, ["n"], allow_auto_topic_creation=False)) == [("n", 3)]
     for version in (0, 3):
         response = await ask(api, [f"old{version}"], version)
@@ -81,7 +81,7 @@ async def test_created_topics_have_the_brokers_default_counts() -> None:
         assert len(response.topics[0].partitions) == 3
 
 
-async def test_what_cannot_be_created_says_why(api: Api) -> None:
+async def test_a_topic_that_cannot_be_created_returns_the_reason(api: Api) -> None:
     await api.broker.controller.create_topics([NewTopic("c.d")], timeout_ms=10_000)
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
     response = await ask(api, ["a/b", ".", "", "x" * 250, "c_d"])
@@ -90,7 +90,7 @@ async def test_what_cannot_be_created_says_why(api: Api) -> None:
     assert codes(response) == [("a/b", invalid), ("c_d", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-async def test_internal_topics_that_are_asked_for_are_created_as_their_coordinators_want_them(api: Api) -> None:
+async def test_requested_internal_topics_are_created_with_their_coordinators_settings(api: Api) -> None:
     response = await ask(api, ["__consumer_offsets"], allow_auto_topic_creation=False)
     assert codes(response) == [("__consumer_offsets", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert response.topics[0].is_internal
@@ -100,7 +100,7 @@ async def test_internal_topics_that_are_asked_for_are_created_as_their_coordinat
     assert api.broker.metadata.topic_config("__consumer_offsets")["cleanup.policy"] == "compact"
 
 
-async def test_two_who_ask_for_the_same_new_topic_both_get_it(api: Api) -> None:
+async def test_concurrent_requests_for_a_new_topic_all_get_it(api: Api) -> None:
     host, port = api.broker.bootstrap.split(":")
     from odradek.broker.network.network_client import NetworkClient
 
@@ -114,13 +114,13 @@ async def test_two_who_ask_for_the_same_new_topic_both_get_it(api: Api) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-async def test_ids_and_null_names_are_refused_in_versions_that_only_have_room_for_them(api: Api, version: int) -> None:
+async def test_ids_and_null_names_are_refused_in_versions_that_do_not_support_them(api: Api, version: int) -> None:
     request = MetadataRequest(topics=[Asked(name=None), Asked(name="t", topic_id=UUID(int=5))])
     response = await api(request, version)
     assert codes(response) == [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.INVALID_REQUEST)]
 
 
-async def test_authorised_operations_are_told_to_those_who_ask(api: Api) -> None:
+async def test_authorized_operations_are_returned_on_request(api: Api) -> None:
     response = await ask(api, ["t"])
     assert response.topics[0].topic_authorized_operations == NOT_ASKED
     asked = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
@@ -130,7 +130,7 @@ async def test_authorised_operations_are_told_to_those_who_ask(api: Api) -> None
     assert response.topics[0].topic_authorized_operations == 3576
 
 
-async def test_a_leader_without_an_address_on_the_listener_is_told_by_version(api: Api) -> None:
+async def test_a_leader_without_an_address_on_the_listener_is_an_error_by_version(api: Api) -> None:
     await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
     node = api.broker.config.broker_id
     api.broker.metadata.put_broker(BrokerInfo(node, {"OTHER": BrokerEndpoint("OTHER", "h", 1)}))

@@ -110,7 +110,7 @@ async def set_on_offsets_topic(api: Api, name: str, value: str) -> None:
     assert response.responses[0].error_code == 0
 
 
-async def test_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
+async def test_committed_offsets_survive_a_restart(tmp_path: Path) -> None:
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5, 1: 6})
@@ -125,7 +125,7 @@ async def test_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
         assert await group_ids(api) == ["g", "other"]
 
 
-async def test_a_transactions_offsets_are_still_pending_after_a_restart_and_count_when_it_ends(tmp_path: Path) -> None:
+async def test_pending_offsets_of_a_transaction_survive_a_restart_and_apply_at_its_end(tmp_path: Path) -> None:
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await coordinated(api, "t")
         await commit(api, "t", {0: 1})
@@ -148,7 +148,7 @@ async def test_a_transactions_offsets_are_still_pending_after_a_restart_and_coun
         assert await fetched(api, require_stable=True) == {"t": {0: 5, 1: 7}}
 
 
-async def test_offsets_of_version_0_last_and_are_apart_from_the_others(tmp_path: Path) -> None:
+async def test_offsets_of_version_0_survive_a_restart_and_are_kept_separately(tmp_path: Path) -> None:
     asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await coordinated(api, "t")
@@ -164,7 +164,7 @@ async def test_offsets_of_version_0_last_and_are_apart_from_the_others(tmp_path:
         ]
 
 
-async def test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_good(tmp_path: Path) -> None:
+async def test_offsets_expire_and_their_group_is_removed_with_the_last_one(tmp_path: Path) -> None:
     clock = ManualClock()
     settings = {**SETTINGS, "offsets.retention.minutes": 10}
     async with api_of_a_broker(settings, clock=clock, data_dir=tmp_path) as api:
@@ -192,7 +192,7 @@ async def test_offsets_expire_and_their_group_goes_with_the_last_of_them_for_goo
         assert await fetched(api, "stays") == {"t": {0: 6}}
 
 
-async def test_a_retention_that_came_with_the_commit_lasts_over_a_restart(tmp_path: Path) -> None:
+async def test_a_retention_given_in_the_commit_survives_a_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     async with api_of_a_broker(SETTINGS, clock=clock, data_dir=tmp_path) as api:
         await coordinated(api, "t")
@@ -208,7 +208,7 @@ async def test_a_retention_that_came_with_the_commit_lasts_over_a_restart(tmp_pa
         assert await fetched(api) == {"t": {1: 6}}
 
 
-async def test_a_retention_beyond_the_end_of_time_is_for_ever() -> None:
+async def test_a_retention_beyond_the_largest_timestamp_never_expires() -> None:
     clock = ManualClock()
     async with api_of_a_broker(SETTINGS, clock=clock) as api:
         await coordinated(api, "t")
@@ -218,7 +218,7 @@ async def test_a_retention_beyond_the_end_of_time_is_for_ever() -> None:
         assert await fetched(api, require_stable=True) == {"t": {0: 5}}
 
 
-async def test_a_group_is_told_of_once_however_often_a_request_names_it() -> None:
+async def test_a_group_named_several_times_is_returned_once() -> None:
     """Else a small request has a large group told ten thousand times."""
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api, "t")
@@ -230,7 +230,7 @@ async def test_a_group_is_told_of_once_however_often_a_request_names_it() -> Non
         assert [group.group_id for group in described] == ["g", "h"]
 
 
-async def test_a_commit_that_cannot_be_written_down_leaves_nothing_waiting() -> None:
+async def test_a_commit_that_cannot_be_encoded_leaves_nothing_waiting() -> None:
     offsets = GroupOffsets()
     unwritable = CommittedOffset(5, -1, "", commit_timestamp=2**63)
     with pytest.raises(UnwritableMessage):
@@ -238,7 +238,7 @@ async def test_a_commit_that_cannot_be_written_down_leaves_nothing_waiting() -> 
     assert not offsets.has_offsets("g")
 
 
-async def test_nobody_has_offsets_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
+async def test_deleting_a_topic_deletes_its_committed_offsets(tmp_path: Path) -> None:
     async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
         await coordinated(api, "t", "u")
         await commit(api, "t", {0: 5, 1: 6})
@@ -259,7 +259,7 @@ async def test_nobody_has_offsets_of_a_topic_that_was_deleted(tmp_path: Path) ->
         assert await group_ids(api) == ["g"]
 
 
-async def test_deleted_offsets_stay_deleted(tmp_path: Path) -> None:
+async def test_deleted_offsets_stay_deleted_after_a_restart(tmp_path: Path) -> None:
     partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
     request = OffsetDeleteRequest(
         group_id="g", topics=[OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[partition])]
@@ -275,7 +275,7 @@ async def test_deleted_offsets_stay_deleted(tmp_path: Path) -> None:
         assert await fetched(api) == {"t": {1: 6}}
 
 
-async def test_a_commit_that_the_log_does_not_take_is_told_and_changes_nothing() -> None:
+async def test_a_commit_that_the_log_refuses_is_an_error_and_changes_nothing() -> None:
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5})
@@ -288,7 +288,7 @@ async def test_a_commit_that_the_log_does_not_take_is_told_and_changes_nothing()
 
 
 @pytest.mark.parametrize(("version", "answered"), [(1, 3), (2, 0), (7, 0), (8, 0)])
-async def test_a_broker_that_does_not_coordinate_the_group_says_so_in_every_version(
+async def test_a_broker_that_is_not_the_coordinator_returns_the_error_in_every_version(
     version: int, answered: int
 ) -> None:
     """Nobody has asked for the coordinator yet, so there is none."""
@@ -312,7 +312,7 @@ async def test_committed_offsets_are_counted() -> None:
         assert api.broker.coordinators.groups.offset_count == 2
 
 
-async def test_how_long_a_text_may_be_is_a_setting() -> None:
+async def test_the_maximum_length_of_offset_metadata_is_a_setting() -> None:
     async with api_of_a_broker({**SETTINGS, "offset.metadata.max.bytes": 3}) as api:
         await coordinated(api, "t")
         assert await commit(api, "t", {0: 5}, committed_metadata="abc") == [0]
@@ -320,7 +320,7 @@ async def test_how_long_a_text_may_be_is_a_setting() -> None:
         assert await fetched(api) == {"t": {0: 5}}
 
 
-async def test_offsets_are_looked_at_as_often_as_the_setting_says() -> None:
+async def test_offsets_are_checked_for_expiry_at_the_configured_interval() -> None:
     clock = ManualClock()
     settings = {**SETTINGS, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 5}
     async with api_of_a_broker(settings, clock=clock) as api:

@@ -9,14 +9,14 @@ Result = DescribeConfigsResponse.DescribeConfigsResult
 Config = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
-def test_an_answer_is_short_as_long_as_its_arrays_together_fit_one_step() -> None:
+def test_a_response_is_short_while_its_arrays_together_fit_one_step() -> None:
     groups = [ListGroupsResponse.ListedGroup() for _ in range(ITEMS_PER_STEP)]
     assert is_short(None)
     assert is_short(ListGroupsResponse(groups=groups))
     assert not is_short(ListGroupsResponse(groups=[*groups, groups[0]]))
 
 
-def test_what_an_array_holds_further_down_counts() -> None:
+def test_nested_arrays_count_towards_the_length_of_a_response() -> None:
     def answer(results: int, configs: int) -> DescribeConfigsResponse:
         each = [Config(synonyms=[]) for _ in range(configs)]
         return DescribeConfigsResponse(results=[Result(configs=each) for _ in range(results)])

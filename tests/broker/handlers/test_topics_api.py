@@ -61,7 +61,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("version", range(8))
-async def test_a_created_topic_is_described_as_far_as_the_version_goes(api: Api, version: int) -> None:
+async def test_a_created_topic_is_described_with_the_fields_of_the_version(api: Api, version: int) -> None:
     (result,) = await create(api, topic("t", 3, retention_ms="5"), version=version)
     assert (result.name, result.error_code, result.error_message or None) == ("t", 0, None)
     if version >= 5:
@@ -98,12 +98,12 @@ async def test_the_metadata_topic_of_kraft_is_reserved(api: Api) -> None:
     assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_null_setting_is_no_setting(api: Api) -> None:
+async def test_a_null_setting_is_refused(api: Api) -> None:
     (result,) = await create(api, topic("t", retention_ms=None))
     assert result.error_code == ErrorCode.INVALID_CONFIG
 
 
-async def test_replicas_can_be_assigned_and_the_last_of_two_assignments_counts(api: Api) -> None:
+async def test_replicas_can_be_assigned_and_the_last_of_two_assignments_applies(api: Api) -> None:
     node = api.broker.config.broker_id
 
     def assigned(*partitions: tuple[int, list[int]]) -> Topic:
@@ -121,14 +121,14 @@ async def test_replicas_can_be_assigned_and_the_last_of_two_assignments_counts(a
     assert (result.error_code, result.num_partitions) == (0, 2)
 
 
-async def test_validate_only_says_what_would_be_and_creates_nothing(api: Api) -> None:
+async def test_validate_only_returns_the_result_and_creates_nothing(api: Api) -> None:
     good, bad = await create(api, topic("t", 4), topic("a/b"), validate_only=True)
     assert (good.error_code, good.num_partitions, good.topic_id) == (0, 4, ZERO)
     assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert await names(api) == []
 
 
-async def test_a_time_out_of_zero_is_answered_with_time_out_for_what_was_begun(api: Api) -> None:
+async def test_a_timeout_of_zero_times_out_although_the_change_has_begun(api: Api) -> None:
     await create(api, topic("t"))
     results = await create(api, topic("t"), topic("n"), timeout_ms=0)
     assert [one.error_code for one in results] == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT]
@@ -177,7 +177,7 @@ async def test_deletion_can_be_switched_off(version: int, code: ErrorCode) -> No
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_partitions_are_added_item_by_item(api: Api, version: int) -> None:
+async def test_partitions_are_added_per_topic_with_separate_results(api: Api, version: int) -> None:
     await create(api, topic("t"), topic("u"), topic("w"))
     wishes = [
         More(name="t", count=3, assignments=None),
@@ -210,7 +210,7 @@ async def test_topics_survive_a_restart_and_deleted_ones_do_not(tmp_path: Path) 
     assert "gone-0" not in names_in(tmp_path)
 
 
-async def test_a_folder_in_the_way_of_a_new_topic_is_left_alone(tmp_path: Path) -> None:
+async def test_an_existing_directory_with_a_new_topics_name_is_left_unchanged(tmp_path: Path) -> None:
     async with api_of_a_broker(data_dir=tmp_path) as api:
         await create(api, topic("t"))
     for name in ("metadata.journal", "metadata.snapshot"):

@@ -109,7 +109,7 @@ def late_transactions(api: Api) -> float:
     return told(api, "kafka_server_replicamanager_partitionswithlatetransactionscount")
 
 
-async def test_a_batch_that_comes_after_its_transactions_end_is_refused_and_counted(api: Api) -> None:
+async def test_a_batch_after_the_end_of_its_transaction_is_refused_and_counted(api: Api) -> None:
     producer_id = await new_producer(api)
     assert await produce(api, producer_id, 0) is ErrorCode.INVALID_TXN_STATE
     await add(api, producer_id)

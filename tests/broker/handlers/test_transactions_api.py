@@ -147,9 +147,7 @@ async def describe(api: Api, *names: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_a_fenced_producer_that_goes_on_is_told_so_in_words_that_its_version_knows(
-    api: Api, version: int
-) -> None:
+async def test_a_fenced_producer_that_continues_gets_an_error_that_its_version_knows(api: Api, version: int) -> None:
     old, _ = await new_producer(api), await new_producer(api)
     answer = await init(api, version, expected=old)
     if version < 3:  # names no producer: it is just the next one
@@ -160,7 +158,7 @@ async def test_a_fenced_producer_that_goes_on_is_told_so_in_words_that_its_versi
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_fenced_producer_is_told_so_in_words_that_its_version_knows(api: Api, version: int) -> None:
+async def test_a_fenced_producer_gets_an_error_that_its_version_knows(api: Api, version: int) -> None:
     old, _ = await new_producer(api), await new_producer(api)
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
     assert await add(api, old, version) == {("orders", 0): fenced}
@@ -179,7 +177,7 @@ async def test_a_transaction_runs_in_every_version(api: Api, version: int) -> No
     assert await last_stable_and_end(api) == (2, 2)
 
 
-async def test_with_one_partition_that_is_not_there_none_is_added(api: Api) -> None:
+async def test_an_unknown_partition_keeps_all_partitions_from_being_added(api: Api) -> None:
     producer = await new_producer(api)
     assert await add(api, producer, orders=[0, 7], none=[0]) == {
         ("orders", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -189,7 +187,7 @@ async def test_with_one_partition_that_is_not_there_none_is_added(api: Api) -> N
     assert (await describe(api, "t"))[0].transaction_state == "Empty"
 
 
-async def test_without_transactional_id_init_producer_id_gives_a_new_producer(api: Api) -> None:
+async def test_init_producer_id_without_transactional_id_returns_a_new_producer(api: Api) -> None:
     first, second = await init(api, name=None), await init(api, name=None)
     assert (second.producer_id, second.producer_epoch) == (first.producer_id + 1, 0)
 
@@ -201,7 +199,7 @@ async def test_a_producer_id_needs_its_epoch_and_an_epoch_its_producer_id(api: A
         assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-async def test_an_id_that_is_not_coordinated_here_is_refused_by_everything() -> None:
+async def test_every_request_for_an_id_coordinated_elsewhere_is_refused() -> None:
     async with api_of_a_broker() as api:  # nobody has asked for the coordinator: its topic does not exist
         assert (await init(api)).error_code == ErrorCode.NOT_COORDINATOR
         assert await end(api, (1, 0)) == ErrorCode.NOT_COORDINATOR
@@ -224,7 +222,7 @@ async def test_ids_are_described_and_listed(api: Api) -> None:
     assert listed.unknown_state_filters == ["Odd"]
 
 
-async def test_ids_whose_hashes_collide_do_not_feel_each_other() -> None:
+async def test_ids_with_colliding_hashes_are_independent() -> None:
     async with api_of_a_broker() as api:
         await prepare(api)
         assert java_string_hash("Aa") == java_string_hash("BB")
@@ -235,7 +233,7 @@ async def test_ids_whose_hashes_collide_do_not_feel_each_other() -> None:
         assert [found.transaction_state for found in await describe(api, "Aa", "BB")] == ["Ongoing", "Empty"]
 
 
-async def test_an_epoch_that_is_used_up_gives_way_to_a_new_producer_id(api: Api) -> None:
+async def test_an_exhausted_epoch_leads_to_a_new_producer_id(api: Api) -> None:
     producer = await new_producer(api)
     coordinator = api.broker.coordinators.transactions
     coordinator.describe("t").producer_epoch = LARGEST_EPOCH - 1
@@ -305,13 +303,13 @@ async def test_markers_of_an_older_coordinator_are_refused(api: Api) -> None:
 
 
 @pytest.mark.parametrize("producer", [(-1, 0), (4711, -1)])
-async def test_markers_of_nobody_are_refused(api: Api, producer: tuple[int, int]) -> None:
+async def test_markers_without_a_valid_producer_are_refused(api: Api, producer: tuple[int, int]) -> None:
     found = await write_markers(api, (producer, True, 0, {"orders": [0]}))
     assert found == {(producer[0], "orders", 0): ErrorCode.INVALID_REQUEST}
     assert await last_stable_and_end(api, 0) == (0, 0)
 
 
-async def test_no_markers_are_written_at_once(api: Api) -> None:
+async def test_a_request_without_markers_is_answered_at_once(api: Api) -> None:
     assert await write_markers(api) == {}
     assert await write_markers(api, ((1, 0), True, 0, {})) == {}
 
@@ -324,7 +322,7 @@ def never_written(*arguments: Any) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_a_transaction_that_was_decided_is_completed_after_a_restart(tmp_path: Path, committed: bool) -> None:
+async def test_a_decided_transaction_is_completed_after_a_restart(tmp_path: Path, committed: bool) -> None:
     async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
         await prepare(api)
         producer = await new_producer(api)
@@ -349,7 +347,7 @@ async def test_a_transaction_that_was_decided_is_completed_after_a_restart(tmp_p
         assert await end(api, producer, committed) == 0
 
 
-async def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_an_open_transaction_continues_after_a_restart(tmp_path: Path) -> None:
     async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
         await prepare(api)
         producer = await new_producer(api)
@@ -363,7 +361,7 @@ async def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> No
         assert await new_producer(api) == (producer[0], producer[1] + 1)
 
 
-async def test_a_transaction_whose_time_is_over_is_aborted_by_the_broker() -> None:
+async def test_the_broker_aborts_a_transaction_after_its_timeout() -> None:
     settings: dict[str, object] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20}
     async with api_of_a_broker(SMALL | settings) as api:
         await prepare(api)
@@ -379,7 +377,7 @@ async def test_a_transaction_whose_time_is_over_is_aborted_by_the_broker() -> No
         assert await end(api, producer) == ErrorCode.PRODUCER_FENCED
 
 
-async def test_an_id_that_nobody_uses_is_forgotten_by_the_broker() -> None:
+async def test_the_broker_expires_an_unused_transactional_id() -> None:
     settings: dict[str, object] = {
         "transactional.id.expiration.ms": 1,
         "transaction.remove.expired.transaction.cleanup.interval.ms": 20,
@@ -394,7 +392,7 @@ async def test_an_id_that_nobody_uses_is_forgotten_by_the_broker() -> None:
         await until(is_forgotten)
 
 
-async def test_the_longest_time_out_is_a_setting() -> None:
+async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
     async with api_of_a_broker(SMALL | {"transaction.max.timeout.ms": 1000}) as api:
         await prepare(api)
         for timeout_ms, code in ((1001, ErrorCode.INVALID_TRANSACTION_TIMEOUT), (1000, ErrorCode.NONE)):
@@ -410,9 +408,7 @@ def told(api: Api, name: str) -> dict[tuple[str, ...], float]:
     return {tuple(labels): value for labels, value in family.read(api.broker.metric_sources())}
 
 
-async def test_metrics_count_ids_by_state_and_what_is_being_completed(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_metrics_count_ids_by_state_and_ongoing_completions(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"
     retries = "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize"
     await new_producer(api, "idle")

@@ -93,7 +93,7 @@ def list_offsets(timestamp: int) -> ListOffsetsRequest:
         (SaslHandshakeRequest(mechanism="PLAIN"), 1, "ILLEGAL_SASL_STATE"),
     ],
 )
-async def test_an_item_that_is_refused_is_one_line_that_says_why(
+async def test_a_refused_item_is_logged_in_one_line_with_the_reason(
     api: Api, request_: Message, version: int, item: str
 ) -> None:
     with structlog.testing.capture_logs() as logs:
@@ -118,13 +118,13 @@ async def test_an_item_that_is_refused_is_one_line_that_says_why(
         (create("t"), 5),
     ],
 )
-async def test_what_belongs_to_ordinary_life_is_not_told(api: Api, request_: Message, version: int) -> None:
+async def test_expected_errors_are_not_logged(api: Api, request_: Message, version: int) -> None:
     with structlog.testing.capture_logs() as logs:
         await api(request_, version)
     assert logs == []
 
 
-def test_of_many_items_the_first_few_are_named_and_ordinary_ones_never() -> None:
+def test_the_first_few_refused_items_are_named_and_expected_errors_never() -> None:
     def answer(index: int, code: ErrorCode, message: str | None = None) -> Any:
         return ProduceResponse.PartitionProduceResponse(index=index, error_code=code, error_message=message)
 
@@ -137,7 +137,7 @@ def test_of_many_items_the_first_few_are_named_and_ordinary_ones_never() -> None
     assert {len(text) for text in told} == {LONGEST_ITEM}
 
 
-def test_a_new_member_is_not_at_fault() -> None:
+def test_the_member_id_required_error_of_a_new_member_is_not_logged() -> None:
     """Each one's first JoinGroup is answered with the id that it must come back with."""
     assert item_faults(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == []
     assert item_faults(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="m")) != []

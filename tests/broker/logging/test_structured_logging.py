@@ -33,7 +33,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_is_json_where_no_terminal_is() -> None:
+def test_a_log_line_is_json_without_a_terminal() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream)
     structlog.get_logger("broker.network").warning("a frame was too large", size=5, raw=b"\x00")
@@ -49,7 +49,7 @@ def test_a_line_is_json_where_no_terminal_is() -> None:
     ]
 
 
-def test_a_line_is_for_people_on_a_terminal() -> None:
+def test_a_log_line_is_plain_text_on_a_terminal() -> None:
     stream = Terminal()
     configure_logging(lambda: MOMENT_MS, stream=stream)
     structlog.get_logger("storage.log").info("a segment was rolled", base_offset=7)
@@ -61,7 +61,7 @@ def test_a_line_is_for_people_on_a_terminal() -> None:
         json.loads(text)
 
 
-def test_long_texts_and_lists_are_told_in_part() -> None:
+def test_long_texts_and_lists_are_shortened() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream)
     members = ["m" * 30_000] * 5000
@@ -85,7 +85,7 @@ def test_an_exception_is_one_line_of_json() -> None:
     assert "no space" in str(line["exception"])
 
 
-def test_below_its_level_a_logger_says_nothing() -> None:
+def test_a_logger_writes_nothing_below_its_level() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream, level="WARN")
     log = structlog.get_logger("broker")
@@ -95,7 +95,7 @@ def test_below_its_level_a_logger_says_nothing() -> None:
     assert [line["event"] for line in lines(stream)] == ["three"]
 
 
-def test_a_level_holds_for_all_loggers_below_that_have_none_of_their_own() -> None:
+def test_a_level_applies_to_child_loggers_without_their_own() -> None:
     stream = io.StringIO()
     loggers = configure_logging(lambda: MOMENT_MS, stream=stream)
     network = structlog.get_logger("broker.network")
@@ -129,12 +129,12 @@ def test_the_root_keeps_its_level() -> None:
 
 
 @pytest.mark.parametrize(("name", "level"), [("nobody", "INFO"), ("root", "LOUD")])
-def test_a_logger_or_level_that_is_none_is_an_error(name: str, level: str) -> None:
+def test_an_unknown_logger_or_level_is_an_error(name: str, level: str) -> None:
     with pytest.raises(KeyError):
         Loggers(io.StringIO(), "INFO").set_level(name, level)
 
 
-def test_bound_details_stand_in_every_line() -> None:
+def test_bound_details_are_in_every_line() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream)
     log = structlog.get_logger("broker").bind(connection=3)
@@ -143,7 +143,7 @@ def test_bound_details_stand_in_every_line() -> None:
     assert [line["connection"] for line in lines(stream)] == [3, 3]
 
 
-def test_what_libraries_log_comes_out_the_same_way() -> None:
+def test_log_lines_of_libraries_have_the_same_format() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream)
     configure_logging(lambda: MOMENT_MS, stream=stream)
@@ -154,14 +154,14 @@ def test_what_libraries_log_comes_out_the_same_way() -> None:
     ]
 
 
-def test_a_stream_that_cannot_be_written_stops_nothing() -> None:
+def test_an_unwritable_stream_does_not_raise() -> None:
     stream = io.StringIO()
     configure_logging(lambda: MOMENT_MS, stream=stream)
     stream.close()
     structlog.get_logger("broker").info("lost")
 
 
-def test_the_loggers_in_force_can_be_found_and_are_none_where_someone_else_configured_structlog() -> None:
+def test_current_loggers_returns_none_if_another_program_configured_structlog() -> None:
     assert current_loggers() is None
     loggers = configure_logging(lambda: MOMENT_MS, stream=io.StringIO())
     assert current_loggers() is loggers

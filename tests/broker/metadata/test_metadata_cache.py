@@ -19,7 +19,7 @@ def test_names_collide_when_only_dots_and_underscores_differ() -> None:
     assert cache.colliding_topic("ab.c") is None
 
 
-def test_a_topic_that_is_gone_collides_with_none() -> None:
+def test_a_deleted_topic_collides_with_no_name() -> None:
     cache = cache_with("a.b")
     cache.put_topic(TopicMetadata("a.b", uuid.UUID(int=9), {}), {})
     cache.remove_topic("a.b")
@@ -27,7 +27,7 @@ def test_a_topic_that_is_gone_collides_with_none() -> None:
     assert cache.colliding_topic("a_b") is None
 
 
-def test_of_topics_that_collide_already_each_is_found_until_it_is_gone() -> None:
+def test_existing_colliding_topics_are_each_found_until_deleted() -> None:
     cache = cache_with("a.b", "a_b")
     assert cache.colliding_topic("a.b") == "a_b"
     cache.remove_topic("a.b")

@@ -84,7 +84,7 @@ async def produce_and_fetch(broker: Broker, records: int) -> None:
             await consumer.getone()
 
 
-async def test_what_clients_do_is_told_under_the_names_of_kafkas_jmx_exporter() -> None:
+async def test_client_activity_is_exported_under_the_names_of_kafkas_jmx_exporter() -> None:
     async with told() as (broker, port):
         await produce_and_fetch(broker, 10)
         status, headers, body = await ask(port)
@@ -115,7 +115,7 @@ async def test_what_clients_do_is_told_under_the_names_of_kafkas_jmx_exporter() 
     assert value(samples, "kafka_server_delayedoperationpurgatory_numdelayedoperations", delayedOperation="Fetch") == 0
 
 
-async def test_every_family_is_told_with_its_help_and_type_even_before_anything_happened() -> None:
+async def test_every_family_is_exported_with_help_and_type_before_any_activity() -> None:
     async with told() as (_, port):
         _, _, body = await ask(port)
     text = body.decode()
@@ -126,7 +126,7 @@ async def test_every_family_is_told_with_its_help_and_type_even_before_anything_
     assert "process_cpu_seconds_total" in text
 
 
-async def test_a_clients_waiting_fetch_is_seen_in_its_purgatory() -> None:
+async def test_a_waiting_fetch_is_counted_in_its_purgatory() -> None:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async with told() as (broker, port):
@@ -147,7 +147,7 @@ async def test_a_clients_waiting_fetch_is_seen_in_its_purgatory() -> None:
     assert value(samples, "kafka_server_delayedfetchmetrics_expires_total", fetcherType="follower") == 0
 
 
-async def test_a_creation_that_takes_its_time_is_seen_in_the_purgatory_of_topics() -> None:
+async def test_a_slow_topic_creation_is_counted_in_the_topic_purgatory() -> None:
     labels = {"delayedOperation": "topic"}
     async with told() as (broker, port):
         gate = asyncio.Event()
@@ -171,7 +171,7 @@ async def test_a_creation_that_takes_its_time_is_seen_in_the_purgatory_of_topics
     assert value(over, "kafka_server_delayedoperationpurgatory_purgatorysize", **labels) == 0
 
 
-async def test_more_partitions_than_fit_a_chunk_are_told_once_each_under_one_head() -> None:
+async def test_more_partitions_than_fit_a_chunk_are_exported_once_each_under_one_header() -> None:
     count = 2 * SAMPLES_PER_CHUNK + 1
     async with told() as (broker, port):
         stats = broker.replica_manager.topic_stats
@@ -187,7 +187,7 @@ async def test_more_partitions_than_fit_a_chunk_are_told_once_each_under_one_hea
     assert body.count(b"# TYPE kafka_server_brokertopicmetrics_messagesin_total counter\n") == 1
 
 
-async def test_the_text_is_made_in_chunks_of_a_bounded_number_of_samples() -> None:
+async def test_the_text_is_built_in_chunks_of_a_bounded_number_of_samples() -> None:
     async with told() as (broker, _):
         for number in range(3 * SAMPLES_PER_CHUNK):
             broker.replica_manager.topic_stats.of(f"topic-{number}")
@@ -196,7 +196,7 @@ async def test_the_text_is_made_in_chunks_of_a_bounded_number_of_samples() -> No
     assert max(sizes) == SAMPLES_PER_CHUNK
 
 
-async def test_names_that_need_escaping_come_through() -> None:
+async def test_names_that_need_escaping_are_exported_correctly() -> None:
     async with told() as (broker, port):
         broker.replica_manager.topic_stats.of('a"b\\c\nd').messages_in = 7
         samples = samples_of((await ask(port))[2])
@@ -228,7 +228,7 @@ async def test_health_is_503_when_a_partitions_disk_fails() -> None:
     assert (status, document["status"], document["offline_partitions"]) == (503, "degraded", ["lost-3"])
 
 
-async def test_a_broker_that_does_not_serve_yet_says_503_and_tells_of_its_process_alone() -> None:
+async def test_a_starting_broker_is_503_and_exports_only_process_metrics() -> None:
     async with in_process_broker() as broker:
         running = broker.state
         not_yet = Broker(broker.config)
@@ -249,14 +249,14 @@ async def test_a_broker_that_does_not_serve_yet_says_503_and_tells_of_its_proces
 # HTTP
 
 
-async def test_a_head_request_gets_the_head_alone() -> None:
+async def test_a_head_request_gets_only_the_headers() -> None:
     async with told() as (_, port):
         status, headers, body = await ask(port, method="HEAD")
     assert (status, body) == (200, b"")
     assert headers["Connection"] == "close"
 
 
-async def test_a_query_is_no_part_of_the_path() -> None:
+async def test_the_query_is_ignored() -> None:
     async with told() as (_, port):
         assert (await ask(port, "/health?verbose=1"))[0] == 200
 
@@ -278,7 +278,7 @@ async def test_a_bad_request_is_answered_and_the_next_is_served(request_bytes: b
         assert (await ask(port, "/health"))[0] == 200
 
 
-async def test_a_client_that_hangs_up_halfway_harms_nobody() -> None:
+async def test_a_client_that_disconnects_halfway_does_not_affect_others() -> None:
     async with told() as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metr")
@@ -287,7 +287,7 @@ async def test_a_client_that_hangs_up_halfway_harms_nobody() -> None:
         assert (await ask(port, "/health"))[0] == 200
 
 
-async def test_stopping_ends_connections_that_say_nothing() -> None:
+async def test_stopping_closes_silent_connections() -> None:
     async with told() as (broker, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert (await ask(port, "/health"))[0] == 200
@@ -303,20 +303,20 @@ async def test_stopping_ends_connections_that_say_nothing() -> None:
         writer.close()
 
 
-async def test_without_a_port_nothing_listens() -> None:
+async def test_metrics_are_not_served_without_a_port() -> None:
     async with in_process_broker() as broker:
         assert broker.metrics_server is None
 
 
 @pytest.mark.parametrize(("given", "bound"), [({}, "127.0.0.1"), ({"odradek.metrics.host": "127.0.0.2"}, "127.0.0.2")])
-async def test_metrics_are_served_on_loopback_unless_told_otherwise(given: dict[str, str], bound: str) -> None:
+async def test_metrics_are_served_on_loopback_by_default(given: dict[str, str], bound: str) -> None:
     everywhere = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised.listeners": "PLAINTEXT://localhost:0"}
     async with in_process_broker({"odradek.metrics.port": "0", **everywhere, **given}) as broker:
         assert broker.metrics_server is not None
         assert [address[0] for address in broker.metrics_server.addresses] == [bound]
 
 
-async def test_a_taken_metrics_port_is_a_reason_not_to_start() -> None:
+async def test_an_occupied_metrics_port_keeps_the_broker_from_starting() -> None:
     async with told() as (_, port):
         with pytest.raises(StartError, match="in use"):
             async with in_process_broker({"odradek.metrics.port": str(port)}):
@@ -336,7 +336,7 @@ def test_times_are_exact_below_16_ms_and_within_6_percent_above() -> None:
     assert time_bucket(2**62) == TIME_BUCKETS - 1
 
 
-def test_quantiles_come_from_the_counts() -> None:
+def test_quantiles_are_computed_from_the_buckets() -> None:
     counts = [0] * TIME_BUCKETS
     for elapsed_ms in range(1, 11):
         counts[time_bucket(elapsed_ms)] += 10
@@ -344,7 +344,7 @@ def test_quantiles_come_from_the_counts() -> None:
     assert quantile_ms([0] * TIME_BUCKETS, 0.5) != quantile_ms([0] * TIME_BUCKETS, 0.5), "NaN without requests"
 
 
-def test_errors_are_counted_item_by_item_through_all_arrays() -> None:
+def test_errors_are_counted_per_item_in_all_arrays() -> None:
     metrics = BrokerMetrics().of(ApiKey.PRODUCE, 9)
     topic, partition = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
     failures = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -361,7 +361,7 @@ def test_errors_are_counted_item_by_item_through_all_arrays() -> None:
     assert (metrics.requests, metrics.total_time_ms, sum(metrics.times)) == (3, 4, 3)
 
 
-def test_an_error_at_the_top_of_a_response_counts_too() -> None:
+def test_a_top_level_error_of_a_response_is_counted() -> None:
     errors = {0: 0}
     assert error_finder(FetchResponse)(FetchResponse(error_code=70), errors)
     assert not error_finder(MetadataResponse)(MetadataResponse(), errors)
@@ -385,7 +385,7 @@ def test_a_deleted_topic_stays_in_the_sum_over_all_topics() -> None:
     assert (stats.forgotten.messages_in, stats.forgotten.failed_fetch_requests) == (5, 2)
 
 
-async def test_quantiles_are_those_of_the_last_minute_or_two() -> None:
+async def test_quantiles_cover_the_last_minute_or_two() -> None:
     clock = ManualClock()
     async with in_process_broker() as running:
         broker = Broker(running.config, clock=clock)
@@ -407,7 +407,7 @@ async def test_quantiles_are_those_of_the_last_minute_or_two() -> None:
     assert median() == 2
 
 
-async def test_an_answered_error_is_told_by_its_name() -> None:
+async def test_a_returned_error_is_exported_by_its_name() -> None:
     async with told() as (broker, port):
         broker.metrics.of(ApiKey.FETCH, 12).answered(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 1)
         broker.metrics.of(ApiKey.FETCH, 12).answered(FetchResponse(error_code=12345), 1)

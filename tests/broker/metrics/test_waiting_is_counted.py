@@ -30,7 +30,7 @@ def counted(samples: Samples, name: str) -> dict[str, float]:
     return {kind: value(samples, name, delayedOperation=kind) for kind in ("Produce", "Fetch", "DeleteRecords")}
 
 
-async def test_what_waits_is_listed_and_counted_in_each_purgatory_and_so_is_how_it_ended() -> None:
+async def test_waiting_operations_are_listed_and_counted_in_each_purgatory_with_their_outcome() -> None:
     async with told() as (broker, port):
         manager = broker.replica_manager
         purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)

@@ -3,7 +3,7 @@ import pytest
 from odradek.broker.requests.request_context import PendingResponse
 
 
-def test_a_pending_response_is_settled_once() -> None:
+def test_a_pending_response_is_completed_once() -> None:
     pending = PendingResponse()
     calls: list[str] = []
     pending.when_settled(lambda: calls.append("settled"))
@@ -14,14 +14,14 @@ def test_a_pending_response_is_settled_once() -> None:
     assert pending.result() == "first"
 
 
-def test_a_failure_is_raised_to_whoever_takes_the_result() -> None:
+def test_a_failure_is_raised_to_the_caller_that_takes_the_result() -> None:
     pending = PendingResponse()
     pending.fail(ValueError("why"))
     with pytest.raises(ValueError, match="why"):
         pending.result()
 
 
-def test_one_that_is_settled_already_tells_at_once() -> None:
+def test_a_callback_on_a_completed_response_is_called_at_once() -> None:
     pending = PendingResponse()
     pending.complete(None)
     calls: list[str] = []
@@ -30,7 +30,7 @@ def test_one_that_is_settled_already_tells_at_once() -> None:
     assert calls == ["settled"]
 
 
-def test_an_abandoned_one_tells_its_owner_and_takes_no_answer() -> None:
+def test_an_abandoned_response_notifies_its_owner_and_ignores_results() -> None:
     pending = PendingResponse()
     calls: list[str] = []
     pending.when_abandoned(lambda: calls.append("abandoned"))

@@ -126,7 +126,7 @@ LARGE: dict[str, tuple[Message, int]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_the_largest_requests_that_clients_send_are_read(name: str) -> None:
+def test_the_largest_requests_of_real_clients_are_decoded(name: str) -> None:
     request, version = LARGE[name]
     data = encode(request, version)
     assert len(data) < ConnectionLimits().max_other_request_bytes

@@ -21,7 +21,7 @@ def config(**settings: str) -> BrokerConfig:
     return BrokerConfig.from_mapping({name.replace("_", "."): value for name, value in settings.items()})
 
 
-def test_without_anything_set_kafkas_defaults_hold() -> None:
+def test_without_settings_kafkas_defaults_apply() -> None:
     empty = config()
     assert empty["num.partitions"] == 1
     assert empty["auto.create.topics.enable"] is True
@@ -52,7 +52,7 @@ def test_the_file_in_config_is_the_packaged_one() -> None:
     assert (repository / "config" / "server.properties").read_bytes() == SINGLE_NODE_FILE.read_bytes()
 
 
-def test_with_a_file_only_that_file_counts(tmp_path: Path) -> None:
+def test_with_a_config_file_only_that_file_applies(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("broker.id=7\nlog.dirs=/a, /b\n")
     read = load_config(str(path))
@@ -61,7 +61,7 @@ def test_with_a_file_only_that_file_counts(tmp_path: Path) -> None:
     assert read["offsets.topic.replication.factor"] == 3
 
 
-def test_flags_override_either(tmp_path: Path) -> None:
+def test_flags_override_a_config_file_and_the_packaged_one(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("broker.id=7\nlog.dirs=/a\nnum.partitions=3\n")
     for given in (str(path), None):
@@ -78,19 +78,19 @@ def test_an_override_needs_a_name_and_a_value(text: str) -> None:
         load_config(settings=[text])
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.properties"):
         load_config(str(tmp_path / "nowhere.properties"))
 
 
-def test_a_file_with_a_broken_escape_is_named(tmp_path: Path) -> None:
+def test_a_file_with_a_broken_escape_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "broken.properties"
     path.write_bytes(b"broker.rack=\\u12")
     with pytest.raises(ConfigError, match=r"broken\.properties"):
         load_config(str(path))
 
 
-def test_node_id_and_broker_id_are_one() -> None:
+def test_node_id_and_broker_id_are_synonyms() -> None:
     assert config(node_id="4").broker_id == 4
     assert config(broker_id="5")["node.id"] == 5
     with pytest.raises(ConfigError, match="must be the same"):
@@ -113,7 +113,7 @@ def test_retention_is_taken_from_milliseconds_then_minutes_then_hours(settings: 
     assert BrokerConfig.from_mapping(settings).log_config().retention_ms == ms
 
 
-def test_rolling_jitter_and_flushing_have_their_synonyms_too() -> None:
+def test_rolling_jitter_and_flushing_settings_have_synonyms() -> None:
     read = BrokerConfig.from_mapping(
         {"log.roll.hours": "3", "log.roll.jitter.hours": "1", "log.flush.scheduler.interval.ms": "77"}
     ).log_config()
@@ -124,7 +124,7 @@ def test_rolling_jitter_and_flushing_have_their_synonyms_too() -> None:
     assert (read.segment_ms, read.segment_jitter_ms, read.flush_ms) == (5, 6, 7)
 
 
-def test_a_topics_own_settings_stand_over_the_brokers() -> None:
+def test_a_topics_own_settings_override_the_brokers() -> None:
     read = config(log_segment_bytes="5000", message_max_bytes="70").log_config(
         {"segment.bytes": "6000", "cleanup.policy": "compact,delete"}
     )
@@ -135,7 +135,7 @@ def test_a_topics_own_settings_stand_over_the_brokers() -> None:
     "overrides",
     [{"segment.bytes": "13"}, {"no.such.setting": "1"}, {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}],
 )
-def test_a_topic_cannot_have_what_is_no_setting_or_no_value(overrides: dict[str, str]) -> None:
+def test_unknown_topic_settings_and_invalid_values_are_refused(overrides: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(overrides))):
         config().log_config(overrides)
 
@@ -173,7 +173,7 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str
         BrokerConfig.from_mapping(settings)
 
 
-def test_unknown_names_are_kept_and_named_in_one_warning() -> None:
+def test_unknown_settings_are_kept_and_named_in_one_warning() -> None:
     read = config(my_plugin_size="3", another_name="x")
     with capture_logs() as lines:
         read.warn()
@@ -182,7 +182,7 @@ def test_unknown_names_are_kept_and_named_in_one_warning() -> None:
     assert read.given["my.plugin.size"] == "3"
 
 
-def test_setting_what_has_no_effect_yet_warns() -> None:
+def test_a_setting_without_effect_logs_a_warning() -> None:
     read = BrokerConfig.from_mapping(
         {"num.io.threads": "4", "num.partitions": "2", "listener.name.x.max.connections": "5"}
     )
@@ -191,14 +191,14 @@ def test_setting_what_has_no_effect_yet_warns() -> None:
     assert [line["names"] for line in lines] == [["listener.name.x.max.connections", "num.io.threads"]]
 
 
-def test_the_single_node_file_itself_warns_of_nothing_but_what_the_user_adds_does() -> None:
+def test_the_packaged_file_causes_no_warning_but_added_settings_do() -> None:
     with capture_logs() as lines:
         load_config().warn()
         load_config(settings=["background.threads=3"]).warn()
     assert [line["names"] for line in lines] == [["background.threads"]]
 
 
-def test_a_dynamic_setting_stands_over_a_static_one_and_this_brokers_over_the_clusters() -> None:
+def test_a_dynamic_setting_overrides_a_static_one_and_this_brokers_the_clusters() -> None:
     read = config(log_segment_bytes="1000", message_max_bytes="2000")
     changes: list[frozenset[str]] = []
     read.on_change(changes.append)
@@ -216,7 +216,7 @@ def test_a_dynamic_setting_hides_static_synonyms() -> None:
     assert (read.log_config().segment_ms, read.log_config().retention_ms) == (7, 9)
 
 
-def test_a_stored_setting_that_cannot_be_is_left_out_and_named() -> None:
+def test_an_invalid_stored_setting_is_ignored_and_logged() -> None:
     read = config()
     with capture_logs() as lines:
         read.apply_dynamic({"log.segment.bytes": "3", "message.max.bytes": "4000"}, {})
@@ -253,7 +253,7 @@ def test_a_flag_overrides_the_file_under_whatever_name_the_file_has_it(
 
 
 @pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
-def test_a_topic_may_not_ask_for_tiered_storage(name: str) -> None:
+def test_a_topic_cannot_enable_tiered_storage(name: str) -> None:
     config().check_topic_config({name: "false"})
     with pytest.raises(ConfigError, match=name):
         config().check_topic_config({name: "true"})

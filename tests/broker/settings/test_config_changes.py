@@ -23,16 +23,16 @@ def changed(before: str | None, operation: ConfigOperation, value: str) -> str:
     return finished(modification([Item(LIST, operation, value)], TOPIC.get)(current))[LIST]
 
 
-def test_each_part_is_appended_once_where_it_is_not_there_yet() -> None:
+def test_append_adds_each_missing_part_once() -> None:
     assert changed("0:1,1:1", ConfigOperation.APPEND, "1:1, 2:1,2:1") == "0:1,1:1,2:1"
     assert changed(None, ConfigOperation.APPEND, "2:1") == "2:1"
 
 
-def test_parts_are_taken_away_wherever_they_are() -> None:
+def test_subtract_removes_parts_at_any_position() -> None:
     assert changed("0:1,1:1,0:1", ConfigOperation.SUBTRACT, "0:1,7:7") == "1:1"
 
 
-def test_a_list_may_have_as_many_bytes_as_a_string_of_an_answer() -> None:
+def test_a_list_may_be_as_long_as_the_longest_string_of_a_response() -> None:
     longest = "*," + "ä" * ((LONGEST_VALUE_BYTES - 2) // 2) + "x"
     assert changed("*", ConfigOperation.APPEND, longest[2:]) == longest
     with pytest.raises(ProtocolError) as caught:
@@ -40,7 +40,7 @@ def test_a_list_may_have_as_many_bytes_as_a_string_of_an_answer() -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_changes_of_many_settings_are_checked_and_made_in_steps() -> None:
+def test_changes_of_many_settings_are_checked_and_applied_in_steps() -> None:
     items = [Item(f"plug.in.{number}", ConfigOperation.SET, "x") for number in range(MANY)]
     for steps in (check_items(items), modification(items, TOPIC.get)({}), replacement(items)({})):
         assert len(list(steps)) > 20
@@ -54,13 +54,13 @@ def test_changes_of_many_settings_are_checked_and_made_in_steps() -> None:
         (Item("b", 9, "x"), "Unknown operation 9"),
     ],
 )
-def test_what_no_request_may_hold_is_refused(item: Item, reason: str) -> None:
+def test_an_invalid_item_refuses_the_request(item: Item, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason) as caught:
         finished(check_items([Item("a", ConfigOperation.SET, "x"), item]))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_refusal_names_a_few_of_many_settings_and_is_short() -> None:
+def test_an_error_text_names_only_a_few_of_many_settings() -> None:
     items = [Item("x" * 30_000 + str(number), ConfigOperation.SET, None) for number in range(12)]
     with pytest.raises(ProtocolError) as caught:
         finished(check_items(items))

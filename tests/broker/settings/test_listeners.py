@@ -11,17 +11,17 @@ def listeners(text: str, **others: str) -> list[Listener]:
     return BrokerConfig.from_mapping({"listeners": text, **settings}).listeners
 
 
-def test_a_listener_advertises_its_own_address_unless_told_otherwise() -> None:
+def test_a_listener_advertises_its_own_address_by_default() -> None:
     assert listeners("PLAINTEXT://10.0.0.1:9092") == [
         Listener("PLAINTEXT", "PLAINTEXT", "10.0.0.1", 9092, "10.0.0.1", 9092)
     ]
 
 
-def test_no_host_means_every_interface_and_the_machines_own_name() -> None:
+def test_a_listener_without_host_binds_all_interfaces_and_advertises_the_host_name() -> None:
     assert listeners("PLAINTEXT://:9092") == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092, "", 9092)]
 
 
-def test_each_listener_advertises_an_address_of_its_own() -> None:
+def test_each_listener_can_advertise_its_own_address() -> None:
     inside, outside = listeners(
         "INSIDE://:9092,outside://0.0.0.0:9093",
         advertised_listeners="OUTSIDE://kafka.example.org:19093,INSIDE://broker:9092",
@@ -32,7 +32,7 @@ def test_each_listener_advertises_an_address_of_its_own() -> None:
     assert outside == Listener("OUTSIDE", "PLAINTEXT", "0.0.0.0", 9093, "kafka.example.org", 19093)
 
 
-def test_a_listener_that_is_not_advertised_is_opened_and_told_nobody() -> None:
+def test_a_listener_left_out_of_the_advertised_ones_is_opened_but_not_advertised() -> None:
     config = BrokerConfig.from_mapping(
         {
             "listeners": "PLAINTEXT://:9092,SIDE://:9093",
@@ -43,7 +43,7 @@ def test_a_listener_that_is_not_advertised_is_opened_and_told_nobody() -> None:
     assert [(each.name, each.advertised_host) for each in config.listeners] == [("PLAINTEXT", "here"), ("SIDE", None)]
 
 
-def test_an_ipv6_address_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_written_in_brackets() -> None:
     assert listeners("PLAINTEXT://[::1]:9092")[0].host == "::1"
 
 
@@ -121,12 +121,12 @@ def test_a_listener_of_another_protocol_is_refused_by_name(protocol: str) -> Non
         ),
     ],
 )
-def test_listeners_that_cannot_be_are_refused(settings: dict[str, str], problem: str) -> None:
+def test_invalid_listeners_are_refused(settings: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         BrokerConfig.from_mapping(settings)
 
 
-def test_the_port_flag_changes_the_first_listeners_port_alone() -> None:
+def test_the_port_flag_changes_only_the_first_listeners_port() -> None:
     config = load_config(port=0)
     assert [(each.host, each.port, each.advertised_port) for each in config.listeners] == [("127.0.0.1", 0, 0)]
     config = load_config(

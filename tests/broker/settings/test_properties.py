@@ -18,7 +18,7 @@ def _without_lone_surrogates(text: str) -> str:
     return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
 
 
-def test_every_file_is_read_as_java_reads_it() -> None:
+def test_every_properties_file_is_parsed_as_in_java() -> None:
     assert len(VECTORS) > 300
     for vector in VECTORS:
         data = bytes.fromhex(vector["hex"])
@@ -33,6 +33,6 @@ def test_every_file_is_read_as_java_reads_it() -> None:
         assert parse_properties(data) == wanted, data
 
 
-def test_a_continued_line_with_a_comment_and_a_duplicate_reads_as_people_expect() -> None:
+def test_a_continued_line_with_a_comment_and_a_duplicate_is_parsed() -> None:
     text = b"# one \\\nlisteners = PLAINTEXT://:9092, \\\n   INSIDE://:9093\n! two\nlog.dirs:/a\nlog.dirs /b c \n"
     assert parse_properties(text) == {"listeners": "PLAINTEXT://:9092, INSIDE://:9093", "log.dirs": "/b c "}

@@ -46,7 +46,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_promise_of_protection_is_refused_by_name(name: str) -> None:
+def test_a_protection_setting_is_refused_by_name(name: str) -> None:
     config = BrokerConfig.from_mapping({name: REFUSED[name], "num.io.threads": "4"})
     with pytest.raises(ConfigError) as caught:
         config.check_protection()
@@ -55,7 +55,7 @@ def test_a_promise_of_protection_is_refused_by_name(name: str) -> None:
     assert "secret" not in str(caught.value).replace(name, "")
 
 
-def test_kafkas_defaults_and_empty_values_promise_nothing() -> None:
+def test_kafkas_defaults_and_empty_values_of_protection_settings_are_accepted() -> None:
     texts = {
         "authorizer.class.name": "",
         "super.users": "",
@@ -70,13 +70,13 @@ def test_kafkas_defaults_and_empty_values_promise_nothing() -> None:
     BrokerConfig.from_mapping(texts).check_protection()
 
 
-def test_every_setting_about_security_has_no_effect_in_silence() -> None:
+def test_every_security_setting_without_effect_is_marked_as_protecting() -> None:
     for name, setting in {**BROKER, **AUTHORIZER}.items():
         if name.startswith(ABOUT_SECURITY) and name not in HARMLESS:
             assert setting.protects, name
 
 
-def test_a_setting_that_takes_effect_keeps_its_promise() -> None:
+def test_a_protection_setting_that_takes_effect_is_accepted() -> None:
     setting = BROKER["ssl.client.auth"]
     assert setting.promises_missing_protection("required")
     setting.takes_effect = True
@@ -86,7 +86,7 @@ def test_a_setting_that_takes_effect_keeps_its_promise() -> None:
         setting.takes_effect = False
 
 
-def test_the_message_names_all_of_them_with_the_file_or_flag_they_come_from(tmp_path: Path) -> None:
+def test_the_error_names_all_refused_settings_with_their_file_or_flag(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nsuper.users=User:a\nssl.client.auth=required\nssl.keystore.type=JKS\n")
     config = load_config(str(file), settings=["ssl.client.auth=requested"])
@@ -99,7 +99,7 @@ def test_the_message_names_all_of_them_with_the_file_or_flag_they_come_from(tmp_
     assert "\n" not in message
 
 
-async def test_a_broker_does_not_start_without_the_protection_that_it_was_told_to_give(tmp_path: Path) -> None:
+async def test_a_broker_with_an_unsupported_protection_setting_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"authorizer\.class\.name"):
         async with in_process_broker({"authorizer.class.name": "a.B"}, data_dir=tmp_path / "data"):
             pass
@@ -137,7 +137,7 @@ async def test_a_password_of_a_listener_is_not_stored(name: str) -> None:
         ("super.users", "User:admin"),
     ],
 )
-async def test_a_change_that_promises_protection_is_refused(name: str, value: str) -> None:
+async def test_changing_a_protection_setting_is_refused(name: str, value: str) -> None:
     ours = await client()
     answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [[name, SET, value]])
     assert answer.error_code == ErrorCode.INVALID_CONFIG
@@ -145,7 +145,7 @@ async def test_a_change_that_promises_protection_is_refused(name: str, value: st
     assert name not in ours.room.config.given
 
 
-def test_a_promise_that_an_older_release_stored_is_left_out_and_named() -> None:
+def test_a_protection_setting_stored_by_an_older_release_is_ignored_and_logged() -> None:
     config = BrokerConfig.from_mapping({})
     with capture_logs() as lines:
         config.apply_dynamic({}, {"ssl.client.auth": "required", "message.max.bytes": "4000"})

@@ -19,13 +19,13 @@ from odradek.broker.testing import in_process_broker
 from tests.broker.controller.rooms import at_once
 
 
-def test_a_default_of_topics_takes_effect_if_and_only_if_the_topic_setting_does() -> None:
+def test_a_topic_default_takes_effect_if_and_only_if_the_topic_setting_does() -> None:
     shared = {synonym.name: setting for setting in TOPIC.values() for synonym in setting.synonyms}
     for name, topic_setting in shared.items():
         assert BROKER[name].takes_effect == topic_setting.takes_effect, name
 
 
-def test_small_defaults_of_kafkas_count_only_where_somebody_set_them() -> None:
+def test_kafkas_small_socket_defaults_apply_only_if_set_explicitly() -> None:
     limits = ConnectionLimits.from_config(BrokerConfig.from_mapping({}))
     assert (limits.listen_backlog, limits.receive_buffer_bytes, limits.send_buffer_bytes) == (8192, -1, -1)
     chosen = {"socket.listen.backlog.size": "50", "socket.send.buffer.bytes": "102400"}
@@ -33,7 +33,7 @@ def test_small_defaults_of_kafkas_count_only_where_somebody_set_them() -> None:
     assert (limits.listen_backlog, limits.receive_buffer_bytes, limits.send_buffer_bytes) == (50, -1, 102400)
 
 
-async def test_socket_buffers_are_as_large_as_set() -> None:
+async def test_socket_buffers_have_the_configured_size() -> None:
     settings = {"socket.receive.buffer.bytes": "20000", "socket.send.buffer.bytes": "30000"}
     async with in_process_broker(settings) as broker:
         host, _, port = broker.bootstrap.rpartition(":")
@@ -46,13 +46,13 @@ async def test_socket_buffers_are_as_large_as_set() -> None:
 
 
 @pytest.mark.parametrize(("given", "chosen"), [("1000", 1001), ("50", 51)])
-async def test_a_node_without_a_number_chooses_one_above_the_reserved_ones(given: str, chosen: int) -> None:
+async def test_a_node_without_an_id_chooses_one_above_the_reserved_ids(given: str, chosen: int) -> None:
     async with in_process_broker({"broker.id": "-1", "reserved.broker.max.id": given}) as broker:
         assert chosen <= broker.broker_id < chosen + 1_000_000
         assert broker.metadata.broker_id == broker.broker_id
 
 
-async def test_dynamic_limits_hold_for_the_next_connection_and_dynamic_expiry_for_logs_there_are() -> None:
+async def test_dynamic_limits_apply_to_new_connections_and_dynamic_expiry_to_open_logs() -> None:
     async with in_process_broker() as broker:
         await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
         await broker.controller.alter_broker_config(

@@ -23,11 +23,11 @@ DESCRIBED_IN_A_SENTENCE = {
 }
 
 
-def test_topic_settings_are_kafkas() -> None:
+def test_topic_settings_equal_kafkas() -> None:
     assert TOPIC.keys() == TOPIC_VECTORS.keys()
 
 
-def test_broker_settings_are_kafkas_and_our_own_are_marked_and_named_as_ours() -> None:
+def test_broker_settings_equal_kafkas_and_our_own_are_marked_and_prefixed() -> None:
     assert {name for name, setting in BROKER.items() if not setting.own} == BROKER_VECTORS.keys()
     for name, setting in BROKER.items():
         assert setting.own == name.startswith("odradek.")
@@ -74,7 +74,7 @@ def test_synonyms_of_broker_settings_have_the_multipliers_of_topic_settings() ->
             assert synonym.multiplier == multipliers[synonym.name]
 
 
-def test_every_default_obeys_its_own_rule_and_survives_being_written_and_read() -> None:
+def test_every_default_is_valid_and_survives_a_round_trip() -> None:
     for setting in [*TOPIC.values(), *BROKER.values()]:
         text = value_text(setting.default)
         if text is not None and not (setting.valid and setting.valid.text == "[broker, controller]"):
@@ -88,7 +88,7 @@ def test_every_setting_is_documented_in_one_sentence() -> None:
         assert len(setting.documentation) < 180, setting
 
 
-def test_the_log_reads_the_same_defaults() -> None:
+def test_the_log_has_the_same_defaults_as_the_table() -> None:
     for row in TOPIC_SETTINGS:
         assert row.default == TOPIC[row.name].default, row.name
 
@@ -111,7 +111,7 @@ def test_the_log_reads_the_same_defaults() -> None:
         ("replica.selector.class", " org.example.Selector ", "org.example.Selector"),
     ],
 )
-def test_a_value_is_read_as_java_reads_it(name: str, text: str, value: object) -> None:
+def test_a_value_is_parsed_as_in_java(name: str, text: str, value: object) -> None:
     assert parse_value(BROKER[name], text) == value
 
 
@@ -143,7 +143,7 @@ def test_a_value_is_read_as_java_reads_it(name: str, text: str, value: object) -
         ("group.share.delivery.count.limit", "11"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_name(name: str, text: str) -> None:
+def test_an_invalid_value_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=name) as caught:
         parse_value(BROKER[name], text)
     assert caught.value.name == name
@@ -153,12 +153,12 @@ def test_a_value_that_cannot_be_is_refused_by_name(name: str, text: str) -> None
     ("text", "replicas"),
     [("*", ["*"]), ("", []), ("0:1,12:3", ["0:1", "12:3"]), (" 0:1 , 1:2 ", ["0:1", "1:2"])],
 )
-def test_throttled_replicas_are_a_star_or_pairs(text: str, replicas: list[str]) -> None:
+def test_throttled_replicas_are_a_star_or_a_list_of_pairs(text: str, replicas: list[str]) -> None:
     assert parse_value(TOPIC["leader.replication.throttled.replicas"], text) == replicas
 
 
 @pytest.mark.parametrize("text", ["0", "0:x", "*,0:1", ":1", "0:", "1:2:3"])
-def test_throttled_replicas_are_nothing_else(text: str) -> None:
+def test_other_values_of_throttled_replicas_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_value(TOPIC["leader.replication.throttled.replicas"], text)
 
@@ -189,7 +189,7 @@ def test_a_secret_never_appears_in_an_error() -> None:
         (float("nan"), "NaN"),
     ],
 )
-def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
+def test_a_double_is_formatted_as_in_java(value: float, text: str) -> None:
     assert value_text(value) == text
     if value == value:
         assert parse_type(BROKER["log.cleaner.min.cleanable.ratio"].type, text) == value
