@@ -1,6 +1,6 @@
 """Every asynchronous test of the broker runs on uvloop, as a broker does.
 
-As the kind `second_loop` it runs again, on asyncio in debug mode.
+With `second_loop` each test runs again, on asyncio in debug mode.
 """
 
 import asyncio

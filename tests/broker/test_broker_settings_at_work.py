@@ -1,7 +1,7 @@
-"""Every broker setting that says it takes effect, seen at work on a running broker: by a client, or on the disk.
+"""Every broker setting marked as taking effect changes what a client or the disk of a running broker shows.
 
-Defaults of topics are in test_topic_settings_at_work.py. ELSEWHERE names the tests of others that have one in another
-file; a setting that is in no such place fails the first test.
+test_topic_settings_at_work.py tests the defaults of topics. ELSEWHERE names tests of settings in other files. The
+last test fails for a setting without any test.
 """
 
 from __future__ import annotations
@@ -185,13 +185,13 @@ SHOWN_HERE: set[str] = set()
 
 
 def shows(*names: str) -> Callable[[Test], Test]:
-    """Marks the test that shows these settings at work."""
+    """Marks a test as the test of these settings."""
     SHOWN_HERE.update(names)
     return lambda test: test
 
 
 class Peer:
-    """A bare connection to a broker."""
+    """A raw connection to a broker."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -200,7 +200,7 @@ class Peer:
         self.writer.write(struct.pack(">i", len(payload)) + payload)
 
     async def answer(self) -> bytes | None:
-        """The next answer; None if the broker closes instead."""
+        """Returns the next response, None if the broker closes the connection instead."""
         async with asyncio.timeout(20):
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 length = int.from_bytes(await self.reader.readexactly(4), "big")
@@ -287,7 +287,7 @@ async def test_a_request_above_the_maximum_size_closes_its_connection() -> None:
 
 
 def backlog_of(port: int) -> int:
-    """As `ss` tells it: the kernel's answer to a netlink inquiry about listening sockets on this port."""
+    """Returns the backlog as `ss` does: from the kernel's netlink response about listening sockets on this port."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:  # NETLINK_SOCK_DIAG
         request = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << 10)  # state LISTEN
         netlink.send(struct.pack("=IHHII", 16 + len(request), 20, 0x301, 1, 0) + request)
@@ -491,7 +491,7 @@ async def test_batches_that_inflate_beyond_the_limit_of_their_request_are_refuse
 
 @shows("log.retention.check.interval.ms")
 async def test_retention_is_applied_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all periodic work, what runs at this interval, and nothing before it, removes what is too old."""
+    """Of all periodic work, only the work at this interval removes old records, and none earlier."""
     jobs: list[tuple[float, Callable[[], Awaitable[None]]]] = []
     monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, name: jobs.append((interval_ms, job)))
     beside = {"log.segment.bytes": "2000", "log.retention.hours": "1", "log.retention.check.interval.ms": "7777"}

@@ -1,4 +1,4 @@
-"""Which form of the compiled modules runs, who says so, and what a build leaves behind."""
+"""Which form of the compiled modules runs, how it is reported, and the files that a build leaves behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compiled_table(root: Path = ROOT) -> list[str]:
 
 
 def test_every_compiled_module_is_loaded_in_the_form_that_this_run_expects() -> None:
-    """All in one form: a mixture would be a build that stopped half-way."""
+    """All modules have one form: a mixture comes from a build that stopped halfway."""
     forms = {Path(import_module(name).__file__ or "").suffix for name in compiled_table()}
     if PURE:
         assert forms == {".py"}
@@ -40,7 +40,7 @@ def test_every_compiled_module_is_loaded_in_the_form_that_this_run_expects() -> 
 
 
 def test_no_compiled_module_has_a_coroutine() -> None:
-    """mypyc hands exceptions on to what one awaits by a call that is deprecated since Python 3.12."""
+    """mypyc passes exceptions to an awaited object by a call that is deprecated since Python 3.12."""
     sources = [ROOT / (name.replace(".", "/") + ".py") for name in compiled_table()]
     nodes = [(source.name, node) for source in sources for node in ast.walk(ast.parse(source.read_text()))]
     assert [name for name, node in nodes if isinstance(node, ast.AsyncFunctionDef)] == []
@@ -78,7 +78,7 @@ def test_without_a_build_note_the_build_info_reports_no_build(tmp_path: Path) ->
 
 @pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
 def test_a_build_without_a_compiler_leaves_plain_python_and_records_the_reason(tmp_path: Path, compiler: str) -> None:
-    """One small module instead of the table: what is shown is the way out, not how long mypyc takes."""
+    """Builds one small module instead of the table: this test is about the fallback, not about mypyc's speed."""
     tree = tmp_path / "tree"
     (tree / "odradek" / "protocol").mkdir(parents=True)
     (tree / "odradek" / "protocol" / "record_walk.py").write_text("def one() -> int:\n    return 1\n")

@@ -1,4 +1,4 @@
-"""What a broker does from time to time, called here instead of waited for."""
+"""A broker's periodic work. These tests call it instead of waiting for it."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The serve command as a process of its own: what it prints, how it ends, and what keeps it from starting."""
+"""The serve command as a separate process: its output, its end, and errors that keep it from starting."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.spawned_broker import free_port
 
 
 def heed_hang_ups() -> None:
-    """Whoever runs the tests may do so under nohup."""
+    """Restores the default of SIGHUP, as the tests may run under nohup."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -47,7 +47,7 @@ class Served:
         return socket.create_connection((host, int(port)), timeout=20)
 
     def end(self) -> tuple[int, str, str]:
-        """Exit status, and what was left on stdout and stderr."""
+        """Waits for the end and returns the exit status and the rest of stdout and stderr."""
         out, err = self.process.communicate(timeout=20)
         return self.process.returncode, out, err
 
@@ -119,7 +119,7 @@ def test_a_signal_passed_on_by_make_is_not_a_second_signal(serve: Serve, tmp_pat
 def test_a_second_signal_ends_the_process_at_once(serve: Serve) -> None:
     served = serve("--port", "0")
     with served.connect(served.ready()) as client:
-        # Bytes that never become a request keep the connection open; its end is waited for.
+        # An incomplete request keeps the connection open, and the shutdown waits for it.
         client.sendall(b"\x00\x00\x00\x20")
         os.kill(served.process.pid, signal.SIGSTOP)
         os.kill(served.process.pid, signal.SIGTERM)
@@ -261,7 +261,7 @@ def test_an_impossible_port_is_a_usage_error(serve: Serve) -> None:
 
 
 def test_an_idle_broker_wakes_up_only_a_few_times_a_second(serve: Serve) -> None:
-    """Its timers and look-arounds: a few wake-ups a second, no more."""
+    """Its timers and periodic checks wake it up a few times a second at most."""
     served = serve("--port", "0")
     served.ready()
 
@@ -303,7 +303,7 @@ def test_the_broker_survives_a_hangup_under_nohup(tmp_path: Path) -> None:
 def test_the_broker_serves_without_standard_streams_and_shuts_down_cleanly(
     tmp_path: Path, closed: tuple[int, ...]
 ) -> None:
-    """A descriptor that is closed at the start must not become a socket's."""
+    """The descriptor of a stream that is closed at the start must not be reused for a socket."""
     port = free_port()
 
     def close_streams() -> None:
@@ -344,7 +344,7 @@ def test_the_broker_serves_although_its_output_is_not_read(tmp_path: Path) -> No
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
-    """Until somebody listens on the port."""
+    """Waits until the port is open."""
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -375,7 +375,7 @@ def test_the_broker_raises_its_limit_of_open_files(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other mallocs keep memory in their own ways")
 def test_the_memory_of_large_responses_is_reused(serve: Serve) -> None:
-    """Of those that are read: 10 MB, of 40 partitions, too little of each to be sent from the file."""
+    """Responses of 10 MB from 40 partitions are copied: each partition has too little to be sent from its file."""
     broker = serve("--port", "0", "--set", "num.partitions=40")
     address = broker.ready()
     producer = kafka.KafkaProducer(bootstrap_servers=address, batch_size=0)
@@ -399,5 +399,5 @@ def test_the_memory_of_large_responses_is_reused(serve: Serve) -> None:
 
 
 def page_faults(pid: int) -> int:
-    """How often the process needed a page that it did not have."""
+    """Returns the number of page faults of the process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])

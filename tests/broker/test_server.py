@@ -1,4 +1,4 @@
-"""The broker as a whole: how it starts, what keeps it from starting, and how it ends."""
+"""The broker as a whole: its start, errors that keep it from starting, and its shutdown."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from tests.broker.network.echo_server import close
 
 
 class RawClient:
-    """Sends requests of the codec as they are, and reads their answers."""
+    """Sends encoded requests unchanged and reads the responses."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -251,7 +251,7 @@ async def test_the_directory_of_another_cluster_or_broker_is_refused(tmp_path: P
 
 
 async def test_a_start_that_fails_during_log_loading_is_not_a_clean_shutdown(tmp_path: Path) -> None:
-    """A mark of a clean shutdown would keep the logs that were not opened yet from being recovered."""
+    """A clean-shutdown marker would keep logs that were not opened yet from being recovered."""
     async with in_process_broker(data_dir=tmp_path) as broker:
         await broker.controller.create_topics([NewTopic("a", 3, 1)], timeout_ms=10_000)
 
@@ -297,7 +297,7 @@ async def test_a_broker_without_an_id_chooses_one_above_1000_and_keeps_it(tmp_pa
 
 
 async def test_the_start_does_not_sleep() -> None:
-    """Not timed: nothing on the way may sleep, so that a clock which stands still does not hinder it."""
+    """The start is not timed. It must not sleep, so it completes with a clock that stands still."""
     async with in_process_broker(clock=ManualClock()) as broker:
         client = await RawClient.connect(broker.bootstrap)
         assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0

@@ -1,4 +1,4 @@
-"""What the package gives to other people's tests: brokers that leave nothing behind, a plugin that changes nothing."""
+"""The package's tools for other projects' tests: brokers that leave nothing behind, a plugin without side effects."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_coroutine_is_the_business_of_whoever_brings_a_plugin_for_it():
 
 
 def open_files() -> set[str]:
-    """What this process holds open, sockets and pipes too."""
+    """Returns the open files of this process, including sockets and pipes."""
     targets = set()
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -88,7 +88,7 @@ def use(bootstrap: str) -> None:
 
 @pytest.fixture
 def seen_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporary folders of this test's own; skipped where nobody tells what a process holds open."""
+    """Gives the test its own temporary directory. Skips it on systems that do not list a process's open files."""
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("needs Linux's /proc")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -100,7 +100,7 @@ async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directo
         async with in_process_broker() as broker:
             await asyncio.to_thread(use, broker.bootstrap)
 
-    await one()  # what a first one leaves loaded for the next is no leak: the executor's threads, the client's modules
+    await one()  # the first broker leaves threads of the executor and imported modules for the next: not a leak
     before, tasks = left_behind(), asyncio.all_tasks()
     await one()
     assert left_behind() == before
@@ -126,7 +126,7 @@ def test_the_programs_logging_is_restored_after_the_last_broker(capsys: pytest.C
         with BrokerThread() as first:
             with BrokerThread():
                 pass
-            assert structlog.is_configured(), "the first still runs"
+            assert structlog.is_configured(), "the first broker still runs"
             use(first.bootstrap)
         assert not structlog.is_configured()
         assert capsys.readouterr().out == ""
@@ -142,7 +142,7 @@ def test_the_programs_logging_is_restored_after_the_last_broker(capsys: pytest.C
 
 
 def test_the_plugin_provides_its_fixture_to_another_project_and_changes_nothing_else(tmp_path: Path) -> None:
-    """A project of its own, whose pytest knows of no asyncio mode and takes warnings for errors."""
+    """A separate project whose pytest has no asyncio mode and treats warnings as errors."""
     (tmp_path / "test_theirs.py").write_text(SOMEBODY_S_TESTS)
     kafka_python_s = "ignore:(read|open)_text is deprecated:DeprecationWarning"
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nfilterwarnings =\n  error\n  {kafka_python_s}\n")

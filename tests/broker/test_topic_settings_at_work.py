@@ -1,8 +1,8 @@
-"""Every topic setting that says it takes effect, on a running broker: given in each way there is, it changes what a
-client or the disk shows, and without it that is otherwise.
+"""Every topic setting marked as taking effect, set in each possible way, changes what a client or the disk of a
+running broker shows. The default has another effect.
 
-The ways: in the broker's server.properties, under the broker's name of it; with the topic as it is created; changed on
-the topic, or for the whole cluster, while the broker runs and the topic has its log open.
+The ways: in the broker's server.properties, under the broker's name; when the topic is created; changed on
+the topic or for the whole cluster while the broker runs and the topic's log is open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 STATIC, CREATED, ALTERED, DYNAMIC = "in the file", "at creation", "altered on the topic", "altered for the cluster"
 AT_ONCE = (STATIC, CREATED, ALTERED, DYNAMIC)
 NEXT_SEGMENT = (STATIC, CREATED)
-"""What a segment takes at its beginning does not change for the one that is open."""
+"""A segment takes these settings when it is created. The open segment keeps its values."""
 NOTHING = ""
 QUICK = {"log.retention.check.interval.ms": "20"}
 CLEANED = {"log.cleanup.policy": "compact", "log.segment.bytes": "1000", "log.cleaner.backoff.ms": "20"}
@@ -47,7 +47,7 @@ def now_ms() -> int:
 
 
 async def produce(api: Api, size: int = 900, *, at_ms: int | None = None, key: bytes | None = b"k", **how: Any) -> Any:
-    """Appends one record to t-0; the partition's answer."""
+    """Appends one record to t-0 and returns the partition's response."""
     records = build_batch([Record(0, now_ms() if at_ms is None else at_ms, key, b"v" * size)], **how)
     data = ProduceRequest.PartitionProduceData(index=0, records=records)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
@@ -56,7 +56,7 @@ async def produce(api: Api, size: int = 900, *, at_ms: int | None = None, key: b
 
 
 async def produced(api: Api, count: int, size: int = 900, **how: Any) -> Log:
-    """Appends records that must be taken; the log."""
+    """Appends records, requires success and returns the log."""
     for _ in range(count):
         assert (await produce(api, size, **how)).error_code == ErrorCode.NONE
     return log_of(api)
@@ -82,7 +82,7 @@ async def earliest(api: Api) -> int:
     return int(response.topics[0].partitions[0].offset)
 
 
-# What is to be seen
+# Observed effects
 
 
 async def segments_of_five(api: Api) -> bool:
@@ -106,7 +106,7 @@ async def index_entries_of_five_small_batches(api: Api) -> bool:
 
 
 async def the_oldest_go(api: Api) -> bool:
-    """Whether retention, which the broker applies by itself, has taken old records, three segments of them."""
+    """Whether the broker's own retention deletes old records, of which there are three segments."""
     log = await produced(api, 3, 1500, at_ms=now_ms() - 2 * HOUR_MS)
     await produced(api, 1, 1500)
     rounds = api.broker.log_manager.clock.now_ms
@@ -117,12 +117,12 @@ async def the_oldest_go(api: Api) -> bool:
 
 async def deleted_files_stay(api: Api) -> bool:
     assert await the_oldest_go(api)
-    await asyncio.sleep(1.3)  # longer than the pause between two looks at what is to be removed
+    await asyncio.sleep(1.3)  # longer than the interval at which files are removed
     return files_of(api, ".deleted") != []
 
 
 async def is_cleaned(api: Api) -> bool:
-    """Whether the cleaner takes up the log within some rounds."""
+    """Whether the cleaner cleans the log within some rounds."""
     log = await produced(api, 4)
     log.flush()
     assert api.broker.log_cleaner is not None
@@ -134,7 +134,7 @@ async def is_cleaned(api: Api) -> bool:
 
 
 async def tombstones_stay_long(api: Api) -> bool:
-    """Whether the horizon that the cleaner gives a tombstone is far away."""
+    """Whether the delete horizon that the cleaner gives a tombstone is far away."""
     records = build_batch([Record(0, now_ms(), b"k", None)])
     log = await produced(api, 2)
     log.append_as_leader(records, 0)
@@ -173,7 +173,7 @@ async def stored_codec(api: Api) -> Compression:
 
 
 async def stored_size(api: Api) -> int:
-    """Bytes on the disk of a batch that compresses better the harder one works."""
+    """Returns the stored size of a batch that compresses better at higher levels."""
     text = b" ".join(b"%d and %d" % (number * 7919 % 1000, number * 104_729 % 997) for number in range(4000))
     records = build_batch([Record(0, now_ms(), b"k", text)])
     data = ProduceRequest.PartitionProduceData(index=0, records=records)
@@ -200,7 +200,7 @@ async def file_has_its_full_size(api: Api) -> bool:
 
 
 class Case(NamedTuple):
-    """`setting` at `value` makes `seen` give `with_it`; at its default, `without`."""
+    """With `setting` at `value`, `seen` returns `with_it`; at the default it returns `without`."""
 
     setting: str
     value: str
@@ -209,9 +209,9 @@ class Case(NamedTuple):
     without: Any = False
     ways: tuple[str, ...] = AT_ONCE
     beside: Mapping[str, str] = MappingProxyType({})
-    """Settings of the broker that hold both times."""
+    """Broker settings of both runs."""
     name: str = NOTHING
-    """The broker's name of it, where it is not the first one."""
+    """The broker's name of the setting if it is not the first synonym."""
 
 
 OLD = {"log.segment.bytes": "2000", **QUICK}
@@ -267,7 +267,7 @@ CASES = [
 ]  # fmt: skip
 LEVELS = [("gzip", "1", "9"), ("lz4", "1", "12"), ("zstd", "-100", "3")]
 ELSEWHERE = {"min.insync.replicas"}
-"""One replica is always enough: tests/broker/replica/test_partition.py sees it at work with three."""
+"""One replica is always enough here. tests/broker/replica/test_partition.py tests the setting with three."""
 
 RUNS = [(case, way) for case in CASES for way in case.ways]
 
@@ -280,7 +280,7 @@ def broker_name(case: Case) -> str:
 async def topic_with(
     setting: str, broker_setting: str, value: str | None, way: str, beside: Mapping[str, str]
 ) -> AsyncIterator[Api]:
-    """A broker with a topic t that got the setting that way; with no value, in no way."""
+    """Yields a broker with a topic t that has the setting set in this way; without a value it is not set."""
     static: dict[str, object] = {**beside, **({broker_setting: value} if value is not None and way == STATIC else {})}
     async with api_of_a_broker(static) as api:
         own = [CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)]

@@ -76,7 +76,7 @@ def test_addresses_are_parsed() -> None:
 
 
 class Moving(AdminClient):
-    """Its coordinator is another broker each time, and each answers with the next of `codes`, the last for ever."""
+    """Finds another coordinator each time. Each returns the next of `codes`; the last code repeats."""
 
     def __init__(self, *codes: ErrorCode) -> None:
         super().__init__("127.0.0.1:1", timeout_ms=500)

@@ -1,4 +1,4 @@
-"""A broker in the process with a client of it, for tests of what single requests are answered."""
+"""An in-process broker with a client, for tests of the responses to single requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.protocol.schema import Message
 
 
 class Api:
-    """`await api(request, version)` gives the response; `broker` is the broker itself."""
+    """`await api(request, version)` returns the response; `broker` is the broker itself."""
 
     def __init__(self, broker: Broker, client: NetworkClient) -> None:
         self.broker = broker
@@ -25,7 +25,7 @@ class Api:
 
 @asynccontextmanager
 async def api_of_a_broker(settings: Mapping[str, object] | None = None, **options: Any) -> AsyncIterator[Api]:
-    """A new broker with these settings."""
+    """Yields the client of a new broker with these settings."""
     async with in_process_broker(settings, **options) as broker:
         host, port = broker.bootstrap.split(":")
         async with await NetworkClient.connect(host, int(port)) as client:

@@ -1,4 +1,4 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and the ACL APIs as a client sees them."""
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and the ACL APIs over a socket."""
 
 from collections.abc import AsyncIterator
 

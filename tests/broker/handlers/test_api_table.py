@@ -1,4 +1,4 @@
-"""The API table: what is served, and how each API says that a request failed as a whole."""
+"""The API table: the served APIs, and the response of each API to a request that fails as a whole."""
 
 import json
 from pathlib import Path
@@ -66,13 +66,13 @@ KAFKA_3_0 = {
     "DESCRIBE_CLUSTER": (0, 0),
     "DESCRIBE_PRODUCERS": (0, 0),
 }
-"""Apache Kafka 3.0's ApiVersions answer of a ZooKeeper-mode broker, less what is not served yet."""
+"""Apache Kafka 3.0's ApiVersions response of a ZooKeeper-mode broker, without APIs that are not served yet."""
 WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
-"""These have none but for each directory; an empty answer says it all, as in Kafka."""
+"""These have error codes only per directory; their error response is empty, as in Kafka."""
 
 
 def requests_of(row: ApiRow) -> list[tuple[int, Message]]:
-    """Kafka's own test documents of the request, in every version that is served."""
+    """Returns Kafka's own test documents of the request in every served version."""
     name = row.request_class.__schema__.name
     vectors = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
     return [
@@ -119,7 +119,7 @@ def test_a_request_that_fails_as_a_whole_is_answered_in_every_version(row: ApiRo
 
 
 def names_something(row: ApiRow, request: Any) -> bool:
-    """Whether there is anything in the request that an error can be told of."""
+    """Whether the request contains an item that an error can be returned for."""
     if row.partitions_asked is not None and row.bound_from_bytes:
         return sum(row.partitions_asked(request)) > 0
     arrays = [field.attribute for field in request.__schema__.fields if field.type == "array"]
@@ -128,7 +128,7 @@ def names_something(row: ApiRow, request: Any) -> bool:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.partitions_asked], ids=lambda row: str(row.key.name))
 def test_a_short_request_cannot_name_too_many_partitions(row: ApiRow) -> None:
-    """Those below `bound_from_bytes` are not counted: the least that they take on the wire must be right."""
+    """Requests below `bound_from_bytes` are not counted, so the table's minimum size per partition must be right."""
     assert row.partitions_asked is not None
     for version, request in requests_of(row):
         if row.bound_from_bytes:

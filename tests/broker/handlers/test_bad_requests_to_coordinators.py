@@ -1,6 +1,6 @@
-"""What nobody should ask of a coordinator: Kafka's error code, at once, and no other group feels it.
+"""Invalid requests to a coordinator get Kafka's error code at once and do not affect other groups.
 
-Each request goes over a socket to a broker that has a Stable group besides, which is asked after every one of them.
+Each request goes over a socket to a broker that also has a Stable group. That group is checked after each request.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def commit_in_transaction(group_id: str) -> TxnOffsetCommitRequest:
 
 
 async def joined(api: Api, group_id: str) -> Member:
-    """The only member of a Stable group."""
+    """Returns the only member of a new Stable group."""
     answer = await api(join_request(group_id), 3)
     assert answer.error_code == 0
     member = Member(group_id, answer.member_id, answer.generation_id)
@@ -96,7 +96,7 @@ async def joined(api: Api, group_id: str) -> Member:
 
 
 async def codes(api: Api, request: Message, version: int) -> list[ErrorCode]:
-    """Every error code of the answer, the outer ones first."""
+    """Returns every error code of the response, the outer ones first."""
     return list(map(ErrorCode, _codes_in(await api(request, version))))
 
 
@@ -111,7 +111,7 @@ def _codes_in(value: Any) -> list[int]:
 
 
 class Witness:
-    """A group that lives on: it must not notice what others ask."""
+    """A Stable group that requests to other groups must not affect."""
 
     def __init__(self, api: Api, member: Member) -> None:
         self.api, self.member = api, member
@@ -228,7 +228,7 @@ async def test_an_empty_group_id_is_refused(api: Api, witness: Witness) -> None:
 async def test_an_id_of_64_kb_closes_only_the_connection_that_sends_it(
     api: Api, witness: Witness, request_: Message, version: int
 ) -> None:
-    """Versions with compact strings can write one; Kafka's reader, too, takes 32767 bytes at most."""
+    """Versions with compact strings can encode one. Kafka's decoder, too, accepts at most 32767 bytes."""
     payload = request_payload(request_, version)
     short = bytes([ID_LENGTH + 1]) + LONG_ID.encode()
     assert payload.count(short) == 1
@@ -251,7 +251,7 @@ async def test_an_id_of_maximum_length_is_accepted(api: Api, witness: Witness) -
 
 
 async def test_a_full_group_refuses_new_members_and_keeps_its_own(api: Api, witness: Witness) -> None:
-    """`group.max.size` is 2: of four who ask at once two are in."""
+    """`group.max.size` is 2: two of four concurrent joins succeed."""
     async with asyncio.timeout(30):
         given = [(await api(join_request("g"), 9)).member_id for _ in range(4)]
         seats = [asyncio.create_task(_join_elsewhere(api, one)) for one in given]
@@ -272,7 +272,7 @@ async def _join_elsewhere(api: Api, member_id: str) -> int:
 
 @pytest.fixture
 def held_load(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Partitions load when this is set."""
+    """Returns an event; loading of partitions waits until it is set."""
     go, run = asyncio.Event(), PartitionLoading.run
 
     async def held(self: PartitionLoading, *arguments: Any) -> None:
@@ -284,7 +284,7 @@ def held_load(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 def asked_while_it_loads(member: Member) -> list[tuple[Message, int, list[ErrorCode]]]:
-    """Each request of a group's and of a transactional id's, and what Kafka answers meanwhile."""
+    """Returns each group and transaction request with Kafka's error codes while the coordinator loads."""
     loading, group = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, member.group_id
     producer: dict[str, Any] = {"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0}
     adding = AddPartitionsToTxnRequest(

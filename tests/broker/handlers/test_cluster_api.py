@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeLogDirs, InitProducerId and SASL as a client sees them."""
+"""DescribeCluster, DescribeLogDirs, InitProducerId and SASL over a socket."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

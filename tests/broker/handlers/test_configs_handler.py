@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, step by step beside Apache Kafka 3.9.1 in ZooKeeper mode.
 
-`tests/vectors/config_changes.jsonl`: the broker's own settings, then requests in order, with what Kafka answered.
+`tests/vectors/config_changes.jsonl`: the broker's own settings, then requests in order with Kafka's responses.
 `tests/vectors/described_configs.json`: every setting of a KRaft broker and of a topic, as Kafka described them.
 """
 
@@ -47,12 +47,12 @@ KINDER = {
     ("t", "no.such", APPEND): (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_CONFIG),
     ("t", "retention.ms", 9): (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_REQUEST),
 }
-"""Where Kafka falls over an exception of its own: (its code, ours)."""
+"""Where Kafka fails with an internal exception: (its code, ours)."""
 
 
 @pytest.fixture
 def levels() -> Iterator[None]:
-    """Loggers of ours for one test; their lines go nowhere."""
+    """Configures our loggers for one test and discards their lines."""
     before, was_configured = structlog.get_config(), structlog.is_configured()
     configure_logging(lambda: 0, stream=io.StringIO(), is_final=False)
     yield
@@ -177,7 +177,7 @@ def test_every_setting_is_described_as_kafka_describes_it() -> None:
     config = BrokerConfig.from_mapping({**static, "log.dirs": "left out"})
     ours = as_in_the_vectors(describe_broker_setting(config, name) for name in sorted(shown_settings(config)))
     kafkas = described(vectors["broker"])
-    for name in ("log.dir", "log.dirs", "metadata.log.dir"):  # their paths are left out of the vectors
+    for name in ("log.dir", "log.dirs", "metadata.log.dir"):  # the vectors omit their paths
         del ours[name], kafkas[name]
     assert ours == kafkas
     topic = TopicDescriptions(config, lambda each: each).of({"retention.ms": "123456789"})

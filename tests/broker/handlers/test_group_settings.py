@@ -1,4 +1,4 @@
-"""Settings of groups, seen over a socket: who may join, and how long a new group waits for others."""
+"""Group settings over a socket: limits for joining members, and the initial rebalance delay."""
 
 from __future__ import annotations
 

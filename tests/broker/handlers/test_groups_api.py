@@ -1,4 +1,4 @@
-"""The APIs of groups over sockets: every version, restarts and stops of the broker, connections that end, its log."""
+"""The group APIs over sockets: every version, restarts and stops of the broker, closed connections, its log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAYS_SOMETHING_NEW = [_Protocol(name="range", metadata=b"new")]
 
 
 def joining(group: str = "g", member_id: str = "", version: int = 3, **more: Any) -> JoinGroupRequest:
-    """Version 0 has no rebalance time-out."""
+    """Version 0 has no rebalance timeout."""
     asked: dict[str, Any] = {
         "group_id": group,
         "member_id": member_id,
@@ -37,7 +37,7 @@ def joining(group: str = "g", member_id: str = "", version: int = 3, **more: Any
 
 
 async def joined(api: Api, group: str = "g", version: int = 3, **more: Any) -> Any:
-    """The answer to a new member; from version 4 on it comes back with the id that it is given."""
+    """Joins a new member and returns the response. From version 4 on it joins again with the returned id."""
     answer = await api(joining(group, version=version, **more), version)
     if version >= JOIN_WITH_KNOWN_ID and not more.get("group_instance_id"):
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -46,7 +46,7 @@ async def joined(api: Api, group: str = "g", version: int = 3, **more: Any) -> A
 
 
 async def stable(api: Api, group: str = "g") -> tuple[str, int]:
-    """A member that is alone in its group, and its generation."""
+    """Returns the only member of a Stable group and its generation."""
     answer = await joined(api, group)
     assert answer.error_code == ErrorCode.NONE
     given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"mine")
@@ -126,7 +126,7 @@ async def test_a_restart_restores_a_stable_group_and_its_sessions(tmp_path: Path
         await loaded(api)
         assert (await described(api)).members[0].member_assignment == b"mine"
         assert await heartbeat(api, member_id, generation_id) is ErrorCode.NONE
-        await until_state(api, "Empty", "silent")  # the session of a member that was loaded ends
+        await until_state(api, "Empty", "silent")  # the session of the loaded member expires
         assert await heartbeat(api, other, 2, "silent") is ErrorCode.UNKNOWN_MEMBER_ID
 
 

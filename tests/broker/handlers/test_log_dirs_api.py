@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs and DescribeLogDirs as a client sees them: a replica moves while it is produced to and read."""
+"""AlterReplicaLogDirs and DescribeLogDirs over a socket: a replica moves while it is written and read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def move(api: Api, path: str, partition: int = 0, topic: str = "t", versio
 
 
 async def places(api: Api) -> dict[str, tuple[int, int, bool]]:
-    """Where the partition lies: (size, lag, whether it is a future replica) by directory."""
+    """Returns (size, lag, whether it is a future replica) of the partition by directory."""
     response = await api(DescribeLogDirsRequest(topics=None), 2)
     return {
         result.log_dir: (one.partition_size, one.offset_lag, one.is_future_key)
@@ -75,14 +75,14 @@ async def fetch(api: Api, offset: int) -> Any:
 
 
 async def ended(broker: Broker) -> None:
-    """The move under way has come to its end."""
+    """Waits until the ongoing move has ended."""
     (task,) = [task for task in asyncio.all_tasks() if task.get_name() == f"move {KEY}" and not task.done()]
     await task
     assert broker.log_manager.moves.get(KEY) is None
 
 
 def folders(*directories: str) -> list[str]:
-    """What lies in them, files aside."""
+    """Returns their subdirectories."""
     return [path.name for directory in directories for path in Path(directory).iterdir() if path.is_dir()]
 
 
@@ -92,7 +92,7 @@ def other(api: Api, dirs: list[str]) -> str:
 
 
 async def throttle(api: Api, rate: str) -> None:
-    """Slow enough that a test sees the move under way; cut short by taking the setting away."""
+    """Slows moves down so that a test can observe one. Removing the setting lets it complete."""
     config = IncrementalAlterConfigsRequest.AlterableConfig(
         name="replica.alter.log.dirs.io.max.bytes.per.second", value=rate, config_operation=0
     )
@@ -246,7 +246,7 @@ async def test_at_most_the_configured_number_of_replicas_moves_at_a_time(
 
 
 async def copies(api: Api) -> list[tuple[int, int]]:
-    """(size, lag) of each future replica."""
+    """Returns (size, lag) of each future replica."""
     response = await api(DescribeLogDirsRequest(topics=None), 2)
     return [
         (one.partition_size, one.offset_lag)

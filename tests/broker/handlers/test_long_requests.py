@@ -1,6 +1,6 @@
-"""Requests that name very many things are answered whole, in order, and leave others their turns meanwhile.
+"""Requests that name very many items are answered completely and in order without blocking the event loop.
 
-How long a turn is depends on the machine; what is counted here is that there are turns, and what is done in them.
+The length of a turn depends on the machine. These tests count the turns and the work per turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SETTINGS: dict[str, object] = {
     "transaction.state.log.num.partitions": 1,
 }
 LEAST_TURNS = 10
-"""What reading, handling and answering MANY names takes at least, however quick each step is."""
+"""The minimum number of turns for decoding, handling and answering MANY names, however fast each step is."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def api() -> AsyncIterator[Api]:
 
 @contextmanager
 def turns_counted() -> Iterator[Callable[[], int]]:
-    """How often the loop has come to a callback that always wants to be called soon."""
+    """Counts the turns of the loop with a callback that reschedules itself."""
     loop = asyncio.get_running_loop()
     turns, counting = 0, True
 
@@ -81,7 +81,7 @@ async def turns_until(condition: Callable[[], bool]) -> None:
 
 
 async def busy_turns(api: Api, request: Message, version: int) -> tuple[Any, int]:
-    """The answer, and how many steps were taken: those that the broker's turns were asked for."""
+    """Returns the response and the number of steps that the broker's `turns` ran for it."""
     turns = api.broker.background.turns
     steps = 0
     take = turns.take
@@ -218,7 +218,7 @@ async def test_many_names_are_all_answered_over_many_turns(api: Api, name: str) 
 
 
 async def test_a_small_request_with_too_many_partitions_is_refused_over_many_turns(api: Api) -> None:
-    """Of three bytes each, so many that the answer takes longer to write than the request to read."""
+    """Each partition takes three bytes, so encoding the response takes longer than decoding the request."""
     count = 20_000
     topics = [FetchRequest.FetchTopic(topic="") for _ in range(count)]
     answer, steps = await busy_turns(api, FetchRequest(topics=topics), 12)

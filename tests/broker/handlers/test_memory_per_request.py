@@ -1,6 +1,6 @@
-"""What a request leaves behind in memory once it is answered: nothing but the sparse indexes of the logs that it wrote.
+"""An answered request leaves nothing in memory except the sparse indexes of the logs that it wrote.
 
-A round has as many requests as a segment remembers batches, so that what a segment keeps of its newest batches is the
+A round has as many requests as a segment remembers batches, so that the segment's memory of its newest batches is the
 same at the end of every round.
 """
 
@@ -21,13 +21,13 @@ from tests.patience import until
 
 ROUND = 256
 BLOCKS_PER_REQUEST = 0.9
-"""A request that keeps one object on the heap fails. Blocks and not bytes: a log's sparse index grows by 20 bytes for
-every 4096."""
+"""A request that keeps one object on the heap fails. The unit is blocks, as a log's sparse index grows by 20 bytes per
+4096 bytes."""
 
 SMALL: dict[str, object] = {
     "transaction.state.log.num.partitions": 1,
     "offsets.topic.num.partitions": 1,
-    "odradek.log.tail.bytes": 0,  # what a log keeps of its newest batches is bounded, but grows for longer than this
+    "odradek.log.tail.bytes": 0,  # the cache of newest batches is bounded, but grows for longer than this test
 }
 
 
@@ -39,7 +39,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def growth(request: Callable[[int], Awaitable[object]]) -> float:
-    """Blocks of the heap that a request leaves behind: the less of two rounds, after one that fills the caches."""
+    """Returns the heap blocks that a request leaves: the smaller of two rounds after one that fills the caches."""
     counts = []
     for number in range(3 * ROUND):
         await request(number)
@@ -56,7 +56,7 @@ async def test_a_transaction_leaves_no_memory_behind(api: Api) -> None:
         async def added() -> bool:
             return (await add(api, producer))["orders", 0] == 0
 
-        await until(added)  # the transaction before it may not have all of its markers yet
+        await until(added)  # the previous transaction may not have all of its markers yet
         assert await produce(api, producer, b"x", sequence=number) == 0
         assert await end(api, producer) == 0
 
@@ -76,6 +76,6 @@ async def test_an_offset_commit_leaves_no_memory_behind(api: Api) -> None:
         answer: Any = await api(commit_of(number), 8)
         return bool(answer.topics[0].partitions[0].error_code == 0)
 
-    await api(FindCoordinatorRequest(key="g", key_type=0), 3)  # has the offsets' topic made
+    await api(FindCoordinatorRequest(key="g", key_type=0), 3)  # creates the offsets topic
     await until(committed)
     assert await growth(committed) < BLOCKS_PER_REQUEST

@@ -1,4 +1,4 @@
-"""Metadata as a client sees it. The codes are those of Apache Kafka 3.9 in ZooKeeper mode."""
+"""Metadata over a socket. The error codes are those of Apache Kafka 3.9 in ZooKeeper mode."""
 
 from collections.abc import AsyncIterator
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: what lasts, expires, goes wrong."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: durability, expiry and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CommitPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 
 
 async def coordinated(api: Api, *topics: str) -> None:
-    """The topics exist, with two partitions each, and both coordinators can be asked."""
+    """Creates the topics, with two partitions each, and waits until both coordinators are available."""
     creatable = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2) for name in topics]
     for topic in creatable:
         topic.replication_factor = 1
@@ -53,7 +53,7 @@ async def loaded(api: Api) -> None:
 async def commit(
     api: Api, topic: str, offsets: dict[int, int], group: str = "g", version: int = 8, **more: Any
 ) -> list[int]:
-    """The error codes, by partition as they were named."""
+    """Commits and returns the error codes in the order of the partitions."""
     partly = {key: more.pop(key) for key in list(more) if key.startswith("committed_")}
     partitions = [_CommitPartition(partition_index=p, committed_offset=o, **partly) for p, o in offsets.items()]
     request = OffsetCommitRequest(group_id=group, topics=[_CommitTopic(name=topic, partitions=partitions)], **more)
@@ -62,7 +62,7 @@ async def commit(
 
 
 async def fetched(api: Api, group: str = "g", *, require_stable: bool = False) -> dict[str, dict[int, int]]:
-    """Everything that the group has committed; -1 less the error code where that is not known."""
+    """Returns all committed offsets of the group; -1 minus the error code where a partition has an error."""
     response = await api(OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable), 7)
     assert response.error_code == 0
     return {
@@ -79,7 +79,7 @@ async def group_ids(api: Api) -> list[str]:
 
 
 async def begin(api: Api, group: str = "g") -> dict[str, Any]:
-    """A transaction in which the group is."""
+    """Begins a transaction that includes the group and returns its producer."""
     given = await api(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 4)
     assert given.error_code == 0
     producer = {
@@ -219,7 +219,7 @@ async def test_a_retention_beyond_the_largest_timestamp_never_expires() -> None:
 
 
 async def test_a_group_named_several_times_is_returned_once() -> None:
-    """Else a small request has a large group told ten thousand times."""
+    """Otherwise a small request could return a large group ten thousand times."""
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5})
@@ -291,7 +291,7 @@ async def test_a_commit_that_the_log_refuses_is_an_error_and_changes_nothing() -
 async def test_a_broker_that_is_not_the_coordinator_returns_the_error_in_every_version(
     version: int, answered: int
 ) -> None:
-    """Nobody has asked for the coordinator yet, so there is none."""
+    """No FindCoordinator was sent yet, so there is no coordinator."""
     asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 2])
     one = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[])
     async with api_of_a_broker(SETTINGS) as api:

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions as a client sees them. The codes are those of Apache Kafka 3.9 in
+"""CreateTopics, DeleteTopics and CreatePartitions over a socket. The error codes are those of Apache Kafka 3.9 in
 ZooKeeper mode.
 """
 
@@ -133,7 +133,7 @@ async def test_a_timeout_of_zero_times_out_although_the_change_has_begun(api: Ap
     results = await create(api, topic("t"), topic("n"), timeout_ms=0)
     assert [one.error_code for one in results] == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT]
     request = CreatePartitionsRequest(topics=[More(name="n", count=2, assignments=None)], timeout_ms=10_000)
-    response = await api(request, 3)  # waits its turn behind the creation
+    response = await api(request, 3)  # runs after the creation
     assert [one.error_code for one in response.results] == [0]
 
 

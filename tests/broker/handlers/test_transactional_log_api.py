@@ -1,4 +1,4 @@
-"""Transactions in a partition's log as clients see them: what belongs to one, what hangs, who is told of what."""
+"""Transactions in a partition's log over a socket: verification, hanging transactions, and what clients can query."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def add(api: Api, producer_id: int) -> None:
 
 
 async def end(api: Api, producer_id: int) -> None:
-    """Commits, and waits for the marker."""
+    """Commits and waits for the marker."""
     partition_log = log_of(api)
     before = partition_log.log_end_offset
     request = EndTxnRequest(transactional_id=ID, producer_id=producer_id, producer_epoch=0, committed=True)

@@ -1,4 +1,4 @@
-"""Transactions as a client sees them, by version of the request; and over a restart of the whole broker."""
+"""Transactions over a socket: each request version, and restarts of the whole broker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def prepare(api: Api, topic: str = "orders", partitions: int = 2) -> None:
-    """A topic, and a transaction coordinator."""
+    """Creates a topic and waits for the transaction coordinator."""
     creatable = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     await api(CreateTopicsRequest(topics=[creatable], timeout_ms=10_000), 5)
     await until_coordinated(api)
@@ -150,7 +150,7 @@ async def describe(api: Api, *names: str) -> list[Any]:
 async def test_a_fenced_producer_that_continues_gets_an_error_that_its_version_knows(api: Api, version: int) -> None:
     old, _ = await new_producer(api), await new_producer(api)
     answer = await init(api, version, expected=old)
-    if version < 3:  # names no producer: it is just the next one
+    if version < 3:  # these versions name no producer, so the request starts the next one
         assert (answer.error_code, answer.producer_epoch) == (0, 2)
         return
     fenced = ErrorCode.PRODUCER_FENCED if version >= FENCED_BEFORE["init"] else ErrorCode.INVALID_PRODUCER_EPOCH
@@ -200,7 +200,7 @@ async def test_a_producer_id_needs_its_epoch_and_an_epoch_its_producer_id(api: A
 
 
 async def test_every_request_for_an_id_coordinated_elsewhere_is_refused() -> None:
-    async with api_of_a_broker() as api:  # nobody has asked for the coordinator: its topic does not exist
+    async with api_of_a_broker() as api:  # no FindCoordinator was sent: the coordinator's topic does not exist
         assert (await init(api)).error_code == ErrorCode.NOT_COORDINATOR
         assert await end(api, (1, 0)) == ErrorCode.NOT_COORDINATOR
         assert (await describe(api, "t"))[0].error_code == ErrorCode.NOT_COORDINATOR
@@ -242,7 +242,7 @@ async def test_an_exhausted_epoch_leads_to_a_new_producer_id(api: Api) -> None:
     assert answer.producer_epoch == 0
 
 
-# Markers from outside
+# WriteTxnMarkers
 
 
 async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str, list[int]]]) -> dict[Any, int]:
@@ -314,11 +314,11 @@ async def test_a_request_without_markers_is_answered_at_once(api: Api) -> None:
     assert await write_markers(api, ((1, 0), True, 0, {})) == {}
 
 
-# Over a restart
+# Restarts
 
 
 def never_written(*arguments: Any) -> None:
-    """A marker that the process does not live to write."""
+    """Stands for a marker that is not written before the process ends."""
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -1,6 +1,6 @@
-"""Whatever a client does wrong is one line in the log that says why: who it was, what it asked, what was refused.
+"""Each client error is one log line with the client, the request, the refused item and the reason.
 
-What ends a connection is in test_connection.py and test_connection_vectors.py; here are the items of requests.
+Here the items of requests are wrong. Errors that close a connection are in test_connection.py and its vectors.
 """
 
 from __future__ import annotations
@@ -138,6 +138,6 @@ def test_the_first_few_refused_items_are_named_and_expected_errors_never() -> No
 
 
 def test_the_member_id_required_error_of_a_new_member_is_not_logged() -> None:
-    """Each one's first JoinGroup is answered with the id that it must come back with."""
+    """The first JoinGroup of each member returns the id with which it must join again."""
     assert item_faults(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == []
     assert item_faults(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="m")) != []

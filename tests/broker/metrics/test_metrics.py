@@ -1,4 +1,4 @@
-"""/metrics and /health over real sockets; what the counters count."""
+"""/metrics and /health over real sockets, and the counters behind them."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 async def ask(port: int, path: str = "/metrics", method: str = "GET", raw: bytes | None = None) -> Answer:
-    """Status, headers and body of one request on a connection of its own."""
+    """Sends one request on a new connection and returns status, headers and body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(raw if raw is not None else f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -49,12 +49,12 @@ async def ask(port: int, path: str = "/metrics", method: str = "GET", raw: bytes
 
 
 def samples_of(text: bytes) -> Samples:
-    """Every sample by name and labels, read by Prometheus's own parser. Asserts that none is told twice."""
+    """Returns every sample by name and labels, read by Prometheus's own parser. Asserts that none is repeated."""
     found: Samples = {}
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in found, f"{key} is told twice"
+            assert key not in found, f"{key} is repeated"
             found[key] = sample.value
     return found
 
@@ -65,7 +65,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 @asynccontextmanager
 async def told() -> AsyncIterator[tuple[Broker, int]]:
-    """A broker with a metrics port."""
+    """Yields a broker with a metrics port, and the port."""
     async with in_process_broker({"odradek.metrics.port": "0"}) as broker:
         assert broker.metrics_server is not None
         yield broker, broker.metrics_server.port
@@ -323,7 +323,7 @@ async def test_an_occupied_metrics_port_keeps_the_broker_from_starting() -> None
                 raise AssertionError("it started")
 
 
-# What the counters count
+# The counters
 
 
 def test_times_are_exact_below_16_ms_and_within_6_percent_above() -> None:

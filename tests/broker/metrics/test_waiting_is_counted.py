@@ -1,4 +1,4 @@
-"""What waits in a running broker's purgatories can be listed and counted: through its objects, and through /metrics."""
+"""Operations that wait in a running broker's purgatories are listed and counted, in its objects and in /metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def delete_records(offset: int, timeout_ms: int) -> DeleteRecordsRequest:
 
 
 def counted(samples: Samples, name: str) -> dict[str, float]:
-    """A family's value for each purgatory."""
+    """Returns a family's value for each purgatory."""
     return {kind: value(samples, name, delayedOperation=kind) for kind in ("Produce", "Fetch", "DeleteRecords")}
 
 
@@ -70,7 +70,7 @@ async def test_waiting_operations_are_listed_and_counted_in_each_purgatory_with_
             await second.receive()
         await until(lambda: broker.timer.size == 0)
 
-        async with client_of(broker) as client:  # the same once more, without patience
+        async with client_of(broker) as client:  # the same again with short timeouts
             answer = await client.ask(produce(batch(1), acks=-1, timeout_ms=20), 9)
             assert answer.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
             await client.ask(fetch((TopicPartition("u", 0), 0), wait_ms=20), 11)

@@ -1,4 +1,4 @@
-"""The largest requests that clients send are within the memory and the bytes that a request may take."""
+"""The largest requests of real clients stay within the memory and the bytes that a request may take."""
 
 from __future__ import annotations
 

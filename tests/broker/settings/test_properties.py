@@ -1,4 +1,4 @@
-"""Property files against java.util.Properties (tests/vectors/properties.jsonl holds what Java 17 made of each file)."""
+"""Property files against java.util.Properties: tests/vectors/properties.jsonl holds Java 17's result for each file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A setting that promises protection which is not there keeps the broker from starting, and cannot be set later."""
+"""A setting for protection that Odradek does not have keeps the broker from starting and cannot be set later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.broker.handlers.test_configs_handler import SET, client
 
 ABOUT_SECURITY = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.", "delegation.token.secret", "security.p")
 HARMLESS = {"ssl.allow.dn.changes", "ssl.allow.san.changes"}
-"""They loosen a check; a Kafka without TLS does not look at them either."""
+"""These loosen a check. A Kafka broker without TLS ignores them, too."""
 
 REFUSED = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",

@@ -1,7 +1,7 @@
-"""Settings that say they take effect do: each is named in the code outside the table, and some are seen at work here.
+"""Settings marked as taking effect do: the code outside the table names each, and these tests show the effect of some.
 
-Where a setting's effect has a test of its own elsewhere (retention, rolling, flushing, sessions, idle connections) it
-is not repeated.
+Effects that have their own test elsewhere (retention, rolling, flushing, sessions, idle connections) are
+not repeated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def test_socket_buffers_have_the_configured_size() -> None:
         async with await NetworkClient.connect(host, int(port)):
             (connection,) = broker.socket_server.connections
             accepted = connection.transport.get_extra_info("socket")
-            # Linux reserves as much again for itself
+            # Linux doubles the size for its own use
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 40000
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60000
 

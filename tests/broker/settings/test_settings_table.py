@@ -1,4 +1,4 @@
-"""The settings table against what Apache Kafka 3.9.1 says of its own (tests/vectors/configs.json)."""
+"""The settings table against Apache Kafka 3.9.1's own settings (tests/vectors/configs.json)."""
 
 from __future__ import annotations
 
