@@ -161,7 +161,7 @@ ELSEWHERE = {
         "broker/handlers/test_offsets_api.py::test_the_maximum_length_of_offset_metadata_is_a_setting"
     ),
     "offsets.retention.minutes": (
-        "broker/handlers/test_offsets_api.py::test_offsets_expire_and_their_group_is_removed_with_the_last_one"
+        "broker/handlers/test_offsets_api.py::test_offsets_expire_and_their_group_is_removed_with_the_last_offset"
     ),
     "offsets.retention.check.interval.ms": (
         "broker/handlers/test_offsets_api.py::test_offsets_are_checked_for_expiry_at_the_configured_interval"
@@ -241,7 +241,7 @@ def fetch(min_bytes: int, max_wait_ms: int) -> bytes:
 
 
 @shows("connections.max.idle.ms")
-async def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
+async def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     settings = {"connections.max.idle.ms": "1000"}
     async with in_process_broker(settings) as broker, peer_of(broker) as idle, peer_of(broker) as busy:
         closing = asyncio.create_task(idle.answer())
@@ -305,7 +305,7 @@ def backlog_of(port: int) -> int:
 @shows("socket.listen.backlog.size")
 async def test_the_listen_backlog_has_the_configured_size() -> None:
     if not sys.platform.startswith("linux"):
-        pytest.skip("only Linux tells a listener's backlog")
+        pytest.skip("only Linux reports a listener's backlog")
     for backlog in (7, 90):
         async with in_process_broker({"socket.listen.backlog.size": str(backlog)}) as broker:
             port = int(broker.bootstrap.rpartition(":")[2])
@@ -469,7 +469,7 @@ async def test_the_state_of_an_idle_producer_expires() -> None:
             assert (await produce(api, at_ms=now_ms() - age_ms, **sent)).error_code == ErrorCode.NONE
         assert 100 in await producers(api)
         async with asyncio.timeout(20):
-            while await producers(api) != [100]:  # noqa: ASYNC110 - no event tells
+            while await producers(api) != [100]:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
 
 

@@ -51,8 +51,8 @@ def test_every_state_and_transition_of_the_coordinators_is_drawn_and_described()
     )
     halves = lines[: lines.index("## A transactional id")], lines[lines.index("## A transactional id") :]
     for half, names, known in zip(halves, states, moves, strict=True):
-        told = [name for line in half if line.startswith("| ") for name in line.split("|")[1].strip().split(", ")]
-        assert [name for name in told if name in names] == sorted(names, key=told.index)
+        listed = [name for line in half if line.startswith("| ") for name in line.split("|")[1].strip().split(", ")]
+        assert [name for name in listed if name in names] == sorted(names, key=listed.index)
         drawn = [line.strip().partition(":")[0] for line in half if " --> " in line and "[*]" not in line]
         assert drawn == [f"{old} --> {new}" for old, new, _ in known]
         for number, (old, new, why) in enumerate(known, 1):

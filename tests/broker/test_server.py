@@ -82,7 +82,7 @@ def fetch(topic: str, max_wait_ms: int, min_bytes: int = 1) -> FetchRequest:
 
 async def until_something_is_parked(broker: Broker) -> None:
     async with asyncio.timeout(20):
-        while broker.replica_manager.fetch_purgatory.delayed == 0:  # noqa: ASYNC110 - no event tells
+        while broker.replica_manager.fetch_purgatory.delayed == 0:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
 
 

@@ -43,17 +43,17 @@ def test_a_blocking_client_talks_to_the_broker(odradek_broker):
     consumer.close()
 
 
-def test_the_next_test_gets_a_new_one(odradek_broker):
+def test_the_next_test_gets_a_new_broker(odradek_broker):
     consumer = KafkaConsumer(bootstrap_servers=odradek_broker.bootstrap)
     assert consumer.topics() == set()
     consumer.close()
 
 
-def test_nothing_is_left():
+def test_no_broker_thread_is_left():
     assert [thread.name for thread in threading.enumerate() if "odradek" in thread.name] == []
 
 
-async def test_a_coroutine_is_the_business_of_whoever_brings_a_plugin_for_it():
+async def test_a_coroutine_test_is_left_to_other_plugins():
     raise AssertionError("the plugin must not run coroutines")
 """
 
@@ -151,9 +151,9 @@ def test_the_plugin_provides_its_fixture_to_another_project_and_changes_nothing_
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    told = done.stdout + done.stderr
-    assert "1 failed, 4 passed" in told, told
-    assert "async def functions are not natively supported" in told
+    output = done.stdout + done.stderr
+    assert "1 failed, 4 passed" in output, output
+    assert "async def functions are not natively supported" in output
 
 
 def test_the_plugin_imports_nothing_of_the_broker() -> None:

@@ -51,7 +51,7 @@ async def test_a_failing_task_is_logged_with_its_name() -> None:
     await background.stop()
 
 
-async def test_periodic_work_goes_on_after_a_failure_and_ends_with_stop() -> None:
+async def test_periodic_work_continues_after_a_failure_and_ends_with_stop() -> None:
     background = Background()
     runs: list[int] = []
     third = asyncio.Event()

@@ -28,7 +28,7 @@ GROUPS = [f"group {number}" for number in range(6)]
 @asynccontextmanager
 async def loaded_broker(data_dir: Path) -> AsyncIterator[Api]:
     async with api_of_a_broker(ONE_PARTITION, data_dir=data_dir) as api:
-        while any(runtime.loading for runtime in api.broker.coordinators.runtimes):  # noqa: ASYNC110 - no event tells
+        while any(runtime.loading for runtime in api.broker.coordinators.runtimes):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         yield api
 
@@ -99,8 +99,8 @@ async def test_an_undecodable_record_affects_no_group(tmp_path: Path, record: Co
     with capture_logs() as lines:
         async with loaded_broker(tmp_path) as api:
             assert [await committed(api, group) for group in ("before", "after")] == [1, 2]
-    told, summary = errors(lines)
-    assert (told["event"], told["offset"]) == ("internal topic record not decoded", 1)
+    error, summary = errors(lines)
+    assert (error["event"], error["offset"]) == ("internal topic record not decoded", 1)
     assert summary["passed_over"] == 1
 
 

@@ -54,7 +54,7 @@ async def broker_of(name: str, data_dir: Path) -> AsyncIterator[Api]:
     if name == "killed":
         (data_dir / ".kafka_cleanshutdown").unlink()
     async with api_of_a_broker(data_dir=data_dir, clock=Then()) as api:
-        while any(runtime.loading for runtime in api.broker.coordinators.runtimes):  # noqa: ASYNC110 - no event tells
+        while any(runtime.loading for runtime in api.broker.coordinators.runtimes):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         yield api
 

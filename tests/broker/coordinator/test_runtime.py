@@ -211,10 +211,10 @@ def test_a_decision_completes_at_the_high_watermark(place: Workplace) -> None:
     partition = place.lead(replicas=(0, 1))
     outcome = place.write((b"a", b"1"))
     assert place.shard.values == {b"a": b"1"}
-    assert outcome.told == []
+    assert outcome.results == []
     assert partition.update_follower(1, 1, 0)
     place.manager._wakeups.watermark_moved(partition)
-    assert outcome.told == []  # not in the middle of the follower's fetch
+    assert outcome.results == []  # not in the middle of the follower's fetch
     place.turn()
     assert outcome.is_done
 
@@ -222,7 +222,7 @@ def test_a_decision_completes_at_the_high_watermark(place: Workplace) -> None:
 def test_a_decision_completes_after_the_flush_if_the_topic_flushes_every_append(place: Workplace) -> None:
     place.lead(flush_messages=1)
     outcome = place.write((b"a", b"1"))
-    assert outcome.told == []
+    assert outcome.results == []
     place.threads.run()
     place.turn()
     assert outcome.is_done
@@ -233,13 +233,13 @@ def test_an_append_that_is_not_replicated_in_time_is_coordinator_not_available(p
     outcome = place.write((b"a", b"1"))
     slow = place.write((b"b", b"2"), timeout_ms=60_000)
     place.advance(4_999)
-    assert outcome.told == []
+    assert outcome.results == []
     place.advance(2)
     assert (outcome.error.code, outcome.error.cause) == (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.REQUEST_TIMED_OUT,
     )
-    assert slow.told == []
+    assert slow.results == []
     assert place.load_again().values == {b"a": b"1", b"b": b"2"}
 
 

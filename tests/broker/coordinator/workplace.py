@@ -162,18 +162,18 @@ class Outcome:
     """Records each outcome that a decision is completed with."""
 
     def __init__(self) -> None:
-        self.told: list[ProtocolError | None] = []
+        self.results: list[ProtocolError | None] = []
 
     def __call__(self, error: ProtocolError | None) -> None:
-        self.told.append(error)
+        self.results.append(error)
 
     @property
     def is_done(self) -> bool:
-        return self.told == [None]
+        return self.results == [None]
 
     @property
     def error(self) -> Any:
-        (error,) = self.told
+        (error,) = self.results
         return error
 
 

@@ -109,7 +109,7 @@ async def client(settings: dict[str, str] | None = None) -> Client:
     return Client(room)
 
 
-def told(result: DescribeConfigsResponse.DescribeConfigsResult) -> dict[str, Any]:
+def fields_of(result: DescribeConfigsResponse.DescribeConfigsResult) -> dict[str, Any]:
     return {
         "error": result.error_code,
         "configs": {
@@ -133,7 +133,7 @@ async def test_a_long_series_of_config_changes_matches_kafka(levels: None) -> No
     for step in steps:
         resource = (step["resourceType"], step["resourceName"])
         if step["call"] == "DescribeConfigs":
-            assert told(ours.describe(*resource, step["keys"])) == step["answer"], step
+            assert fields_of(ours.describe(*resource, step["keys"])) == step["answer"], step
             continue
         alter = ours.modify if step["call"] == "IncrementalAlterConfigs" else ours.alter
         answer = await alter(*resource, step["items"], step["validateOnly"])

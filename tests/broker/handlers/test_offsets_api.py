@@ -164,7 +164,7 @@ async def test_offsets_of_version_0_survive_a_restart_and_are_kept_separately(tm
         ]
 
 
-async def test_offsets_expire_and_their_group_is_removed_with_the_last_one(tmp_path: Path) -> None:
+async def test_offsets_expire_and_their_group_is_removed_with_the_last_offset(tmp_path: Path) -> None:
     clock = ManualClock()
     settings = {**SETTINGS, "offsets.retention.minutes": 10}
     async with api_of_a_broker(settings, clock=clock, data_dir=tmp_path) as api:
@@ -224,8 +224,8 @@ async def test_a_group_named_several_times_is_returned_once() -> None:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5})
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h", "g")]
-        told = (await api(OffsetFetchRequest(groups=groups), 8)).groups
-        assert [(group.group_id, len(group.topics)) for group in told] == [("g", 1), ("h", 0)]
+        found = (await api(OffsetFetchRequest(groups=groups), 8)).groups
+        assert [(group.group_id, len(group.topics)) for group in found] == [("g", 1), ("h", 0)]
         described = (await api(DescribeGroupsRequest(groups=["g", "h", "g"]), 5)).groups
         assert [group.group_id for group in described] == ["g", "h"]
 

@@ -81,7 +81,7 @@ async def test_a_failed_topic_has_no_details(api: Api) -> None:
     assert result.error_message
 
 
-async def test_counts_of_minus_one_are_the_brokers_defaults(api: Api) -> None:
+async def test_counts_of_minus_one_mean_the_brokers_defaults(api: Api) -> None:
     (result,) = await create(api, topic("t", -1, -1))
     assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 1, 1)
 

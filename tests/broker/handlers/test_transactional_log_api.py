@@ -79,7 +79,7 @@ async def end(api: Api, producer_id: int) -> None:
     request = EndTxnRequest(transactional_id=ID, producer_id=producer_id, producer_epoch=0, committed=True)
     assert (await api(request, 3)).error_code == 0
     async with asyncio.timeout(30):
-        while partition_log.log_end_offset == before:  # noqa: ASYNC110 - no event tells
+        while partition_log.log_end_offset == before:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.005)
 
 
@@ -99,14 +99,14 @@ async def producers(api: Api) -> list[Any]:
     return list((await api(DescribeProducersRequest(topics=[topic]), 0)).topics[0].partitions[0].active_producers)
 
 
-def told(api: Api, name: str) -> float:
+def metric_value(api: Api, name: str) -> float:
     (family,) = [family for family in FAMILIES if family.name == name]
     ((_, value),) = family.read(api.broker.metric_sources())
     return value
 
 
 def late_transactions(api: Api) -> float:
-    return told(api, "kafka_server_replicamanager_partitionswithlatetransactionscount")
+    return metric_value(api, "kafka_server_replicamanager_partitionswithlatetransactionscount")
 
 
 async def test_a_batch_after_the_end_of_its_transaction_is_refused_and_counted(api: Api) -> None:
@@ -119,7 +119,7 @@ async def test_a_batch_after_the_end_of_its_transaction_is_refused_and_counted(a
     assert (await latest(api, 0), await latest(api, 1)) == (2, 2)
     assert await produce(api, producer_id, 1) is not ErrorCode.NONE
     assert log_of(api).log_end_offset == 2
-    assert told(api, "kafka_server_addpartitionstotxnmanager_verificationfailurerate") == 2
+    assert metric_value(api, "kafka_server_addpartitionstotxnmanager_verificationfailurerate") == 2
 
 
 async def test_without_verification_a_late_batch_hangs_until_an_administrator_ends_its_transaction(api: Api) -> None:

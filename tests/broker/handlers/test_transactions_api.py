@@ -403,7 +403,7 @@ async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
 # Metrics
 
 
-def told(api: Api, name: str) -> dict[tuple[str, ...], float]:
+def metric_values(api: Api, name: str) -> dict[tuple[str, ...], float]:
     (family,) = (family for family in FAMILIES if family.name == name)
     return {tuple(labels): value for labels, value in family.read(api.broker.metric_sources())}
 
@@ -414,10 +414,10 @@ async def test_metrics_count_ids_by_state_and_ongoing_completions(api: Api, monk
     await new_producer(api, "idle")
     producer = await new_producer(api)
     await add(api, producer)
-    found = told(api, "odradek_transactional_ids")
+    found = metric_values(api, "odradek_transactional_ids")
     assert {labels: count for labels, count in found.items() if count} == {("Empty",): 1, ("Ongoing",): 1}
     assert set(found) == {(label,) for label in BY_LABEL}
     monkeypatch.setattr(api.broker.replica_manager, "append_end_transaction_marker", never_written)
     await end(api, producer)
-    assert told(api, "odradek_transactions_being_completed") == {(): 1}
-    assert told(api, queue) == told(api, retries) == {(): 0}
+    assert metric_values(api, "odradek_transactions_being_completed") == {(): 1}
+    assert metric_values(api, queue) == metric_values(api, retries) == {(): 0}

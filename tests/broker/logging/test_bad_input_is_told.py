@@ -103,9 +103,9 @@ async def test_a_refused_item_is_logged_in_one_line_with_the_reason(
     assert (line["log_level"], line["client"], line["api_version"]) == ("warning", "127.0.0.1", version)
     assert line["api"] == ApiKey(request_.__schema__.api_key or 0).name
     assert line["connection"].startswith(api.broker.bootstrap)
-    (told,) = line["items"]
-    assert told.startswith(item)
-    assert len(told) <= LONGEST_ITEM
+    (logged,) = line["items"]
+    assert logged.startswith(item)
+    assert len(logged) <= LONGEST_ITEM
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_the_first_few_refused_items_are_named_and_expected_errors_never() -> No
     ordinary = [answer(1, code) for code in ORDINARY]
     faults = [answer(index, ErrorCode.INVALID_RECORD, "x" * 10_000) for index in range(2, 10)]
     topic = ProduceResponse.TopicProduceResponse(name="a", partition_responses=ordinary + faults)
-    told = item_faults(ProduceResponse(responses=[topic]))
-    assert [text[:22] for text in told] == [f"a-{index} INVALID_RECORD: xx" for index in (2, 3, 4)]
-    assert len(told) == MOST_ITEMS
-    assert {len(text) for text in told} == {LONGEST_ITEM}
+    logged = item_faults(ProduceResponse(responses=[topic]))
+    assert [text[:22] for text in logged] == [f"a-{index} INVALID_RECORD: xx" for index in (2, 3, 4)]
+    assert len(logged) == MOST_ITEMS
+    assert {len(text) for text in logged} == {LONGEST_ITEM}
 
 
 def test_the_member_id_required_error_of_a_new_member_is_not_logged() -> None:

@@ -40,7 +40,7 @@ class Echo:
         if todo == SILENT:
             return None
         if todo == CLOSE:
-            raise CloseConnection("told to", correlation_id=correlation_id)
+            raise CloseConnection("requested by the test", correlation_id=correlation_id)
         if todo == BIG:
             payload = bytes(int.from_bytes(payload, "big"))
         if todo == LENGTH:

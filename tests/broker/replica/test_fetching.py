@@ -71,7 +71,7 @@ class TestWaiting:
         assert fetched.data.records == b""
         assert fetched.data.error_code == ErrorCode.NONE
 
-    def test_an_error_in_one_partition_does_not_wait(self, room: Room) -> None:
+    def test_a_fetch_with_an_error_in_one_partition_does_not_wait(self, room: Room) -> None:
         room.lead()
         fetched = room.fetch(FetchTarget(T0, 0, MB), FetchTarget(U0, 0, MB), max_wait_ms=500, min_bytes=1)
         assert fetched.partitions[T0].error_code == ErrorCode.NONE

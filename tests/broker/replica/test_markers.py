@@ -45,11 +45,11 @@ def mark(
     room: Room, key: TopicPartition = T0, *, epoch: int = 0, coordinator_epoch: int = 3, **options: Any
 ) -> list[Any]:
     """Appends a marker of producer 7, runs a turn of the loop and returns the result."""
-    told: list[ErrorCode] = []
+    results: list[ErrorCode] = []
     committed = options.pop("committed", True)
-    room.manager.append_end_transaction_marker(key, 7, epoch, coordinator_epoch, committed, told.append, **options)
+    room.manager.append_end_transaction_marker(key, 7, epoch, coordinator_epoch, committed, results.append, **options)
     room.turn()
-    return told
+    return results
 
 
 def test_a_marker_ends_the_transaction_and_is_stored_with_the_coordinators_epoch(room: Room) -> None:
@@ -69,18 +69,18 @@ def test_a_marker_ends_the_transaction_and_is_stored_with_the_coordinators_epoch
 def test_a_marker_waits_for_the_followers_like_a_produce(room: Room) -> None:
     log = room.lead(replicas=(0, 1)).log
     room.produce(transactional(room))
-    told = mark(room)
-    assert told == []
+    results = mark(room)
+    assert results == []
     room.fetch(FetchTarget(T0, 2, 1 << 20, log_start_offset=0), replica_id=1)
-    assert told == [ErrorCode.NONE]
+    assert results == [ErrorCode.NONE]
     assert log.last_stable_offset == 2
 
 
 def test_a_marker_that_is_not_replicated_in_time_times_out(room: Room) -> None:
     room.lead(replicas=(0, 1))
-    told = mark(room, timeout_ms=500)
+    results = mark(room, timeout_ms=500)
     room.advance(500)
-    assert told == [ErrorCode.REQUEST_TIMED_OUT]
+    assert results == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 def test_a_marker_for_an_unknown_partition_fails_at_once(room: Room) -> None:

@@ -72,7 +72,7 @@ def test_each_partition_is_verified_separately(room: Room, coordinator: Coordina
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "returned"),
     [
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
@@ -84,11 +84,11 @@ def test_each_partition_is_verified_separately(room: Room, coordinator: Coordina
     ],
 )
 def test_coordinator_errors_are_mapped_to_errors_that_producers_know(
-    room: Room, coordinator: Coordinator, answer: ErrorCode, told: ErrorCode
+    room: Room, coordinator: Coordinator, answer: ErrorCode, returned: ErrorCode
 ) -> None:
     room.lead()
     coordinator.answer = answer
-    assert refused(room, {T0: transactional(room)}) == {T0: told}
+    assert refused(room, {T0: transactional(room)}) == {T0: returned}
 
 
 def test_a_coordinator_writing_in_a_transaction_gets_the_error_unmapped(room: Room, coordinator: Coordinator) -> None:

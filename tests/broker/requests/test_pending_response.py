@@ -39,5 +39,5 @@ def test_an_abandoned_response_notifies_its_owner_and_ignores_results() -> None:
     pending.abandon()
     assert not pending.complete("late")
     assert calls == ["abandoned"]
-    pending.when_abandoned(lambda: calls.append("told at once"))
-    assert calls == ["abandoned", "told at once"]
+    pending.when_abandoned(lambda: calls.append("called at once"))
+    assert calls == ["abandoned", "called at once"]

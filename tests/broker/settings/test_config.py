@@ -241,7 +241,7 @@ def test_a_change_is_checked_against_all_layers() -> None:
         ("log.retention.hours=2", ("log.retention.ms", "log.retention.hours"), (None, 2)),
     ],
 )
-def test_a_flag_overrides_the_file_under_whatever_name_the_file_has_it(
+def test_a_flag_overrides_every_synonym_in_the_file(
     tmp_path: Path, flag: str, names: tuple[str, str], value: tuple[object, object]
 ) -> None:
     file = tmp_path / "server.properties"

@@ -41,23 +41,23 @@ def test_each_row_has_kafkas_type_default_importance_and_bounds(
 ) -> None:
     for name, row in vectors.items():
         setting = table[name]
-        told = {
+        ours = {
             "type": setting.type.name,
             "default": value_text(setting.default),
             "importance": setting.importance.value,
             "valid": None if setting.valid is None else setting.valid.text,
             "internal": setting.internal,
         }
-        wanted = {key: row[key] for key in told}
+        wanted = {key: row[key] for key in ours}
         if name in DESCRIBED_IN_A_SENTENCE:
-            del told["valid"], wanted["valid"]
-        assert told == wanted, name
+            del ours["valid"], wanted["valid"]
+        assert ours == wanted, name
 
 
 def test_each_topic_setting_takes_its_default_from_the_same_broker_settings() -> None:
     for name, row in TOPIC_VECTORS.items():
-        told = [(synonym.name, synonym.multiplier) for synonym in TOPIC[name].synonyms]
-        assert told == [(each["name"], each.get("multiplier", 1)) for each in row["brokerSynonyms"] or ()], name
+        ours = [(synonym.name, synonym.multiplier) for synonym in TOPIC[name].synonyms]
+        assert ours == [(each["name"], each.get("multiplier", 1)) for each in row["brokerSynonyms"] or ()], name
 
 
 def test_each_broker_setting_is_updated_and_replaced_by_synonyms_as_in_kafka() -> None:

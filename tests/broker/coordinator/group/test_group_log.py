@@ -14,8 +14,8 @@ def test_every_state_change_of_a_group_is_logged() -> None:
         (member_id,) = room.stable()
         room.leave(member_id)
         room.shard.delete(GROUP, lambda _: None)
-    told = [line for line in lines if line["event"] == "group state changed"]
-    moves = [(line["old"], line["new"]) for line in told]
+    changes = [line for line in lines if line["event"] == "group state changed"]
+    moves = [(line["old"], line["new"]) for line in changes]
     assert moves == [
         ("Empty", "PreparingRebalance"),
         ("PreparingRebalance", "CompletingRebalance"),
@@ -25,11 +25,11 @@ def test_every_state_change_of_a_group_is_logged() -> None:
         ("Empty", "Dead"),
     ]
     assert set(moves) <= {(old.value, new.value) for old, new in TRANSITIONS}
-    assert {line["group"] for line in told} == {GROUP}
-    assert [line["generation"] for line in told] == [0, 1, 1, 1, 2, 2]
-    assert [line["members"] for line in told] == [1, 1, 1, 0, 0, 0]
-    assert told[0]["reason"] == f"{member_id} joins: test"
-    json.dumps(told)
+    assert {line["group"] for line in changes} == {GROUP}
+    assert [line["generation"] for line in changes] == [0, 1, 1, 1, 2, 2]
+    assert [line["members"] for line in changes] == [1, 1, 1, 0, 0, 0]
+    assert changes[0]["reason"] == f"{member_id} joins: test"
+    json.dumps(changes)
 
 
 def test_removed_members_are_named_in_the_log() -> None:

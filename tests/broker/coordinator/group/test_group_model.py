@@ -66,7 +66,7 @@ class Life:
         self.story: list[str] = []
 
     @property
-    def is_told(self) -> bool:
+    def order_is_unspecified(self) -> bool:
         """Whether the order of the next events is unspecified."""
         return self.model.tie
 
@@ -92,7 +92,7 @@ class Life:
             self.random.random() < 0.5,
             self.random.random() < 0.5,
         )
-        number = self.tell("join", who, wish)
+        number = self.log_step("join", who, wish)
         self.model.join(number, who, wish)
         self.asked[number] = self.room.join(
             self.name(who),
@@ -108,7 +108,7 @@ class Life:
         who = self.somebody()
         instance, generation = self.instance_of(who), self.some_generation()
         given = {each: b"%d" % self.requests for each in self.model.people if self.random.random() < 0.9}
-        number = self.tell("sync", who, instance, generation, given)
+        number = self.log_step("sync", who, instance, generation, given)
         self.model.sync(number, who or 0, instance, generation, given)
         assignments = {self.name(each): assignment for each, assignment in given.items()}
         self.asked[number] = self.room.sync(self.name(who or 0), generation, assignments, instance=instance)
@@ -116,26 +116,26 @@ class Life:
     def beat(self) -> None:
         who, generation = self.somebody(), self.some_generation()
         instance = self.instance_of(who)
-        self.tell("heartbeat", who, instance, generation)
+        self.log_step("heartbeat", who, instance, generation)
         expected = self.model.heartbeat(who or 0, instance, generation)
         assert self.room.heartbeat(self.name(who or 0), generation, instance).name == expected
 
     def leave(self) -> None:
         who = self.somebody(newcomers=0.1)
         instance = self.instance_of(who)
-        self.tell("leave", who, instance)
+        self.log_step("leave", who, instance)
         expected = self.model.leave(who, instance)
         assert self.room.leave(self.name(who), instance).name == expected
 
     def wait(self) -> None:
         ms = self.random.choice((1, 400, 2_500, 6_000, 40_000)) + self.random.randrange(400)
-        self.tell("wait", ms)
+        self.log_step("wait", ms)
         self.model.advance(ms)
         if not self.model.tie:
             self.room.advance(ms)
 
     def restart(self) -> None:
-        self.tell("restart")
+        self.log_step("restart")
         self.model.restart()
         self.room.restart()
 
@@ -143,10 +143,10 @@ class Life:
         """Toggles whether the log accepts appends."""
         self.model.fails = not self.model.fails and self.random.random() < 0.3
         self.room.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS if self.model.fails else None
-        self.tell("the log fails" if self.model.fails else "the log is well")
+        self.log_step("the log fails" if self.model.fails else "the log is well")
 
     def delete(self) -> None:
-        self.tell("delete")
+        self.log_step("delete")
         expected = self.model.delete()
         found: list[ErrorCode] = []
         try:
@@ -191,7 +191,7 @@ class Life:
         group = self.room.shard.groups.get(GROUP)
         return [] if group is None else list(group.members)
 
-    def tell(self, *what: object) -> int:
+    def log_step(self, *what: object) -> int:
         self.requests += 1
         self.done[str(what[0])] += 1
         self.story.append(f"{self.requests} at {self.model.now}: {what}")
@@ -203,12 +203,12 @@ class Life:
         if self.model.tie:
             return
         answered = {number: each for number, each in self.asked.items() if each.is_answered}
-        assert set(answered) == set(self.model.answers) & set(self.asked), self.told()
+        assert set(answered) == set(self.model.answers) & set(self.asked), self.history()
         for number, asked in answered.items():
-            assert _told(asked.response) == self.model.answers[number], f"{number}\n{self.told()}"
+            assert _fields_of(asked.response) == self.model.answers[number], f"{number}\n{self.history()}"
             self.done[f"answered {asked.error.name}"] += 1
             del self.asked[number]
-        assert self._state() == self._expected(), self.told()
+        assert self._state() == self._expected(), self.history()
 
     def _state(self) -> tuple[Any, ...]:
         group = self.room.shard.groups.get(GROUP)
@@ -228,7 +228,7 @@ class Life:
         waits = sum(due is not None for due in (model.join_due, model.sync_due))
         return (model.state, model.generation, model.protocol, model.leader, members, sorted(model.pending), waits)
 
-    def told(self) -> str:
+    def history(self) -> str:
         return "\n".join([*self.story[-40:], f"room  {self._state()}", f"model {self._expected()}"])
 
 
@@ -237,7 +237,7 @@ def _number(member_id: str) -> int:
     return int(member_id[-12:], 16)
 
 
-def _told(response: Any) -> tuple[Any, ...]:
+def _fields_of(response: Any) -> tuple[Any, ...]:
     error = ErrorCode(response.error_code).name
     if not hasattr(response, "leader"):
         return (error, response.assignment)
@@ -259,7 +259,7 @@ def test_random_steps_match_the_reference_group(seed: int) -> None:
     life = Life(source, done)
     for _ in range(STEPS):
         life.step()
-        if life.is_told or life.requests > 5_000:
+        if life.order_is_unspecified or life.requests > 5_000:
             done["lives"] += 1
             life = Life(source, done)
     expected = {"NONE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "MEMBER_ID_REQUIRED"}

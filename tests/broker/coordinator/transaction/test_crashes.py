@@ -59,7 +59,7 @@ class Story:
         del self.asked[name]
         self.ended.append((self.producers[name], self.added.pop(name), committed))
 
-    def tell(self) -> None:
+    def run(self) -> None:
         """Runs commits, aborts, a new producer, a timeout and the expiry of an id."""
         self.init("a")
         self.add("a", ORDERS)
@@ -102,7 +102,7 @@ def run_until_killed(room: TransactionRoom, steps: int) -> tuple[Story, bool]:
     story = Story(room)
     killed_after(room, steps)
     try:
-        story.tell()
+        story.run()
     except Killed:
         room.crash()
         return story, True
