@@ -18,7 +18,7 @@ import pytest
 from tests.spawned_broker import free_port
 
 
-def heed_hang_ups() -> None:
+def restore_default_sighup() -> None:
     """Restores the default of SIGHUP, as the tests may run under nohup."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -33,7 +33,7 @@ class Served:
             cwd=cwd,
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            preexec_fn=heed_hang_ups,
+            preexec_fn=restore_default_sighup,
         )
 
     def ready(self) -> str:

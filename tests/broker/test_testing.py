@@ -17,7 +17,7 @@ import structlog
 
 from odradek.broker.testing import BrokerThread, in_process_broker
 
-SOMEBODY_S_TESTS = """
+OTHER_PROJECTS_TESTS = """
 import asyncio
 import sys
 import threading
@@ -87,14 +87,14 @@ def use(bootstrap: str) -> None:
 
 
 @pytest.fixture
-def seen_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives the test its own temporary directory. Skips it on systems that do not list a process's open files."""
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("needs Linux's /proc")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-@pytest.mark.usefixtures("seen_alone")
+@pytest.mark.usefixtures("isolated")
 async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directory_behind() -> None:
     async def one() -> None:
         async with in_process_broker() as broker:
@@ -107,7 +107,7 @@ async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directo
     assert asyncio.all_tasks() == tasks
 
 
-@pytest.mark.usefixtures("seen_alone")
+@pytest.mark.usefixtures("isolated")
 def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_directory_behind() -> None:
     def one() -> None:
         with BrokerThread() as running:
@@ -143,7 +143,7 @@ def test_the_programs_logging_is_restored_after_the_last_broker(capsys: pytest.C
 
 def test_the_plugin_provides_its_fixture_to_another_project_and_changes_nothing_else(tmp_path: Path) -> None:
     """A separate project whose pytest has no asyncio mode and treats warnings as errors."""
-    (tmp_path / "test_theirs.py").write_text(SOMEBODY_S_TESTS)
+    (tmp_path / "test_theirs.py").write_text(OTHER_PROJECTS_TESTS)
     kafka_python_s = "ignore:(read|open)_text is deprecated:DeprecationWarning"
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nfilterwarnings =\n  error\n  {kafka_python_s}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:timeout"]

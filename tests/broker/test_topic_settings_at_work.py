@@ -105,7 +105,7 @@ async def index_entries_of_five_small_batches(api: Api) -> bool:
     return len(log.active_segment.offset_index) > 0
 
 
-async def the_oldest_go(api: Api) -> bool:
+async def old_records_are_deleted(api: Api) -> bool:
     """Whether the broker's own retention deletes old records, of which there are three segments."""
     log = await produced(api, 3, 1500, at_ms=now_ms() - 2 * HOUR_MS)
     await produced(api, 1, 1500)
@@ -115,8 +115,8 @@ async def the_oldest_go(api: Api) -> bool:
     return await earliest(api) > 0
 
 
-async def deleted_files_stay(api: Api) -> bool:
-    assert await the_oldest_go(api)
+async def deleted_files_are_kept(api: Api) -> bool:
+    assert await old_records_are_deleted(api)
     await asyncio.sleep(1.3)  # longer than the interval at which files are removed
     return files_of(api, ".deleted") != []
 
@@ -244,12 +244,12 @@ CASES = [
     Case("delete.retention.ms", "1000", tombstones_stay_long, False, True, beside=CLEANED),
     Case("segment.index.bytes", "24", segments_of_five, ways=NEXT_SEGMENT, beside={"log.index.interval.bytes": "0"}),
     Case("index.interval.bytes", "10", index_entries_of_five_small_batches),
-    Case("retention.ms", str(HOUR_MS), the_oldest_go, beside=OLD),
-    Case("retention.ms", "60", the_oldest_go, ways=(STATIC,), beside=OLD, name="log.retention.minutes"),
-    Case("retention.ms", "1", the_oldest_go, ways=(STATIC,), beside=OLD, name="log.retention.hours"),
-    Case("retention.bytes", "2000", the_oldest_go, beside=OLD),
+    Case("retention.ms", str(HOUR_MS), old_records_are_deleted, beside=OLD),
+    Case("retention.ms", "60", old_records_are_deleted, ways=(STATIC,), beside=OLD, name="log.retention.minutes"),
+    Case("retention.ms", "1", old_records_are_deleted, ways=(STATIC,), beside=OLD, name="log.retention.hours"),
+    Case("retention.bytes", "2000", old_records_are_deleted, beside=OLD),
     Case(
-        "file.delete.delay.ms", "0", deleted_files_stay, False, True, ways=(STATIC, ALTERED), beside=AN_HOUR
+        "file.delete.delay.ms", "0", deleted_files_are_kept, False, True, ways=(STATIC, ALTERED), beside=AN_HOUR
     ),
     Case("max.message.bytes", "500", refusal_of(900), LARGE, ErrorCode.NONE),
     Case("message.timestamp.before.max.ms", "5000", refusal_of(ahead_ms=-HOUR_MS), TIME, ErrorCode.NONE),

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _structlog_as_it_was() -> Iterator[None]:
+def _structlog_restored() -> Iterator[None]:
     before, was_configured = structlog.get_config(), structlog.is_configured()
     handlers = list(logging.getLogger().handlers)
     yield

@@ -270,7 +270,7 @@ async def test_the_query_is_ignored() -> None:
         (b"GET /metrics\r\n\r\n", 400),
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n", 400),
     ],
-    ids=["unknown path", "unknown method", "not http", "http 0.9", "a head without end"],
+    ids=["unknown path", "unknown method", "not http", "http 0.9", "headers without end"],
 )
 async def test_a_bad_request_is_answered_and_the_next_is_served(request_bytes: bytes, status: int) -> None:
     async with told() as (_, port):

@@ -10,7 +10,7 @@ import pytest
 from odradek.broker.network.large_frame import PIECE_BYTES, RESERVED_FROM_BYTES, LargeFrame
 
 
-def put_together(frame: bytes, begun: int, chance: random.Random) -> bytes:
+def assembled_frame(frame: bytes, begun: int, chance: random.Random) -> bytes:
     """Assembles the frame from reads of random sizes."""
     large = LargeFrame(frame[:begun], len(frame))
     position = begun
@@ -30,7 +30,7 @@ def put_together(frame: bytes, begun: int, chance: random.Random) -> bytes:
 def test_a_large_frame_consists_of_the_received_bytes(length: int, begun: int) -> None:
     chance = random.Random(length + begun)
     frame = chance.randbytes(length)
-    assert put_together(frame, begun, chance) == frame
+    assert assembled_frame(frame, begun, chance) == frame
 
 
 def test_memory_for_the_whole_frame_is_reserved_after_an_eighth_of_it() -> None:

@@ -512,7 +512,7 @@ class TestOffsets:
             assert (answers[1].error_code, answers[1].end_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-class TestTheRest:
+class TestDeletingAndDescribing:
     def delete_records(self, offset: int, topic: str = "t", timeout_ms: int = 30_000) -> DeleteRecordsRequest:
         asked = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
         topics = [DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[asked])]

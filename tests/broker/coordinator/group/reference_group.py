@@ -123,7 +123,7 @@ class ReferenceGroup:
         self.prepare_if_possible()
 
     def replace(self, number: int, old: int, who: int, wish: Wish) -> None:
-        person, old_leader, old_wish = self.people.pop(old), self.leader, self.people_wish(old)
+        person, old_leader, old_wish = self.people.pop(old), self.leader, self.wish_of(old)
         self.answer_join(person, FENCED, old)
         self.answer_sync(person, FENCED)
         self.people[who] = person
@@ -148,7 +148,7 @@ class ReferenceGroup:
             person.due = self.now + old_wish.session_ms
             self.answer(number, COORD_NA, None)
 
-    def people_wish(self, who: int) -> Wish | None:
+    def wish_of(self, who: int) -> Wish | None:
         return self.people[who].wish if who in self.people else None
 
     def sync(self, number: int, who: int, instance: str | None, generation: int, given: Mapping[int, bytes]) -> None:

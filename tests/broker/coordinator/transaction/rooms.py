@@ -29,7 +29,7 @@ class WrittenMarker(NamedTuple):
     coordinator_epoch: int
 
 
-class Put:
+class DelayedCall:
     """A delayed call. A cancelled call does not run."""
 
     def __init__(self, delay_ms: int, call: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class TransactionRoom:
         self.append_failure: ErrorCode | None = None
         self.written_though_failed = False
         self.marker_failures: dict[TopicPartition, ErrorCode] = {}
-        self.put_off: list[Put] = []
+        self.put_off: list[DelayedCall] = []
         self.next_producer_id = 1000
         self.producer_id_failure: ProtocolError | None = None
         self.coordinator_epoch = -1
@@ -167,12 +167,12 @@ class TransactionRoom:
         for key, marker, on_written in waiting:
             self._mark(key, marker, on_written)
 
-    def _later(self, delay_ms: int, call: Callable[[], None]) -> Put:
-        put = Put(delay_ms, call)
+    def _later(self, delay_ms: int, call: Callable[[], None]) -> DelayedCall:
+        put = DelayedCall(delay_ms, call)
         self.put_off.append(put)
         return put
 
-    def run_put_off(self) -> None:
+    def run_delayed_calls(self) -> None:
         """Runs the delayed calls now."""
         due, self.put_off = self.put_off, []
         for put in due:

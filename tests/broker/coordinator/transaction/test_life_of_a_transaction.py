@@ -195,12 +195,12 @@ def test_a_failed_marker_is_retried_until_it_is_written(room: TransactionRoom, f
     delays = []
     for _ in range(6):
         delays += [put.delay_ms for put in room.put_off]
-        room.run_put_off()
+        room.run_delayed_calls()
     assert delays == [100, 200, 400, 800, 1000, 1000]
     assert room.state() == "PrepareCommit"
     assert room.transaction().partitions == {RETURNS}
     room.marker_failures.clear()
-    room.run_put_off()
+    room.run_delayed_calls()
     assert room.state() == "CompleteCommit"
     assert [len(room.markers[key]) for key in (ORDERS, RETURNS)] == [1, 1]
 
@@ -219,7 +219,7 @@ def test_a_partition_deleted_while_its_marker_waits_needs_no_marker(room: Transa
     room.marker_failures[ORDERS] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     room.end(producer)
     room.existing.clear()
-    room.run_put_off()
+    room.run_delayed_calls()
     assert room.state() == "CompleteCommit"
 
 
@@ -231,7 +231,7 @@ def test_a_marker_waits_for_a_leader_that_can_be_reached(room: TransactionRoom, 
     room.end(producer)
     assert (room.state(), room.coordinator.markers.of_unknown_destination) == ("PrepareCommit", 1)
     room.leaders.clear()
-    room.run_put_off()
+    room.run_delayed_calls()
     assert (room.state(), room.coordinator.markers.of_unknown_destination) == ("CompleteCommit", 0)
 
 
@@ -254,11 +254,11 @@ def test_a_completion_record_is_retried_until_it_is_written(room: TransactionRoo
     room.end(producer)
     room.append_failure = ErrorCode.KAFKA_STORAGE_ERROR
     room.release_markers()
-    room.run_put_off()
+    room.run_delayed_calls()
     assert (room.state(), room.coordinator.completions_to_retry) == ("PrepareCommit", 1)
     assert room.end(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
     room.append_failure = None
-    room.run_put_off()
+    room.run_delayed_calls()
     assert (room.state(), room.coordinator.completions_to_retry) == ("CompleteCommit", 0)
     assert len(room.markers[ORDERS]) == 1
 

@@ -259,7 +259,7 @@ class Comparison:
     def settle(self) -> None:
         self.room.markers_held, self.room.append_failure = False, None
         self.room.release_markers()
-        self.room.run_put_off()
+        self.room.run_delayed_calls()
         self.reference.settle()
 
     def sync(self) -> None:
