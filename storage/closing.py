@@ -81,7 +81,7 @@ class LogClosing:
             if self._job is not None:
                 self._flusher.finish(self._job)
             if self._error is not None:
-                raise self._writer.storage_error("close_failed", self._error) from self._error
+                raise self._writer.storage_error("close failed", self._error) from self._error
         finally:
             self._segments.close_files()
         if self._folder.failure is None:

@@ -132,7 +132,7 @@ class LogFlusher:
             return  # moved meanwhile: what was synced, or could not be, is not the log's any more
         if job.error is not None:
             partition, error = str(folder.topic_partition), job.error
-            _log.error("flush_failed", partition=partition, directory=folder.path, reason=str(error))
+            _log.error("flush failed", partition=partition, directory=folder.path, reason=str(error))
             folder.fail(error)
             message = f"the log of {partition} cannot be flushed: {error.strerror}"
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -226,7 +226,7 @@ class SparseIndex:
             if not is_full(error):
                 raise
             self._store.remove()
-            _log.warning("index_waits_for_room", path=self.path, reason=str(error))
+            _log.warning("index write deferred", path=self.path, reason=str(error))
         finally:
             self.close()
 

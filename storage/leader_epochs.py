@@ -31,7 +31,7 @@ class LeaderEpochs:
         try:
             entries = read_epochs(self._files, self.path)
         except CorruptCheckpoint as error:
-            _log.warning("leader_epochs_unusable", reason=str(error))
+            _log.warning("leader epochs unusable", reason=str(error))
             entries = []
         self.entries = []
         for epoch, start_offset in entries:
@@ -85,7 +85,7 @@ class LeaderEpochs:
         except OSError as error:
             if not (may_wait and is_full(error)):
                 raise
-            _log.warning("leader_epochs_wait_for_room", path=self.path, reason=str(error))
+            _log.warning("leader epochs write deferred", path=self.path, reason=str(error))
             self.is_written = False
         self.entries = entries
 

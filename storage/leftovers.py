@@ -31,7 +31,7 @@ def clear_leftovers(files: Files, directory: str) -> None:
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     undone = [name for name in swaps if lowest_cleaned is not None and _offset(name) >= lowest_cleaned]
     for name in [*(name for name in names if name.endswith((DELETED_SUFFIX, ".tmp"))), *cleaned, *undone]:
-        _log.info("leftover_removed", directory=directory, file=name)
+        _log.info("leftover removed", directory=directory, file=name)
         files.remove(f"{directory}/{name}")
     _finish_swaps(files, directory, [name for name in swaps if name not in undone])
 
@@ -49,10 +49,10 @@ def _finish_swaps(files: Files, directory: str, swaps: list[str]) -> None:
         for name in files.list_directory(directory):
             offset = offset_of_file(name)
             if name.endswith(SEGMENT_SUFFIXES) and offset is not None and first <= offset < end:
-                _log.info("replaced_segment_removed", directory=directory, file=name)
+                _log.info("replaced segment removed", directory=directory, file=name)
                 files.remove(f"{directory}/{name}")
     for name in swaps:
-        _log.info("replacement_finished", directory=directory, file=name)
+        _log.info("replacement finished", directory=directory, file=name)
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
     files.sync_directory(directory)
 

@@ -193,7 +193,7 @@ class Log:
         try:
             self.leader_epochs.assign(leader_epoch, self.state.log_end_offset, may_wait=True)
         except OSError as error:
-            raise self._writer.storage_error("leader_epoch_not_written", error) from error
+            raise self._writer.storage_error("leader epoch not written", error) from error
 
     @property
     def topic_id(self) -> uuid.UUID | None:
@@ -314,7 +314,7 @@ class Log:
         try:
             return self._flusher.begin(end_offset)
         except OSError as error:
-            raise self._writer.storage_error("flush_not_begun", error) from error
+            raise self._writer.storage_error("flush not started", error) from error
 
     def finish_flush(self, job: FlushJob) -> None:
         """On the loop, after job.run(): the recovery point moves. Raises KAFKA_STORAGE_ERROR when the job failed."""
@@ -358,7 +358,7 @@ class Log:
         try:
             return self._truncation.cut_at(offset, self.config)
         except OSError as error:
-            raise self._writer.storage_error("truncation_failed", error) from error
+            raise self._writer.storage_error("truncation failed", error) from error
 
     # ---- settings, folder and end
 

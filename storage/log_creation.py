@@ -167,7 +167,7 @@ class LogCreator:
     def _give_up(self, folder: str, topic_partition: TopicPartition) -> None:
         """What was made of a partition must not stand in the way of a topic of that name."""
         if self._registry.files.exists(folder):
-            self._registry.give_up(folder, topic_partition, "unfinished_folder_stays", 0)
+            self._registry.give_up(folder, topic_partition, "unfinished folder not removed", 0)
 
     def _emptiest(self) -> LogDirectory:
         directories = self._registry.directories
@@ -182,5 +182,5 @@ class LogCreator:
 
 
 def _not_created(topic_partition: TopicPartition, error: Exception) -> ProtocolError:
-    _log.error("log_not_created", partition=str(topic_partition), reason=str(error))
+    _log.error("log not created", partition=str(topic_partition), reason=str(error))
     return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}")

@@ -104,9 +104,9 @@ class LogDirectory:
             except OSError as error:
                 reasons.append(str(error))
         if tightened:
-            _log.info("permissions_tightened", directory=self.path, paths=tightened)
+            _log.info("permissions tightened", directory=self.path, paths=tightened)
         if reasons:
-            _log.warning("permissions_not_tightened", directory=self.path, reasons=reasons)
+            _log.warning("permissions not tightened", directory=self.path, reasons=reasons)
 
     def begin_load(self) -> None:
         """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises
@@ -133,7 +133,7 @@ class LogDirectory:
         except OSError as error:
             if not is_full(error):
                 raise
-            _log.warning("checkpoint_not_written", reason=str(error))
+            _log.warning("checkpoint not written", reason=str(error))
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -142,7 +142,7 @@ class LogDirectory:
                 self._checkpointed[name] = dict(offsets)
             return offsets
         except CorruptCheckpoint as error:
-            _log.warning("checkpoint_unusable", reason=str(error))
+            _log.warning("checkpoint unusable", reason=str(error))
             self._files.remove(f"{self.path}/{name}")
             return {}
 
@@ -161,9 +161,7 @@ class LogDirectory:
             if partition is not None:
                 found.append(partition)
             elif not is_deleted_folder(name) and parse_future_folder(name) is None and "-" in name:
-                _log.warning(
-                    "folder_left_alone", directory=self.path, folder=name, reason="it is named like no partition"
-                )
+                _log.warning("folder ignored", directory=self.path, folder=name, reason="it is named like no partition")
         return found
 
     def futures(self) -> list[str]:

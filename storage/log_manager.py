@@ -160,7 +160,7 @@ class LogManager:
         for directory in self.directories.values():
             partitions = directory.partitions()
             if partitions and not directory.clean:
-                _log.info("recovering_directory", directory=directory.path, partitions=len(partitions))
+                _log.info("recovering directory", directory=directory.path, partitions=len(partitions))
             for topic_partition in partitions:
                 if self._is_ours(directory, topic_partition, known):
                     config = self.default_config if config_of is None else config_of(topic_partition.topic)
@@ -169,7 +169,7 @@ class LogManager:
                     except OSError as error:
                         if not is_full(error):
                             raise
-                        _log.error("log_not_opened", partition=str(topic_partition), reason=str(error))
+                        _log.error("log not opened", partition=str(topic_partition), reason=str(error))
                         directory.unopened[topic_partition] = str(error)
 
     def take_load_syncs(self) -> list[Callable[[], None]]:
@@ -190,7 +190,7 @@ class LogManager:
             reason = "the partition is unknown, or was one of another topic of that name"
         if reason is None:
             return True
-        _log.warning("folder_left_alone", directory=directory.path, folder=str(topic_partition), reason=reason)
+        _log.warning("folder ignored", directory=directory.path, folder=str(topic_partition), reason=reason)
         return False
 
     def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Steps[None]:
@@ -274,7 +274,7 @@ class LogManager:
         try:
             self.files.rename(log.directory, target)
         except OSError as error:
-            _log.error("log_not_deleted", partition=str(topic_partition), reason=str(error))
+            _log.error("log not deleted", partition=str(topic_partition), reason=str(error))
             raise ProtocolError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}"
             ) from error
@@ -288,7 +288,7 @@ class LogManager:
         try:
             self.files.sync_directory(directory)
         except OSError as error:
-            _log.error("directory_not_synced", directory=directory, reason=str(error))
+            _log.error("directory not synced", directory=directory, reason=str(error))
 
     # ---- periodic work
 
@@ -338,7 +338,7 @@ class LogManager:
                 reason = self._end(directory, failed.get(path) or next(iter(directory.unopened.values()), None))
                 if reason is not None:
                     failed[path] = reason
-                    _log.error("shutdown_not_clean", directory=path, reason=reason)
+                    _log.error("shutdown not clean", directory=path, reason=reason)
             return failed
         finally:
             self.logs.clear()

@@ -89,7 +89,7 @@ class LogMoves:
             self._discard(move.folder, topic_partition)
 
     def _discard(self, folder: str, topic_partition: TopicPartition) -> None:
-        self._registry.give_up(folder, topic_partition, "future_folder_stays", self._delay_ms())
+        self._registry.give_up(folder, topic_partition, "future folder not removed", self._delay_ms())
 
     def finish(self, move: LogMove) -> bool:
         """Puts the copy in the log's place; False when there is still too much to copy, or the cleaner has yet to give
@@ -115,7 +115,7 @@ class LogMoves:
         del self._under_way[log.topic_partition]
         registry.remove_later(doomed, log.config.file_delete_delay_ms)
         self._make_durable(log, move.directory)
-        _log.info("log_moved", partition=str(log.topic_partition), source=source_directory, target=move.directory)
+        _log.info("log moved", partition=str(log.topic_partition), source=source_directory, target=move.directory)
         return True
 
     def _make_durable(self, log: Log, directory: str) -> None:
@@ -124,7 +124,7 @@ class LogMoves:
             self._files.sync_directory(directory)
             self._checkpoints.write_all()
         except OSError as error:
-            _log.error("move_not_durable", partition=str(log.topic_partition), directory=directory, reason=str(error))
+            _log.error("move not durable", partition=str(log.topic_partition), directory=directory, reason=str(error))
 
     # ---- the start
 
@@ -143,7 +143,7 @@ class LogMoves:
                     present.add(partition)
 
     def _complete(self, directory: LogDirectory, name: str, partition: TopicPartition) -> None:
-        _log.warning("interrupted_move_completed", partition=str(partition), directory=directory.path)
+        _log.warning("interrupted move completed", partition=str(partition), directory=directory.path)
         self._files.rename(f"{directory.path}/{name}", f"{directory.path}/{partition}")
         self._files.sync_directory(directory.path)
         self.completed.add(partition)

@@ -189,7 +189,7 @@ class RecordReader:
 
     def _unreadable(self, error: Exception) -> ProtocolError:
         partition, directory = str(self._folder.topic_partition), self._folder.path
-        _log.error("log_not_readable", partition=partition, directory=directory, reason=str(error))
+        _log.error("log not readable", partition=partition, directory=directory, reason=str(error))
         return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {partition} cannot be read: {error}")
 
 

@@ -51,8 +51,8 @@ class LogStart:
         self._positions.forget()
         self._producers.forget_replicated(offset)
         partition = str(self._folder.topic_partition)
-        _log.info("log_start_offset_moved", partition=partition, offset=offset, reason=reason)
+        _log.info("log start offset moved", partition=partition, offset=offset, reason=reason)
         try:
             self._leader_epochs.truncate_from_start(offset)
         except OSError as error:  # on a full disk this may be what makes room; epochs that are too old do no harm
-            _log.warning("leader_epochs_not_written", partition=partition, reason=str(error))
+            _log.warning("leader epochs not written", partition=partition, reason=str(error))

@@ -97,7 +97,7 @@ class LogWriter:
                 parts, batch.size_in_bytes, header.base_offset, last_offset, batch.max_timestamp, last_offset
             )
         except OSError as error:
-            raise self.storage_error("append_failed", error) from error
+            raise self.storage_error("append failed", error) from error
         if self._tails is not None:
             size = batch.size_in_bytes
             segment.tail = self._tails.keep(segment.tail, batch.parts, segment.size - size, size)
@@ -130,7 +130,7 @@ class LogWriter:
             previous.seal()
             self._producers.take_snapshot()
         except OSError as error:
-            _log.warning("roll_incomplete", partition=str(self._folder.topic_partition), reason=str(error))
+            _log.warning("roll incomplete", partition=str(self._folder.topic_partition), reason=str(error))
         segments.note_unsynced(previous)
         segments.add(segment)
         segments.use(previous)
@@ -159,7 +159,7 @@ class LogWriter:
                     return
             ahead.is_whole = True
         except OSError as error:
-            raise self.storage_error("append_failed", error) from error
+            raise self.storage_error("append failed", error) from error
 
     def give_up_ahead(self) -> None:
         """See Log.give_up_ahead."""
@@ -186,7 +186,7 @@ class LogWriter:
         try:
             self.make_writable()
         except OSError as error:
-            self._folder.report("torn_tail_stays", error)
+            self._folder.report("torn tail not removed", error)
 
     def make_writable(self) -> None:
         """Cuts a torn tail off. Raises the OSError that stands against writing."""

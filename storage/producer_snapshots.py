@@ -66,7 +66,7 @@ class ProducerSnapshots:
         except OSError as error:
             if not is_full(error):
                 raise
-            _log.warning("producer_snapshot_not_written", reason=str(error))
+            _log.warning("producer snapshot not written", reason=str(error))
 
     def load_latest(self, state: ProducerState, log_start_offset: int, now_ms: int) -> None:
         """Fills an empty state from the newest snapshot that can be read; a corrupt one is removed."""
@@ -75,7 +75,7 @@ class ProducerSnapshots:
             try:
                 entries = read_snapshot(self._files.read_file(self.path(offset)))
             except (CorruptSnapshot, FileNotFoundError) as error:
-                _log.warning("producer_snapshot_unusable", path=self.path(offset), reason=str(error))
+                _log.warning("producer snapshot unusable", path=self.path(offset), reason=str(error))
                 self.remove(offset)
                 continue
             state.load(entries, now_ms)

@@ -166,7 +166,7 @@ def _load_segments(log: Log, log_start_offset: int) -> None:
     for name in names:
         offset = offset_of_file(name)
         if name.endswith(SEGMENT_SUFFIXES) and offset is not None and offset not in bases:
-            _log.warning("index_without_log_removed", directory=log.directory, file=name)
+            _log.warning("index without log removed", directory=log.directory, file=name)
             log.files.remove(f"{log.directory}/{name}")
     for base in bases:
         segment = LogSegment(log.files, log.directory, base, log.config, log.clock.wall_ms())
@@ -188,11 +188,11 @@ def _check_indexes(log: Log, segment: LogSegment, names: set[str], log_start_off
     try:
         segment.transaction_index.entries()
     except CorruptTransactionIndex as error:
-        _log.warning("transaction_index_rebuilt", directory=log.directory, reason=str(error))
+        _log.warning("transaction index rebuilt", directory=log.directory, reason=str(error))
         _rebuild_transaction_index(log, segment, log_start_offset)
     segment.transaction_index.unload()
     if reason is not None:
-        _log.warning("indexes_rebuilt", directory=log.directory, segment=segment.base_offset, reason=reason)
+        _log.warning("indexes rebuilt", directory=log.directory, segment=segment.base_offset, reason=reason)
         segment.rebuild_indexes()
         segment.release()
 
@@ -211,7 +211,7 @@ def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: 
             if aborted is not None:
                 segment.transaction_index.append_if_there_is_room(aborted)
     except CorruptSegment as error:
-        _log.warning("transaction_index_incomplete", directory=log.directory, reason=error.reason)
+        _log.warning("transaction index incomplete", directory=log.directory, reason=error.reason)
     log.files.sync_file(segment.transaction_index.path)
 
 
@@ -233,7 +233,7 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
     state = _state_at(log, to_recover[0].base_offset, checkpointed.log_start_offset)
     _log.info(
-        "recovering_log",
+        "recovering log",
         partition=str(log.topic_partition),
         recovery_point=recovery_point,
         segments=len(to_recover),
@@ -251,7 +251,7 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
             later = to_recover[number + 1 :]
             if later:
                 _log.error(
-                    "segments_behind_corruption_deleted",
+                    "segments after corruption deleted",
                     partition=str(log.topic_partition),
                     base_offsets=[segment.base_offset for segment in later],
                 )
@@ -295,7 +295,7 @@ def recover_segment(log: Log, segment: LogSegment, state: ProducerState, limit: 
         reason = error.reason
     if valid < segment.size:
         _log.warning(
-            "segment_cut",
+            "segment truncated",
             partition=str(log.topic_partition),
             segment=segment.base_offset,
             position=valid,
@@ -353,7 +353,7 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
         end_offset = log.active_segment.next_offset()
         if end_offset < start_offset:
             _log.warning(
-                "log_ends_before_its_start",
+                "log ends before its start",
                 partition=str(log.topic_partition),
                 log_end_offset=end_offset,
                 log_start_offset=start_offset,

@@ -48,4 +48,4 @@ class Removal:
                 else:
                     self._files.remove(path)
             except OSError as error:
-                _log.error("removal_failed", path=path, reason=str(error))
+                _log.error("removal failed", path=path, reason=str(error))

@@ -55,7 +55,7 @@ class Retention:
                 deleted += self._delete_by_size(config, SEGMENTS_PER_STEP - deleted)
                 deleted += self._delete_by_time(config, now_ms, SEGMENTS_PER_STEP - deleted)
         except OSError as error:
-            raise self._writer.storage_error("retention_failed", error) from error
+            raise self._writer.storage_error("retention failed", error) from error
         return deleted
 
     def _delete_before_start(self, config: LogConfig, at_most: int) -> int:
@@ -112,7 +112,7 @@ class Retention:
         for segment in doomed:
             segments.delete(segment, self._snapshots, config.file_delete_delay_ms)
         _log.info(
-            "segments_deleted",
+            "segments deleted",
             partition=str(self._folder.topic_partition),
             reason=reason,
             base_offsets=[segment.base_offset for segment in doomed],

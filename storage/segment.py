@@ -248,7 +248,7 @@ class LogSegment:
         """Offset and time index anew from the records, as they stand; the transaction index needs the producers
         (see recovery).
         """
-        _log.warning("indexes_rebuilt", directory=self.directory, segment=self.base_offset)
+        _log.warning("indexes rebuilt", directory=self.directory, segment=self.base_offset)
         self._begin_indexes()
         for batch in self.scan(0):
             self.index_recovered(batch.position, batch.size, batch.last_offset, batch.max_timestamp)

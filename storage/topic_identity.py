@@ -25,7 +25,7 @@ def load_topic_id(files: Files, directory: str, topic_partition: TopicPartition)
         return read_partition_metadata(files, f"{directory}/{PARTITION_METADATA}")
     except CorruptCheckpoint as error:
         _log.error(
-            "topic_id_unreadable",
+            "topic id unreadable",
             partition=str(topic_partition),
             reason=str(error),
             instead="the topic id of the metadata store",

@@ -73,7 +73,7 @@ def _first_dirty_offset(log: Log) -> int:
         return cleaned
     if cleaned > log.log_end_offset or not log.config.delete:
         _log.warning(
-            "cleaner_offset_reset",
+            "cleaner offset reset",
             partition=str(log.topic_partition),
             cleaned_offset=cleaned,
             log_start_offset=log.log_start_offset,

@@ -140,7 +140,7 @@ class CleanerManager:
 
     def postpone(self, log: Log, reason: str) -> None:
         """The disk did not let it be cleaned: other logs have their turn first, until the next round."""
-        _log.error("clean_failed", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        _log.error("clean failed", partition=str(log.topic_partition), directory=log.directory, reason=reason)
         self._postponed.add(log)
 
     def begin_round(self) -> None:
@@ -149,7 +149,7 @@ class CleanerManager:
 
     def mark_uncleanable(self, log: Log, reason: str) -> None:
         """The log is passed over until the broker starts again, or the partition is made anew."""
-        _log.error("log_uncleanable", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        _log.error("log marked uncleanable", partition=str(log.topic_partition), directory=log.directory, reason=reason)
         self._uncleanable[log.topic_partition] = log
 
     def _is_marked(self, log: Log) -> bool:

@@ -60,7 +60,7 @@ async def test_directories_of_an_older_release_are_tightened_with_a_line_each(tm
         with capture_logs() as lines:
             async with in_process_broker(settings(directories)):
                 pass
-        tightened = [line for line in lines if line["event"] == "permissions_tightened"]
+        tightened = [line for line in lines if line["event"] == "permissions tightened"]
         assert [line["directory"] for line in tightened] == [str(directory) for directory in expected]
         assert all(line["directory"] in line["paths"] for line in tightened)
     assert [mode(directory) for directory in directories] == [0o700, 0o700]
@@ -79,7 +79,7 @@ async def test_a_broker_starts_where_it_may_not_change_the_permissions(
     with capture_logs() as lines:
         async with in_process_broker(data_dir=tmp_path / "data"):
             pass
-    (warning,) = [line for line in lines if line["event"] == "permissions_not_tightened"]
+    (warning,) = [line for line in lines if line["event"] == "permissions not tightened"]
     assert str(tmp_path / "data") in warning["reasons"][0]
 
 

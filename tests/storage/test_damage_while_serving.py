@@ -46,7 +46,7 @@ def test_a_segment_that_lost_its_batches_is_an_error_and_not_a_gap(
     with pytest.raises(ProtocolError) as error:
         log.read(last, 1 << 20)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert "log_not_readable" in [entry["event"] for entry in logged]
+    assert "log not readable" in [entry["event"] for entry in logged]
     assert offsets_read(log, last + 1)[0] == last + 1
     assert append(log) == log.log_end_offset - 1
 

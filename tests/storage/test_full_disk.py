@@ -142,7 +142,7 @@ def test_what_goes_wrong_is_named_in_the_log(logged: list[dict[str, object]]) ->
     files.room = 10
     append_fails(log, batch())
     (entry,) = [entry for entry in logged if entry["log_level"] == "error"]
-    assert (entry["event"], entry["partition"]) == ("append_failed", "orders-0")
+    assert (entry["event"], entry["partition"]) == ("append failed", "orders-0")
     assert "space" in str(entry["reason"])
 
 

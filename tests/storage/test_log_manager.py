@@ -81,8 +81,8 @@ def test_a_start_after_a_crash_recovers(files: ForgetfulFiles, logged: list[Any]
     again = started(files)
     assert again.logs[partition()].log_end_offset == 1
     assert [entry["event"] for entry in logged if entry["event"].startswith("recovering")] == [
-        "recovering_directory",
-        "recovering_log",
+        "recovering directory",
+        "recovering log",
     ]
 
 
@@ -116,7 +116,7 @@ def test_a_corrupt_checkpoint_is_named_and_everything_is_read_again(
     with pytest.raises(CorruptCheckpoint):
         read_offsets(files, "/data/recovery-point-offset-checkpoint")
     again = started(files)
-    assert [entry["event"] for entry in logged if entry["log_level"] == "warning"] == ["checkpoint_unusable"]
+    assert [entry["event"] for entry in logged if entry["log_level"] == "warning"] == ["checkpoint unusable"]
     assert again.logs[partition()].log_end_offset == 5
 
 
@@ -209,7 +209,7 @@ def test_a_partition_in_two_directories_is_opened_once_and_named(files: Forgetfu
         manager.shutdown()
     both = started(files, "/a", "/b")
     assert both.logs[partition()].directory == "/a/orders-0"
-    (entry,) = [entry for entry in logged if entry["event"] == "folder_left_alone"]
+    (entry,) = [entry for entry in logged if entry["event"] == "folder ignored"]
     assert (entry["directory"], entry["folder"]) == ("/b", "orders-0")
 
 
@@ -223,7 +223,7 @@ def test_a_folder_that_the_store_does_not_know_is_named_and_left_alone(
     before = {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name}
     again = started(files, known=lambda topic_partition, topic_id: topic_partition.partition == 0)
     assert list(again.logs) == [partition(0)]
-    (entry,) = [entry for entry in logged if entry["event"] == "folder_left_alone"]
+    (entry,) = [entry for entry in logged if entry["event"] == "folder ignored"]
     assert entry["folder"] == "orders-1"
     again.shutdown()
     assert {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name} == before
@@ -270,7 +270,7 @@ def test_a_corrupt_topic_id_is_said_loudly_and_taken_from_the_store(
 
     again = started(files, known=known)
     assert asked == [(partition(), None)]
-    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["topic_id_unreadable"]
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["topic id unreadable"]
     assert again.get_or_create(partition(), TOPIC_ID, CONFIG).log_end_offset == 1
     assert read_partition_metadata(files, path) == TOPIC_ID
     with pytest.raises(ProtocolError) as error:
@@ -329,7 +329,7 @@ def test_a_log_that_cannot_be_synced_at_the_end_leaves_its_directory_unclean_and
     assert not files.exists("/a/.kafka_cleanshutdown")
     assert files.exists("/b/.kafka_cleanshutdown")
     assert [log.state.closed for log in logs] == [log is not bad for log in logs]
-    assert "flush_failed" in [entry["event"] for entry in logged]
+    assert "flush failed" in [entry["event"] for entry in logged]
 
 
 def test_partition_metadata_reads_back(files: ForgetfulFiles) -> None:

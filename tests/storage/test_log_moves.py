@@ -425,7 +425,7 @@ def test_a_swap_that_a_crash_cut_in_two_is_finished_by_the_next_start(logged: li
     again = started(files)
     assert again.directory_of(again.logs[PARTITION]) == B
     assert all_bytes(again.logs[PARTITION]) == expected
-    assert [entry["partition"] for entry in logged if entry["event"] == "interrupted_move_completed"] == ["orders-0"]
+    assert [entry["partition"] for entry in logged if entry["event"] == "interrupted move completed"] == ["orders-0"]
 
 
 def test_a_swap_that_the_target_refuses_is_taken_back() -> None:

@@ -382,7 +382,7 @@ def test_a_transaction_index_that_is_spoilt_while_it_is_served_is_an_error_until
     with structlog.testing.capture_logs() as lines, pytest.raises(ProtocolError) as refused:
         log.aborted_transactions(fetched)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert [(line["event"], line["log_level"]) for line in lines] == [("log_not_readable", "error")]
+    assert [(line["event"], line["log_level"]) for line in lines] == [("log not readable", "error")]
     log.close()
     again = open_small(files, segment_bytes=150)
     again.update_high_watermark(again.log_end_offset)

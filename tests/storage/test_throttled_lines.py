@@ -21,11 +21,11 @@ def test_refused_appends_have_one_line_a_period_and_the_next_one_counts_them(log
     files.room = 10
     for _ in range(500):
         append_fails(log, batch())
-    assert errors(logged) == [("append_failed", None)]
+    assert errors(logged) == [("append failed", None)]
     clock.advance(PERIOD_MS)
     append_fails(log, batch())
     append_fails(log, batch())
-    assert errors(logged) == [("append_failed", None), ("append_failed", 499)]
+    assert errors(logged) == [("append failed", None), ("append failed", 499)]
 
 
 def test_another_reason_has_a_line_of_its_own_at_once(logged: list[dict[str, object]]) -> None:
@@ -36,7 +36,7 @@ def test_another_reason_has_a_line_of_its_own_at_once(logged: list[dict[str, obj
     append_fails(log, batch())
     log.folder.fail(OSError(errno.EIO, os.strerror(errno.EIO)))
     append_fails(log, batch())
-    assert errors(logged)[:2] == [("append_failed", None), ("append_failed", None)]
+    assert errors(logged)[:2] == [("append failed", None), ("append failed", None)]
 
 
 def test_kinds_are_not_kept_without_end() -> None:

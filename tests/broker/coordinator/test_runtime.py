@@ -272,7 +272,7 @@ def test_a_full_disk_logs_one_line_for_all_refused_appends(place: Workplace) -> 
     with capture_logs() as lines:
         for _ in range(50):
             assert place.write((b"key", b"value")).error.cause is ErrorCode.KAFKA_STORAGE_ERROR
-    assert Counter(line["event"] for line in lines) == {"coordinator append failed": 1, "append_failed": 1}
+    assert Counter(line["event"] for line in lines) == {"coordinator append failed": 1, "append failed": 1}
 
 
 def test_a_full_disk_fails_the_decision_and_replays_nothing(place: Workplace) -> None:
