@@ -1,7 +1,7 @@
-"""Walking the batches of a segment file by their headers, a window at a time.
+"""Scanning the batches of a segment file by their headers, one window at a time.
 
-Batches of message formats 0 and 1, which an old Kafka may have left in a directory, are walked like the others:
-their first field is the offset of the only or the last message.
+Batches of message formats 0 and 1, which an old Kafka may have left in a directory, are scanned too. Their first field
+is the offset of the only or the last message.
 """
 
 import struct
@@ -29,7 +29,7 @@ class ScannedBatch(NamedTuple):
 
 
 class WouldBlock(Exception):
-    """Bytes of a file that the page cache does not hold, where the caller must not wait for the disk."""
+    """The page cache does not have the requested bytes, and the caller must not wait for the disk."""
 
     def __init__(self, file: File, position: int, length: int) -> None:
         super().__init__(file.path)
@@ -39,8 +39,8 @@ class WouldBlock(Exception):
 
 
 def read_window(file: File, position: int, length: int, may_block: bool) -> Buffer:
-    """`length` bytes at `position`, fewer at the end of the file. Raises WouldBlock when they must come from the
-    disk.
+    """Returns `length` bytes at `position`, fewer at the end of the file. Raises WouldBlock if `may_block` is False and
+    they are not in the page cache.
     """
     if may_block:
         return file.read(position, length)
@@ -51,9 +51,7 @@ def read_window(file: File, position: int, length: int, may_block: bool) -> Buff
 
 
 def scan_batches(file: File, position: int, end: int, *, may_block: bool = True) -> Iterator[ScannedBatch]:
-    """The whole batches of [position, end), in order; stops without a word where none can begin (see recovery for
-    the words).
-    """
+    """Yields the complete batches of [position, end). Stops silently at invalid bytes, which recovery reports."""
     window: Buffer = b""
     start = position
     while end - position >= BATCH_OVERHEAD:
@@ -77,14 +75,14 @@ def scan_batches(file: File, position: int, end: int, *, may_block: bool = True)
 
 
 def legacy_timestamp(data: Buffer, position: int) -> int:
-    """The timestamp of a message of format 1; format 0 has none."""
+    """Returns the timestamp of a message of format 1, and -1 for format 0, which has none."""
     if data[position + MAGIC_POSITION] == 0:
         return -1
     return int(_LEGACY_TIMESTAMP.unpack_from(data, position + _LEGACY_TIMESTAMP_POSITION)[0])
 
 
 class CorruptSegment(Exception):
-    """Bytes at `position` of a segment that are no batch."""
+    """The bytes at `position` of a segment are not a valid batch."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"at byte {position}: {reason}")
@@ -93,7 +91,7 @@ class CorruptSegment(Exception):
 
 
 class StoredBatch(NamedTuple):
-    """A whole batch in memory: at `start` of `data`, at `position` of the file."""
+    """A complete batch in memory: at `start` of `data`, at `position` of the file."""
 
     data: Buffer
     start: int
@@ -108,9 +106,9 @@ _LENGTH_AND_MAGIC = struct.Struct(">8xi4xB")
 
 
 def whole_batches(file: File, position: int, end: int) -> Iterator[StoredBatch]:
-    """The whole batches of [position, end) with their bytes, read in large pieces; for recovery and for replaying.
+    """Yields the complete batches of [position, end) with their bytes, read in large chunks; for recovery and replay.
 
-    Ends without a word where a batch is cut off by the end. Raises CorruptSegment where none can begin.
+    Stops silently if the last batch is incomplete. Raises CorruptSegment at bytes that are not a batch.
     """
     data: Buffer = b""
     start = position

@@ -1,7 +1,7 @@
 """Kafka's small text files: checkpoints of offsets and of leader epochs, `partition.metadata`.
 
-A checkpoint is lines: its version (0), the number of entries, the entries; an offset's entry is `topic partition
-offset`, an epoch's `epoch start-offset`. All are replaced as a whole (Files.replace_file).
+The lines of a checkpoint are its version (0), the number of entries, and the entries. An offset entry is `topic
+partition offset`, an epoch entry is `epoch start-offset`. Files are always replaced as a whole (Files.replace_file).
 """
 
 import base64
@@ -23,16 +23,16 @@ _VERSION = 0
 
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint that is not what was written; `str` names the file and the line."""
+    """The checkpoint is damaged; the message names the file and the line."""
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty when there is no such file. Raises CorruptCheckpoint."""
+    """Reads an offset checkpoint; empty if the file does not exist. Raises CorruptCheckpoint."""
     offsets = {}
     for line in _entries(files, path):
         words = line.split(" ")
         if len(words) != 3 or not words[1].isdigit() or not words[2].isdigit():
-            raise CorruptCheckpoint(f"{path}: {line!r} is no topic, partition and offset")
+            raise CorruptCheckpoint(f"{path}: {line!r} is not a topic, partition and offset")
         offsets[TopicPartition(words[0], int(words[1]))] = int(words[2])
     return offsets
 
@@ -42,14 +42,14 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
-    """A partition's leader epochs as (epoch, start offset); empty when there is no such file. Raises
+    """Reads a partition's leader epochs as (epoch, start offset); empty if the file does not exist. Raises
     CorruptCheckpoint.
     """
     epochs = []
     for line in _entries(files, path):
         words = line.split(" ")
         if len(words) != 2 or not words[0].isdigit() or not words[1].isdigit():
-            raise CorruptCheckpoint(f"{path}: {line!r} is no epoch and start offset")
+            raise CorruptCheckpoint(f"{path}: {line!r} is not an epoch and start offset")
         epochs.append((int(words[0]), int(words[1])))
     return epochs
 
@@ -65,13 +65,13 @@ def _entries(files: Files, path: str) -> list[str]:
     if lines == [""]:
         return []
     if len(lines) < 2 or lines[0] != str(_VERSION) or not lines[1].isdigit():
-        raise CorruptCheckpoint(f"{path}: it does not begin with version {_VERSION} and a count")
+        raise CorruptCheckpoint(f"{path}: does not start with version {_VERSION} and a count")
     count = int(lines[1])
     entries = lines[2:]
     while entries and not entries[-1]:
         entries.pop()
     if len(entries) != count:
-        raise CorruptCheckpoint(f"{path}: {count} entries are announced, {len(entries)} are there")
+        raise CorruptCheckpoint(f"{path}: {count} entries expected, {len(entries)} found")
     return entries
 
 
@@ -82,17 +82,19 @@ def _write(files: Files, path: str, entries: Iterable[str], *, sync: bool = True
 
 
 def read_partition_metadata(files: Files, path: str) -> uuid.UUID | None:
-    """The topic id of `partition.metadata` (KIP-516); None when there is no such file. Raises CorruptCheckpoint."""
+    """Returns the topic id in `partition.metadata` (KIP-516); None if the file does not exist. Raises
+    CorruptCheckpoint.
+    """
     if not files.exists(path):
         return None
     text = files.read_file(path).decode("utf-8", "replace")
     fields = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
     if fields.get("version") != str(_VERSION) or "topic_id" not in fields:
-        raise CorruptCheckpoint(f"{path}: version {_VERSION} and a topic id are expected")
+        raise CorruptCheckpoint(f"{path}: expected version {_VERSION} and a topic id")
     try:
         return uuid_from_text(fields["topic_id"].strip())
     except ValueError:
-        raise CorruptCheckpoint(f"{path}: {fields['topic_id']!r} is no topic id") from None
+        raise CorruptCheckpoint(f"{path}: {fields['topic_id']!r} is not a topic id") from None
 
 
 def write_partition_metadata(files: Files, path: str, topic_id: uuid.UUID, *, sync: bool = True) -> None:
@@ -100,12 +102,12 @@ def write_partition_metadata(files: Files, path: str, topic_id: uuid.UUID, *, sy
 
 
 def uuid_to_text(value: uuid.UUID) -> str:
-    """Kafka's form: 22 characters of URL-safe base64."""
+    """Returns the id in Kafka's form: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> uuid.UUID:
-    """Raises ValueError unless the text is the 22 characters of an id."""
+    """Raises ValueError if the text does not have the 22 characters of an id."""
     if len(text) != 22:
         raise ValueError(f"{text!r} does not have the 22 characters of an id")
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

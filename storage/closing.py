@@ -1,8 +1,8 @@
-"""Closing a log for good: its records, indexes and producers are on the disk afterwards, so that the next start need
-not read it.
+"""Closing a log for good. Its records, indexes and producer state are then on the disk, so the next start need not read
+the segments.
 
-As a flush it has three parts: what is to be synced is decided on the loop, synced in any thread, and noted on the loop.
-So a stop can sync many logs at a time, each in a thread of its own.
+Like a flush, it has three parts: deciding on the loop what to sync, syncing in any thread, and recording the result on
+the loop. So a shutdown can sync many logs at a time, each in its own thread.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from odradek.storage.log_writer import LogWriter
 
 
 class LogClosing:
-    """Made on the loop, where it closes the log's files; `run` once, in any thread; then `finish` on the loop.
+    """Create it on the loop, which closes the log's files; call `run` once, in any thread; then `finish` on the loop.
 
-    Nothing is raised before `finish`, which raises KAFKA_STORAGE_ERROR where the log could not be closed well; its
-    files are closed all the same. A log whose disk failed before is left as it is.
+    Only `finish` raises: KAFKA_STORAGE_ERROR if the log could not be closed properly. Its files are closed all the
+    same. A log whose disk has failed before is left as it is.
     """
 
     __slots__ = ("_error", "_flusher", "_folder", "_job", "_paths", "_segments", "_state", "_writer")
@@ -60,13 +60,13 @@ class LogClosing:
         active = self._segments.active
         active.close()
         if self._state.recovery_point > active.base_offset or active.size:
-            # the active segment's indexes too: after a clean shutdown nobody reads the segment again
+            # the active segment's indexes too: after a clean shutdown the segment is not read again
             self._paths = [active.offset_index.path, active.time_index.path]
             if not active.transaction_index.is_synced:
                 self._paths.append(active.transaction_index.path)
 
     def run(self) -> None:
-        """Syncs what is to be synced."""
+        """Syncs the files."""
         if self._job is not None:
             self._job.run()
         try:
@@ -76,7 +76,7 @@ class LogClosing:
             self._error = error
 
     def finish(self) -> None:
-        """Notes how it went. Raises KAFKA_STORAGE_ERROR."""
+        """Records the result. Raises KAFKA_STORAGE_ERROR."""
         try:
             if self._job is not None:
                 self._flusher.finish(self._job)

@@ -1,4 +1,4 @@
-"""Bytes that stay in their file until a socket takes them: sendfile hands over pages of the cache, nobody copies."""
+"""File bytes that are sent by sendfile directly from the page cache, without a copy."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import errno
 import os
 
 SLICE_BYTES = 256 * 1024
-"""No slice is smaller: below it is cheaper to read the bytes than to take sendfile's detours."""
+"""The minimum size of a slice. Reading fewer bytes is cheaper than the overhead of sendfile."""
 _NOT_SENDABLE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What sendfile says of file systems that it cannot read from."""
+"""The errors of sendfile on file systems that do not support it."""
 RWF_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-"""None where a read cannot be kept from waiting for the disk."""
+"""None on systems where reads cannot be kept from waiting for the disk."""
 _READ_AHEAD_BYTES = 128 * 1024
-"""What Linux reads ahead unless it is told otherwise."""
+"""Linux's default read-ahead."""
 
 
 class Descriptor:
-    """An open file's descriptor, closed when nobody holds this any more."""
+    """An open file's descriptor, closed when the last reference to this object is dropped."""
 
     __slots__ = ("number",)
 
@@ -28,9 +28,7 @@ class Descriptor:
 
 
 class FileSlice:
-    """`length` bytes at `position` of a file. They can be sent, by any thread, also when the file has been closed or
-    removed meanwhile.
-    """
+    """`length` bytes at `position` of a file. Any thread can send them, even after the file was closed or removed."""
 
     __slots__ = ("_descriptor", "length", "path", "position")
 
@@ -44,7 +42,7 @@ class FileSlice:
         return self.length
 
     def is_cached(self, start: int, length: int) -> bool:
-        """Whether the page cache seems to hold so many bytes from `start` on: it is asked once per read-ahead."""
+        """Whether the page cache seems to hold `length` bytes from `start` on. Probes one byte per read-ahead."""
         if RWF_NOWAIT is None:
             return False
         end = self.position + min(start + length, self.length)
@@ -53,13 +51,14 @@ class FileSlice:
             for position in (*range(self.position + start, end, _READ_AHEAD_BYTES), end - 1):
                 os.preadv(self._descriptor.number, (byte,), position, RWF_NOWAIT)
         except OSError:
-            return False  # BlockingIOError, or a file system that cannot tell
+            return False  # BlockingIOError, or a file system that does not support the check
         return True
 
     def send(self, socket: int, start: int, length: int) -> int:
-        """Sends what the non-blocking socket takes of `length` bytes from `start` on, and returns how many that were.
+        """Sends up to `length` bytes from `start` on to a non-blocking socket. Returns the number of bytes sent.
 
-        Raises BlockingIOError if it takes none now, EOFError if the file has been cut short, OSError."""
+        Raises BlockingIOError if the socket accepts none now, EOFError if the file has been truncated, OSError.
+        """
         where = self.position + start
         try:
             sent = os.sendfile(socket, self._descriptor.number, where, length)

@@ -1,17 +1,17 @@
-"""The disk, as the log needs it: a `Files` that opens `File`s, renames, lists, syncs and locks.
+"""The disk interface of the log: a `Files` opens `File`s, renames, lists, syncs and locks.
 
-Everything in `storage/` reaches the disk through these two protocols, so that a test can hand in a disk that is
-full after n bytes, that forgets what was not synced, or that lives in memory. All calls are synchronous and raise
-OSError, which names the file.
+All code in `storage/` accesses the disk through these two protocols, so that a test can pass a disk that is full after
+n bytes, that loses unsynced data, or that is in memory. All calls are synchronous and raise OSError, which names the
+file.
 
-What `OsFiles` promises about durability (and any other implementation has to keep):
+Durability guarantees of `OsFiles` (and of every other implementation):
 (A) bytes written to a file are durable after `File.sync()`;
 (B) a created, renamed or removed name is durable after `Files.sync_directory()` of its directory;
 (C) `Files.replace_file` leaves either the old or the new content under the name, never a mixture.
 
-And about other users of the machine:
-(D) what it makes is its owner's alone: directories are 0700, files 0600;
-(E) it makes no file through a symbolic link, and a new content is written into a new file (O_EXCL, O_NOFOLLOW).
+Guarantees about other users of the machine:
+(D) new files and directories are private to their owner: directories are 0700, files 0600;
+(E) files are never created through a symbolic link, and replaced content is written to a new file (O_EXCL, O_NOFOLLOW).
 """
 
 import errno
@@ -33,7 +33,7 @@ _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk, or a quota on it, has no room left."""
+    """Whether the disk or a disk quota is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -43,22 +43,22 @@ class File(Protocol):
     path: str
 
     def read(self, position: int, length: int) -> Buffer:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        """Returns up to `length` bytes from `position`; fewer only at the end of the file."""
 
     def read_cached(self, position: int, length: int) -> Buffer | None:
-        """As `read`, or None when some of it would have to come from the disk (or when that cannot be told for this
-        file).
+        """Like `read`, but returns None if the read would have to wait for the disk, or if this is unknown for the
+        file.
         """
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
-        """Writes all parts one after the other from `position` on; returns their total. On OSError any part may
-        be on the disk.
+        """Writes all parts one after the other from `position` on; returns their total size. On OSError any part may be
+        on the disk.
         """
 
     def truncate(self, size: int) -> None: ...
 
     def allocate(self, size: int) -> None:
-        """Reserves `size` bytes of room; the file then has at least that size, zeros at its end."""
+        """Reserves `size` bytes of disk space. The file then has at least that size, padded with zeros."""
 
     def size(self) -> int: ...
 
@@ -67,10 +67,10 @@ class File(Protocol):
     def sync(self) -> None: ...
 
     def duplicate(self) -> "File":
-        """The same open file under a handle of its own, which a thread may use and close while this one is closed."""
+        """Returns the same open file with its own handle, which a thread may use and close after this one is closed."""
 
     def slice(self, position: int, length: int) -> FileSlice | None:
-        """Bytes that are to be sent from the file, not read; None where this file cannot be sent."""
+        """Returns bytes to send from the file without reading them; None if this file does not support it."""
 
     def close(self) -> None: ...
 
@@ -81,15 +81,15 @@ class DirectoryLock(Protocol):
 
 class Files(Protocol):
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
-        """For reading and writing. `create` makes a missing file, `exclusive` refuses one that is there
-        (FileExistsError).
+        """Opens a file for reading and writing. `create` creates a missing file; `exclusive` creates it and raises
+        FileExistsError if it exists.
         """
 
     def read_file(self, path: str) -> bytes: ...
 
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """The file has exactly this content afterwards, or, on OSError and after a crash, still the one that it
-        had.
+        """Replaces the file's content. On OSError, and after a crash, the file has either the old or the new
+        content.
         """
 
     def exists(self, path: str) -> bool: ...
@@ -103,30 +103,30 @@ class Files(Protocol):
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Returns the names in a directory, sorted."""
 
     def make_directories(self, path: str) -> None: ...
 
     def make_private(self, path: str) -> bool:
-        """Takes the permissions of group and others away from a directory or file; whether there were any."""
+        """Removes the permissions of group and others from a directory or file; returns whether there were any."""
 
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Removes a file; one that is gone already is no error."""
+        """Removes a file; a missing file is not an error."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def sync_file(self, path: str) -> None:
-        """Makes a closed file's content durable; one that is gone already is no error."""
+        """Makes a closed file's content durable; a missing file is not an error."""
 
     def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> DirectoryLock | None:
-        """Takes the lock that the file stands for (made if missing), or None when somebody holds it."""
+        """Takes the lock on the file, which is created if missing; returns None if the lock is held."""
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the file system that holds `path`."""
+        """Returns (total, usable) bytes of the file system that holds `path`."""
 
 
 class OsFile:
@@ -168,7 +168,7 @@ class OsFile:
         return data if received == length else None
 
     def _read_if_small(self, position: int, length: int) -> Buffer | None:
-        """Where the cache cannot be asked (tmpfs, other systems): small reads are taken to be cheap."""
+        """For systems that do not report cache hits (tmpfs, other systems): small reads are assumed to be cheap."""
         return self.read(position, length) if length <= _SMALL_READ else None
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
@@ -185,7 +185,7 @@ class OsFile:
         return total
 
     def _write_on(self, parts: Sequence[Buffer], position: int, done: int) -> None:
-        """The rest after a short write: a full disk takes what fits, and says so only the next time."""
+        """Writes the rest after a short write. A full disk accepts what fits and fails only at the next write."""
         for part in parts:
             length = len(part)
             if done >= length:
@@ -234,16 +234,16 @@ class OsFile:
         return FileSlice(self.path, self._owner, position, length)
 
     def close(self) -> None:
-        """The descriptor is closed with the last slice. (A handle that is dropped, as that of a ColdRead that nobody
-        ran, is closed all the same.)
+        """Drops the reference to the descriptor, which is closed with the last slice. (A handle that is dropped without
+        `close`, such as that of a ColdRead that never ran, is closed too.)
         """
         self._descriptor = -1
         self._owner = None
 
 
 class _OsLock:
-    """Two locks on one file: the record lock is the one that the JVM takes, the other also excludes this very
-    process.
+    """Two locks on one file: the record lock is compatible with the JVM's, the flock also excludes this process
+    itself.
     """
 
     __slots__ = ("_descriptor",)
@@ -291,7 +291,7 @@ class OsFiles:
             self.sync_directory(os.path.dirname(path))
 
     def _new_file(self, path: str) -> int:
-        """A descriptor of a file that was not there before; what a crash, or somebody else, left there is removed."""
+        """Returns a descriptor of a new file. A file that a crash, or another user, left under the name is removed."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(path, flags, 0o600)
@@ -321,7 +321,7 @@ class OsFiles:
         os.makedirs(path, mode=0o700, exist_ok=True)
 
     def make_private(self, path: str) -> bool:
-        """A link to a file is left alone."""
+        """Symbolic links to files are left alone."""
         if os.path.islink(path) and not os.path.isdir(path):
             return False
         mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -364,7 +364,7 @@ class OsFiles:
         except BlockingIOError:
             os.close(descriptor)
             return None
-        except PermissionError:  # EACCES is the other answer that POSIX allows for a lock that is held
+        except PermissionError:  # POSIX allows EACCES too for a lock that is held
             os.close(descriptor)
             return None
 

@@ -1,8 +1,8 @@
-"""Making a log durable: what is to be synced is decided on the loop, synced in a thread, and noted on the loop.
+"""Making a log durable: the loop decides what to sync, a thread syncs it, and the loop records the result.
 
-What lies behind the recovery point is read again after a crash, indexes included, so of the active segment the records
-alone are synced. A sealed segment is synced with its indexes before the recovery point that is checkpointed leaves it:
-order is files, then directory, then recovery point, then checkpoint.
+After a crash, everything after the recovery point is read again and its indexes are rebuilt, so only the records of the
+active segment are synced. A sealed segment is synced with its indexes before the checkpointed recovery point moves past
+it. The order is files, then directory, then recovery point, then checkpoint.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _log = structlog.get_logger(__name__)
 
 
 class FlushJob:
-    """Makes everything below `end_offset` durable: the `snapshots` (paths), then the files of the `handles`, which are
-    its own, then the log's `directory` if `sync_directory` says so. `run` once, in any thread; then LogFlusher.finish
-    on the loop.
+    """Makes everything below `end_offset` durable: the `snapshots` (paths), then the files of the `handles`, which the
+    job owns, then the log's `directory` if `sync_directory` is set. Call `run` once, in any thread, then
+    LogFlusher.finish on the loop.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class FlushJob:
         self._sync_directory = sync_directory
 
     def run(self) -> None:
-        """Syncs in order; an OSError is kept in `error` for LogFlusher.finish."""
+        """Syncs in order; keeps an OSError in `error` for LogFlusher.finish."""
         try:
             for path in self._snapshots:
                 self._files.sync_file(path)
@@ -77,7 +77,7 @@ class FlushJob:
 
 
 class LogFlusher:
-    """`last_flush_ms` by the monotonic clock."""
+    """`last_flush_ms` is monotonic clock time."""
 
     __slots__ = ("_folder", "_segments", "_snapshots", "_state", "last_flush_ms")
 
@@ -89,8 +89,8 @@ class LogFlusher:
         self.last_flush_ms = folder.clock.now_ms()
 
     def begin(self, end_offset: int | None = None) -> FlushJob | None:
-        """What it takes to make everything below `end_offset` (the log's end if None) durable; None when it is. Raises
-        OSError.
+        """Returns the job that makes everything below `end_offset` (the log's end if None) durable; None if it already
+        is. Raises OSError.
         """
         state, folder = self._state, self._folder
         if end_offset is None:
@@ -124,12 +124,12 @@ class LogFlusher:
         )
 
     def finish(self, job: FlushJob) -> None:
-        """Notes that the job has run. Raises KAFKA_STORAGE_ERROR when it failed: what the disk then holds is not known
-        any more, so the log takes no further appends until it is opened again.
+        """Records the result of a job. Raises KAFKA_STORAGE_ERROR if it failed: the disk's content is then unknown, so
+        the log accepts no appends until it is opened again.
         """
         state, folder, segments = self._state, self._folder, self._segments
         if job.directory != folder.path:
-            return  # moved meanwhile: what was synced, or could not be, is not the log's any more
+            return  # moved meanwhile: the result is about files that no longer belong to the log
         if job.error is not None:
             partition, error = str(folder.topic_partition), job.error
             _log.error("flush failed", partition=partition, directory=folder.path, reason=str(error))
@@ -137,7 +137,7 @@ class LogFlusher:
             message = f"the log of {partition} cannot be flushed: {error.strerror}"
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         if job.generation != state.generation:
-            return  # truncated meanwhile: the offsets are others now
+            return  # truncated meanwhile: the offsets may have other records now
         for segment in job.sealed:
             segment.transaction_index.is_synced = True
             if segments.note_synced(segment) and segment is not segments.active:
@@ -147,11 +147,10 @@ class LogFlusher:
 
     @property
     def safe_recovery_point(self) -> int:
-        """The recovery point to checkpoint: segments whose indexes are not synced have to be read again after a
-        crash.
+        """The recovery point to checkpoint. After a crash, segments without synced indexes must be read again.
 
-        That is the active one too, and it must not look as if it lay before the point when the next one begins
-        there.
+        The active segment is one of them. Its recovery point must not equal the log's end: once the next segment starts
+        there, the active one would seem to lie before the recovery point.
         """
         state, segments = self._state, self._segments
         offset = min([state.recovery_point, *(segment.base_offset for segment in segments.unsynced)])

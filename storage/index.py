@@ -1,17 +1,16 @@
 """The two sparse indexes of a segment, in Kafka's formats: offset -> position, and timestamp -> offset.
 
-On disk an offset index is entries of int32 offset (relative to the segment's base) and int32 position; a time index
-entries of int64 timestamp (ms) and int32 relative offset; big-endian, ascending. Kafka allocates the file of an
-active segment in full and trims it at the roll; here a file holds exactly its entries, always.
+On disk, entries are big-endian and ascending: int32 offset (relative to the segment's base) and int32 position in an
+offset index, int64 timestamp (ms) and int32 relative offset in a time index. Kafka allocates the full file of an active
+segment and trims it when the segment rolls; here a file always has exactly its entries.
 
-In memory an index is two arrays, bisected in C. Entries reach the file in blocks, when the segment is flushed,
-rolled or closed:
-(A) an index of a segment below the recovery point is complete on disk, since the point moves only after a flush;
-(B) any other index is rebuilt from its segment after a crash, so nothing is lost by writing late;
-(C) so a disk that is full never makes an append fail because of an index: what could not be written is written
-    later.
+In memory, an index is two arrays, bisected in C. Entries are written to the file in blocks, and when the segment is
+flushed, rolled or closed:
+(A) the index of a segment below the recovery point is complete on disk, because the point moves only after a flush;
+(B) any other index is rebuilt from its segment after a crash, so late writes lose nothing;
+(C) so a full disk never makes an append fail because of an index: entries that could not be written are written later.
 
-A sealed segment's index is read when it is first used, and may be forgotten again (`unload`). Files are open only
+A sealed segment's index is loaded when it is first used, and may be unloaded again (`unload`). Files are open only
 while they are read or written: with ten thousand partitions, two descriptors for each would leave none for clients.
 """
 
@@ -31,16 +30,16 @@ _log = structlog.get_logger(__name__)
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
 MAX_RELATIVE_OFFSET = 2**31 - 1
-_BLOCK_ENTRIES = 512  # unwritten entries that are worth a write of their own
+_BLOCK_ENTRIES = 512  # the number of unwritten entries that triggers a write
 _SWAP = sys.byteorder == "little"
 
 
 class CorruptIndexError(Exception):
-    """An index file that cannot be what was written beside its segment; the remedy is to rebuild it."""
+    """The index file does not match its segment; it must be rebuilt."""
 
 
 class _IndexFile:
-    """The file part that both indexes share: opened when needed, written behind, `written` entries on the disk."""
+    """The file of an index: opened on demand, written lazily, with `written` entries on the disk."""
 
     __slots__ = ("_file", "_files", "entry_size", "path", "written")
 
@@ -60,7 +59,7 @@ class _IndexFile:
         return self._file
 
     def read(self) -> bytes:
-        """The content; nothing of a file that is missing, for there may be no room to make it."""
+        """Returns the content; b"" if the file is missing, because the disk may be too full to create it."""
         if not self.exists():
             return b""
         file = self.open()
@@ -70,7 +69,7 @@ class _IndexFile:
             self.close()
 
     def write(self, data: bytes, total: int) -> None:
-        """Appends whole entries; `total` is how many there are afterwards."""
+        """Appends complete entries; `total` is the number of entries afterwards."""
         self.open().write((data,), self.written * self.entry_size)
         self.written = total
 
@@ -90,8 +89,8 @@ class _IndexFile:
 
 
 class SparseIndex:
-    """What both indexes are: keys that ascend, and what lies at each. The two say which is which, and how an entry lies
-    in the file.
+    """The base of both indexes: ascending keys with a value for each. The subclasses define the keys, the values and
+    the layout of an entry in the file.
     """
 
     __slots__ = ("_keys", "_store", "_values", "base_offset", "max_entries", "rebuild")
@@ -103,21 +102,21 @@ class SparseIndex:
         self._keys: array[int] | None = None  # None: not loaded
         self._values: array[int] = array("I")
         self.base_offset = base_offset
-        self.rebuild: Callable[[], None] | None = None  # called when the file turns out to be corrupt
+        self.rebuild: Callable[[], None] | None = None  # called if the file turns out to be corrupt
         self.max_entries = max_bytes // self._entry_size
 
-    # ---- what the two differ in
+    # ---- what the subclasses define
 
     def _decode(self, fields: array[int]) -> tuple[array[int], array[int]]:
-        """Keys and values of the file's four-byte fields."""
+        """Returns the keys and values in the file's four-byte fields."""
         raise NotImplementedError
 
     def _encode(self, keys: array[int], values: array[int]) -> array[int]:
-        """The file's four-byte fields of keys and values."""
+        """Returns the file's four-byte fields for keys and values."""
         raise NotImplementedError
 
     def _end(self, keys: array[int], values: array[int]) -> int:
-        """How many entries there are before the zeros that an interrupted Kafka leaves at the end of a file."""
+        """Returns the number of entries before the zeros that an interrupted Kafka leaves at the end of a file."""
         raise NotImplementedError
 
     def _is_sound(self, keys: list[int], values: list[int]) -> bool:
@@ -127,7 +126,7 @@ class SparseIndex:
     def _relative_offsets(self) -> array[int]:
         raise NotImplementedError
 
-    # ---- in memory or not
+    # ---- loading and unloading
 
     @property
     def path(self) -> str:
@@ -142,10 +141,10 @@ class SparseIndex:
         return self._keys is not None
 
     def load(self) -> None:
-        """Reads the file; raises CorruptIndexError unless it is whole entries that ascend."""
+        """Reads the file; raises CorruptIndexError unless it has complete, ascending entries."""
         data = self._store.read()
         if len(data) % self._entry_size:
-            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, no whole number of entries")
+            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, not a multiple of the entry size")
         fields = array("I", data)
         if _SWAP:
             fields.byteswap()
@@ -161,7 +160,7 @@ class SparseIndex:
             raise
 
     def _check(self) -> None:
-        """Whether positions are those of batches shows when they are used (LogSegment.locate)."""
+        """Positions are not checked here: LogSegment.locate notices wrong ones when they are used."""
         if not self._is_sound(self._entries().tolist(), self._values.tolist()):
             raise CorruptIndexError(f"the entries of {self.path} do not ascend")
         offsets = self._relative_offsets()
@@ -169,14 +168,14 @@ class SparseIndex:
             raise CorruptIndexError(f"{self.path} has an offset below its segment's base")
 
     def unload(self) -> None:
-        """Forgets the entries if the file has them all; they are read again when needed."""
+        """Drops the entries from memory if the file has all of them; they are read again on demand."""
         if self._keys is not None and self._store.written == len(self._keys):
             self._keys = None
             self._values = array("I")
         self._store.close()
 
     def _entries(self) -> array[int]:
-        """The keys, read from the file if need be."""
+        """Returns the keys, after loading the index if necessary."""
         if self._keys is None:
             try:
                 self.load()
@@ -217,8 +216,8 @@ class SparseIndex:
             self.close()
 
     def write_durably_if_there_is_room(self) -> None:
-        """The file of a sealed segment is complete and synced; or, on a full disk, it is gone, so that the next start
-        makes it anew. Raises OSError.
+        """Completes and syncs the file of a sealed segment. On a full disk, removes the file instead, so that the next
+        start rebuilds it. Raises OSError.
         """
         try:
             self.write().sync()
@@ -248,7 +247,7 @@ class SparseIndex:
             self._store.truncate(0)
 
     def write(self) -> File:
-        """Brings the file up to date (OSError when it cannot be) and returns it, open, for a sync."""
+        """Writes buffered entries and returns the open file, for a sync. Raises OSError."""
         keys = self._keys
         if keys is not None:
             start, end = self._store.written, len(keys)
@@ -262,12 +261,12 @@ class SparseIndex:
         return self._store.open()
 
     def close(self) -> None:
-        """Closes the file. What is in memory stays there."""
+        """Closes the file. Entries in memory are kept."""
         self._store.close()
 
 
 class OffsetIndex(SparseIndex):
-    """Offsets of batches (their last ones, relative in memory too) and the positions where those begin."""
+    """The last offsets of batches (relative in memory too) and the positions where the batches start."""
 
     __slots__ = ()
     _entry_size = OFFSET_ENTRY_SIZE
@@ -302,13 +301,15 @@ class OffsetIndex(SparseIndex):
         return self.base_offset + self._entries()[number], self._values[number]
 
     def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch whose last offset is not above `offset`; 0 when there is none."""
+        """Returns the position of the last indexed batch whose last offset is not above `offset`, or 0."""
         offsets = self._keys if self._keys is not None else self._entries()
         slot = bisect_right(offsets, offset - self.base_offset)
         return self._values[slot - 1] if slot else 0
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """The first indexed offset whose batch begins at `position` or behind it (Kafka's fetchUpperBoundOffset)."""
+        """Returns the first indexed offset whose batch starts at or after `position` (Kafka's
+        fetchUpperBoundOffset).
+        """
         offsets = self._entries()
         slot = bisect_left(self._values, position)
         return self.base_offset + offsets[slot] if slot < len(offsets) else None
@@ -318,7 +319,7 @@ class OffsetIndex(SparseIndex):
 
 
 class TimeIndex(SparseIndex):
-    """Timestamps, and the last offset (relative in memory) of the batch up to which none was greater."""
+    """Timestamps, each with the last offset (relative in memory) of the batch that reached this maximum."""
 
     __slots__ = ()
     _entry_size = TIME_ENTRY_SIZE
@@ -340,7 +341,7 @@ class TimeIndex(SparseIndex):
         end = len(keys)
         while end and keys[end - 1] == 0 and values[end - 1] == 0:
             end -= 1
-        return 1 if end == 0 and len(keys) == 1 else end  # a single record of 1970 is one
+        return 1 if end == 0 and len(keys) == 1 else end  # a single zero entry is a valid record of 1970
 
     def _is_sound(self, keys: list[int], values: list[int]) -> bool:
         return sorted(keys) == keys and sorted(values) == values
@@ -350,12 +351,12 @@ class TimeIndex(SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        """One entry early: the last one is kept for the roll."""
+        """One entry early: the last one is reserved for the roll."""
         return len(self._entries()) >= self.max_entries - 1
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset); (-1, base offset) of an empty index."""
+        """(timestamp, offset) of the last entry; (-1, base offset) if the index is empty."""
         timestamps = self._entries()
         if not timestamps:
             return -1, self.base_offset
@@ -365,12 +366,12 @@ class TimeIndex(SparseIndex):
         return self._entries()[number], self.base_offset + self._values[number]
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry whose timestamp is not above the one asked for, or (-1, base offset)."""
+        """Returns the last entry whose timestamp is not above `timestamp`, or (-1, base offset)."""
         slot = bisect_right(self._entries(), timestamp)
         return self.entry(slot - 1) if slot else (-1, self.base_offset)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry when time has moved on since the last one."""
+        """Adds an entry if the timestamp is larger than that of the last entry."""
         timestamps = self._entries()
         if timestamp > (timestamps[-1] if timestamps else -1):
             self._append(timestamp, offset - self.base_offset)

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote from which offset on (Kafka's LeaderEpochFileCache, KIP-101), kept in
+"""The start offset of each leader epoch (Kafka's LeaderEpochFileCache, KIP-101), stored in
 `leader-epoch-checkpoint`.
 """
 
@@ -14,8 +14,9 @@ UNDEFINED = EpochEndOffset(-1, -1)
 
 
 class LeaderEpochs:
-    """Entries (epoch, start offset), both strictly ascending. A change is on the disk before it is in memory; on a full
-    disk one that the log's batches tell of again (`may_wait`) is in memory alone, until `write`.
+    """Entries (epoch, start offset), both strictly ascending. A change is written to the disk before it is made in
+    memory. On a full disk, a change that the log's batches contain too (`may_wait`) is made in memory alone, until
+    `write`.
     """
 
     __slots__ = ("_files", "entries", "is_written", "path")
@@ -27,7 +28,7 @@ class LeaderEpochs:
         self.is_written = True
 
     def load(self) -> None:
-        """Reads the file; one that is corrupt is named and begun anew (recovery fills it from the batches)."""
+        """Reads the file. A corrupt file is logged and treated as empty (recovery restores it from the batches)."""
         try:
             entries = read_epochs(self._files, self.path)
         except CorruptCheckpoint as error:
@@ -39,30 +40,28 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 when there is none."""
+        """-1 if there is no epoch."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int, *, may_wait: bool = False) -> None:
-        """The epoch begins at the offset; entries that this contradicts go. Raises OSError, and then nothing has
-        changed.
-        """
+        """Starts the epoch at the offset and drops entries that contradict this. Raises OSError, without any change."""
         entries = self.entries
         if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
             return
         self._replace(_assigned(entries, epoch, start_offset), may_wait)
 
     def begin(self, epoch: int) -> None:
-        """The first epoch of a log that is being made; the file is its maker's to sync. Raises OSError."""
+        """Writes the first epoch of a new log. The caller must sync the file. Raises OSError."""
         entries = [(epoch, 0)]
         write_epochs(self._files, self.path, entries, sync=False)
         self.entries = entries
 
     def truncate_from_end(self, end_offset: int, *, may_wait: bool = False) -> None:
-        """Drops the epochs that begin at `end_offset` or above."""
+        """Drops the epochs that start at `end_offset` or above."""
         self._replace([entry for entry in self.entries if entry[1] < end_offset], may_wait)
 
     def truncate_from_start(self, start_offset: int, *, may_wait: bool = False) -> None:
-        """Drops the epochs that ended before `start_offset`; the one that goes on over it begins there now."""
+        """Drops the epochs that ended before `start_offset`; the epoch that contains the offset now starts there."""
         older = [entry for entry in self.entries if entry[1] <= start_offset]
         if older:
             self._replace([(older[-1][0], start_offset), *self.entries[len(older) :]], may_wait)
@@ -71,7 +70,7 @@ class LeaderEpochs:
         self._replace([], may_wait)
 
     def write(self) -> None:
-        """Writes what has waited for room. Raises OSError."""
+        """Writes changes that wait for disk space. Raises OSError."""
         if not self.is_written:
             write_epochs(self._files, self.path, self.entries)
             self.is_written = True
@@ -90,7 +89,7 @@ class LeaderEpochs:
         self.entries = entries
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest known epoch not above `epoch`, and where it ends; (-1, -1) when that is not known."""
+        """Returns the largest known epoch not above `epoch`, and its end offset; (-1, -1) if unknown."""
         if epoch == UNDEFINED.epoch or not self.entries:
             return UNDEFINED
         if epoch == self.entries[-1][0]:

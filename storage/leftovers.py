@@ -1,10 +1,9 @@
-"""What an interrupted broker leaves beside the segments: files waiting for deletion, replacements that were not
-finished.
+"""Cleaning up after an interrupted broker: files marked for deletion, and unfinished replacements of segments.
 
-A cleaner (or the splitting of a segment) writes `.cleaned` files, renames them to `.swap`, and these to their
-names, after the old ones have gone. So a `.cleaned` file means that the old segments are whole; a `.swap` file
-without `.cleaned` ones at lower or equal offsets means that the new ones are, and replaces the old from its base
-offset to its end. (Kafka's LogLoader.)
+A cleaner (or the splitting of a segment) writes `.cleaned` files, renames them to `.swap`, and these to their final
+names after the old files have been removed. So a `.cleaned` file means that the old segments are complete. A `.swap`
+file without `.cleaned` files at lower or equal offsets means that the new segments are complete; it replaces the old
+ones from its base offset to its end. (Kafka's LogLoader.)
 """
 
 import structlog
@@ -24,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 def clear_leftovers(files: Files, directory: str) -> None:
-    """Leaves nothing but files under their final names. Raises OSError."""
+    """Leaves only files with their final names. Raises OSError."""
     names = files.list_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     lowest_cleaned = min((_offset(name) for name in cleaned), default=None)

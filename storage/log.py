@@ -1,11 +1,11 @@
-"""One partition's log, composed of its parts: the one face that other rooms know.
+"""One partition's log, composed of its parts: the interface for other packages.
 
-Everything here is synchronous and runs on one thread; what takes long is handed out as jobs (FlushJob, ColdRead,
+Everything here is synchronous and runs on one thread. Work that takes long is returned as jobs (FlushJob, ColdRead,
 removals).
 
-What is known: log_state (the offsets), log_folder, log_segments, log_producers, leader_epochs. What is done with it:
-log_append and log_writer, log_read and log_positions, log_search (by time), flushing, log_start and retention,
-truncation, closing. None of them knows the log; recovery opens one.
+State: log_state (the offsets), log_folder, log_segments, log_producers, leader_epochs. Operations on it: log_append and
+log_writer, log_read and log_positions, log_search (by time), flushing, log_start and retention, truncation, closing.
+None of them depends on Log; recovery opens one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from odradek.timer.clock import Clock
 
 
 class Log:
-    """Made by recovery.open_log. `state` has the offsets, and their promises; `segments` ascend, the last is active."""
+    """Opened by recovery.open_log. `state` has the offsets and their invariants; the last of `segments` is active."""
 
     __slots__ = (
         "_appender",
@@ -134,11 +134,11 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of records in all segments."""
+        """The size of the records in all segments, in bytes."""
         return self.segments.size_in_bytes
 
     def roll(self) -> LogSegment:
-        """Begins a new segment at the log's end; see LogWriter."""
+        """Starts a new segment at the log's end; see LogWriter."""
         return self._writer.roll(self.config)
 
     # ---- writing
@@ -152,11 +152,11 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         allowance: AppendAllowance | None = None,
     ) -> LogAppendInfo:
-        """Appends the one batch of a partition's part of a Produce request; see log_append for what it promises.
+        """Appends one batch, a partition's part of a Produce request; see log_append for the guarantees.
 
-        `api_version` is that of the request; the broker's own appends need none. A PlainBatch is a coordinator's, and
-        only its size is checked. A ValidatedBatch is the result of `validation`. Raises TooMuchForOneTurn where
-        checking the batch exceeds the `allowance`; nothing has happened then. Raises ProtocolError: CORRUPT_MESSAGE,
+        `api_version` is that of the request; the broker's own appends need none. A PlainBatch comes from a coordinator,
+        and only its size is checked. A ValidatedBatch is the result of `validation`. Raises TooMuchForOneTurn, without
+        any change, if validating the batch exceeds the `allowance`. Raises ProtocolError: CORRUPT_MESSAGE,
         INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
         UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
@@ -164,32 +164,32 @@ class Log:
         return self._appender.append(records, self.config, leader_epoch, api_version, origin, allowance)
 
     def validation(self, records: bytes, leader_epoch: int, api_version: int) -> BatchValidation:
-        """The check of a client's batch by the settings of now, to be done piece by piece. Raises ProtocolError."""
+        """Returns the validation of a client's batch by the current settings, to run in steps. Raises ProtocolError."""
         now_ms = self.clock.wall_ms()
         return self._appender.validation(records, self.config, leader_epoch, api_version, AppendOrigin.CLIENT, now_ms)
 
     def write_ahead(self, batch: ValidatedBatch) -> Iterator[None]:
-        """Writes the records of a large batch that is to be appended right behind the last step (see write_ahead); in
-        between the log may change. Raises KAFKA_STORAGE_ERROR.
+        """Writes the records of a large batch that will be appended right after the last step (see write_ahead). The
+        log may change between the steps. Raises KAFKA_STORAGE_ERROR.
         """
         return self._writer.write_ahead(batch, self.config)
 
     def give_up_ahead(self) -> None:
-        """What was written ahead and is not appended by now was in vain: it is cut off before the next append."""
+        """Gives up records that were written ahead but not appended; the next append truncates them first."""
         self._writer.give_up_ahead()
 
     @property
     def ahead(self) -> WrittenAhead | None:
-        """What is written ahead, until the next append."""
+        """The records that were written ahead, until the next append."""
         return self._writer.ahead
 
     @property
     def failure(self) -> OSError | None:
-        """Why nothing is appended until the log is opened again; see LogFolder."""
+        """Why the log accepts no appends until it is opened again, or None; see LogFolder."""
         return self.folder.failure
 
     def assign_epoch_start_offset(self, leader_epoch: int) -> None:
-        """A leader begins its epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""
+        """Starts the leader's epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""
         try:
             self.leader_epochs.assign(leader_epoch, self.state.log_end_offset, may_wait=True)
         except OSError as error:
@@ -200,7 +200,7 @@ class Log:
         return self.folder.topic_id
 
     def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool = True) -> None:
-        """The log is this topic's from now on. Raises INCONSISTENT_TOPIC_ID if it is another's, and OSError."""
+        """Assigns the log to this topic. Raises INCONSISTENT_TOPIC_ID if it belongs to another one, and OSError."""
         self.folder.assign_topic_id(topic_id, sync=sync)
 
     # ---- reading
@@ -215,28 +215,28 @@ class Log:
         may_block: bool = True,
         sendable: bool = False,
     ) -> FetchData:
-        """Records from the batch that holds `offset`, below `upper` (the log's end if None), of one segment.
+        """Reads records from the batch that contains `offset`, below `upper` (the log's end if None), of one segment.
 
-        At most `max_bytes`, but at least the first batch with `min_one_message`. `may_block=False`, `sendable`: see
-        log_read. Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
+        Returns at most `max_bytes`, but at least the first batch with `min_one_message`. `may_block=False`, `sendable`:
+        see log_read. Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
         """
         return self._reader.read(offset, max_bytes, upper, min_one_message, may_block, sendable)
 
     def aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:
-        """The aborted transactions among the records of a read. Raises KAFKA_STORAGE_ERROR."""
+        """Returns the aborted transactions among the records of a read. Raises KAFKA_STORAGE_ERROR."""
         return self._reader.aborted_transactions(data)
 
     def offset_for_timestamp(self, timestamp: int) -> Search:
-        """The first record at or after the timestamp (ms); -1 the end, -2 the start, -3 the record with the largest
-        timestamp. A generator, which may yield before it returns that.
+        """Finds the first record at or after the timestamp (ms). -1 finds the end, -2 the start, -3 the record with the
+        largest timestamp. A generator, which may yield before it returns the record.
 
-        None when there is no such record. -1 means the log's end: callers that bound it by an isolation level do so
+        Returns None if there is no such record. -1 means the log's end: callers apply the limit of an isolation level
         themselves. Raises ProtocolError, KAFKA_STORAGE_ERROR or INVALID_RECORD.
         """
         return self._search.offset_for_timestamp(timestamp)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """The largest known epoch not above the one asked for, and the offset where it ends; (-1, -1) when unknown."""
+        """Returns the largest known epoch not above `leader_epoch` and its end offset; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.state.log_end_offset)
 
     # ---- offsets
@@ -259,7 +259,7 @@ class Log:
 
     @property
     def flushed_offset(self) -> int:
-        """The recovery point by the name that the flush policy has for it."""
+        """The recovery point, under the name that the flush policy uses."""
         return self.state.recovery_point
 
     @property
@@ -272,7 +272,7 @@ class Log:
         return self.state.cleaned_offset
 
     def update_high_watermark(self, offset: int) -> int:
-        """Moves the high watermark, within the log's bounds; returns where it is."""
+        """Moves the high watermark within the log's bounds; returns its new value."""
         offset = self.state.replicated_to(offset)
         if self.producer_state.unreplicated:
             self.producer_state.forget_replicated(offset)
@@ -280,7 +280,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the oldest transaction that is not decided for everyone; at most the high watermark."""
+        """The first offset of the oldest transaction that is open or unreplicated; at most the high watermark."""
         unstable = self.producer_state.first_unstable_offset
         state = self.state
         if unstable is None:
@@ -288,7 +288,7 @@ class Log:
         return min(max(unstable, state.log_start_offset), state.high_watermark)
 
     def offset_metadata(self, offset: int, *, may_block: bool = True) -> LogOffsetMetadata:
-        """Where the offset lies; the offset alone when it is outside of the log."""
+        """Returns the position of the offset; the offset alone if it is outside the log."""
         return self.positions.of(offset, may_block)
 
     @property
@@ -310,32 +310,32 @@ class Log:
         return self._flusher.last_flush_ms
 
     def begin_flush(self, end_offset: int | None = None) -> FlushJob | None:
-        """On the loop: what is to be synced, or None when everything is. Raises KAFKA_STORAGE_ERROR."""
+        """On the loop: returns the job to sync, or None if everything is synced. Raises KAFKA_STORAGE_ERROR."""
         try:
             return self._flusher.begin(end_offset)
         except OSError as error:
             raise self._writer.storage_error("flush not started", error) from error
 
     def finish_flush(self, job: FlushJob) -> None:
-        """On the loop, after job.run(): the recovery point moves. Raises KAFKA_STORAGE_ERROR when the job failed."""
+        """On the loop, after job.run(): advances the recovery point. Raises KAFKA_STORAGE_ERROR if the job failed."""
         self._flusher.finish(job)
 
     def flush(self) -> None:
-        """All of it, inline."""
+        """Begins, runs and finishes a flush in this thread."""
         job = self.begin_flush()
         if job is not None:
             job.run()
             self.finish_flush(job)
 
-    # ---- what grows old
+    # ---- retention and truncation
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log's start, at most to the high watermark (-1), and returns it. Raises OFFSET_OUT_OF_RANGE."""
         return self._start.delete_records_before(offset)
 
     def retention_steps(self, now_ms: int) -> Iterator[int]:
-        """Deletes the segments that retention no longer keeps, some at a time; `now_ms` is the wall clock. Yields how
-        many went after each step; in between the log may change.
+        """Deletes the segments that retention no longer keeps, some per step; `now_ms` is wall clock time. Yields the
+        number of deleted segments after each step. The log may change between the steps.
 
         Their files are renamed and wait in `removals` for file.delete.delay.ms. Raises KAFKA_STORAGE_ERROR.
         """
@@ -345,25 +345,25 @@ class Log:
             yield deleted
 
     def apply_retention(self, now_ms: int) -> int:
-        """All of `retention_steps` at once; returns how many segments went."""
+        """Runs all `retention_steps`; returns the number of deleted segments."""
         return sum(self.retention_steps(now_ms))
 
     @property
     def removals(self) -> list[tuple[int, str]]:
-        """(when it is due by the monotonic clock, path) of the files that wait for their removal."""
+        """(due time by the monotonic clock, path) of the files that wait for their removal."""
         return self.folder.removals.waiting
 
     def truncate_to(self, offset: int) -> bool:
-        """Cuts the log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR. See LogManager.truncate."""
+        """Truncates the log; False if it ends at `offset` or before. Raises KAFKA_STORAGE_ERROR. See LogManager."""
         try:
             return self._truncation.cut_at(offset, self.config)
         except OSError as error:
             raise self._writer.storage_error("truncation failed", error) from error
 
-    # ---- settings, folder and end
+    # ---- settings, folder and closing
 
     def update_config(self, config: LogConfig) -> None:
-        """New settings take effect with the next append; a new size of index files with the next segment."""
+        """Applies new settings from the next append on; a new size of index files from the next segment on."""
         self.config = config
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
@@ -374,7 +374,7 @@ class Log:
         return self.folder.path
 
     def relocate(self, directory: str) -> None:
-        """The log's files, as they are, are in another folder now. A flush that is under way does not count."""
+        """Updates the paths after the files were moved to another folder. A flush in progress does not count."""
         self.state.relocated()
         self.folder.relocate(directory)
         self.snapshots.relocate(directory)
@@ -389,11 +389,11 @@ class Log:
         )
 
     def close(self) -> None:
-        """Flushes, snapshots the producers, closes all files. Raises KAFKA_STORAGE_ERROR when they are closed."""
+        """Flushes, takes a producer snapshot, closes all files. Raises KAFKA_STORAGE_ERROR after closing them."""
         closing = self.closing()
         closing.run()
         closing.finish()
 
     def close_files(self) -> None:
-        """Closes all files as they are."""
+        """Closes all files without writing anything."""
         self.segments.close_files()

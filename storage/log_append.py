@@ -1,7 +1,8 @@
-"""A leader's append: validate, check the producer, write, and only then count it.
+"""A leader's append: validates the batch, checks its producer, writes it, and only then applies it.
 
-Case (B) of log_writer holds for the producers too: they stand where they stood when the write fails.
-(C) A duplicate of one of the producer's last five batches is not written again; the answer is where it was stored.
+Case (B) of log_writer holds for the producer state too: it is unchanged if the write fails.
+(C) A duplicate of one of the producer's last five batches is not written again; the offsets of the original are
+    returned.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from odradek.storage.producer_state import ProducerState
 from odradek.storage.producer_state_entry import BatchMetadata
 
 _KEEPING_PLAIN = ("producer", "uncompressed")
-"""A topic's compression.type with which a batch that comes uncompressed stays so."""
+"""The values of compression.type with which an uncompressed batch is stored uncompressed."""
 
 
 class LogAppendInfo:
-    """What an append did. Offsets are absolute; times in ms, -1 for none.
+    """The result of an append. Offsets are absolute; times in ms, -1 for none.
 
-    `log_append_time_ms` is -1 with CreateTime, but for a duplicate the time that was stored (as Kafka answers it);
-    `flush_required` says that the topic's flush.messages wants a flush before the answer.
+    `log_append_time_ms` is -1 with CreateTime, except for a duplicate, which has the stored time (as in Kafka).
+    `flush_required`: the topic's flush.messages requires a flush before the response.
     """
 
     __slots__ = (
@@ -77,7 +78,7 @@ class LogAppendInfo:
 
 
 class LogAppender:
-    """Of one log; see Log.append_as_leader."""
+    """Appends to one log; see Log.append_as_leader."""
 
     __slots__ = ("_folder", "_max_decompressed_bytes", "_producers", "_state", "_writer")
 

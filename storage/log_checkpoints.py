@@ -1,8 +1,8 @@
-"""The checkpoints of a broker's log directories: for each partition up to where the log is durable, replicated and
-cleaned, and where it begins (Kafka's OffsetCheckpointFile).
+"""The checkpoints of a broker's log directories: for each partition, the offsets up to which the log is durable,
+replicated and cleaned, and its start offset (Kafka's OffsetCheckpointFile).
 
-What a checkpoint is to say is decided on the loop (`take`) and written in any thread. A later look wins, in whichever
-order two are written.
+The content of a checkpoint is collected on the loop (`take`) and written in any thread. If two are written in the wrong
+order, the one that was collected later wins.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from odradek.storage.log_registry import LogRegistry
 
 
 class LogCheckpoints:
-    """Of all logs in all directories, and of those that are moving."""
+    """The checkpoints of all logs in all directories, including logs that are being moved."""
 
     def __init__(self, registry: LogRegistry) -> None:
         self._registry = registry
         self._taken = 0
 
     def take(self, name: str, only: str | None = None) -> Callable[[], None]:
-        """What a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET) is to say now, as a
-        function that writes it, in any thread, in all directories or in `only` this one. It raises OSError, and does
-        nothing where the file says just that.
+        """Collects the offsets of a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET).
+        Returns a function that writes them, in any thread, in all directories or in `only` this one. It raises OSError,
+        and does nothing if the file already has this content.
         """
         offset_of = CHECKPOINTED[name]
         registry = self._registry
@@ -49,17 +49,17 @@ class LogCheckpoints:
         return write
 
     def write(self, *names: str) -> None:
-        """Takes and writes them. Raises OSError."""
+        """Takes and writes the named checkpoints. Raises OSError."""
         for name in names:
             self.take(name)()
 
     def write_one(self, directory: str, *names: str) -> None:
-        """Takes and writes those of one directory, given by its path. Raises OSError."""
+        """Takes and writes checkpoints of one directory, given by its path. Raises OSError."""
         for name in names:
             self.take(name, directory)()
 
     def take_all(self) -> Callable[[], None]:
-        """All of them as `take`."""
+        """Like `take`, for all checkpoints."""
         writes = [self.take(name) for name in CHECKPOINTED]
 
         def write() -> None:
@@ -69,12 +69,12 @@ class LogCheckpoints:
         return write
 
     def write_all(self) -> None:
-        """Before and after a log changes its directory. Raises OSError."""
+        """Writes all checkpoints, before and after a log changes its directory. Raises OSError."""
         self.take_all()()
 
 
 def _moved_start(log: Log) -> int | None:
-    """Also of a log that begins with a segment: a deleted one before it may come back with a crash."""
+    """Includes logs that start with a segment: a deleted earlier segment may reappear after a crash."""
     return log.log_start_offset or None
 
 

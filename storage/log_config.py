@@ -1,8 +1,7 @@
 """A topic's settings, as its logs use them.
 
-`TOPIC_SETTINGS` is the one list of what a log reads: Kafka's topic property name, the attribute, the kind of its
-value, Kafka's default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input does
-that.
+`TOPIC_SETTINGS` lists all settings that a log reads: Kafka's topic property name, the attribute, the type of its value,
+Kafka's default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input checks them.
 """
 
 from collections.abc import Mapping
@@ -56,8 +55,8 @@ TOPIC_SETTINGS = (
 
 
 class LogConfig:
-    """Typed settings of one topic. Attributes are the names of TOPIC_SETTINGS with underscores; times in ms,
-    sizes in bytes.
+    """Typed settings of one topic. Attributes are the names of TOPIC_SETTINGS with underscores; times in ms, sizes in
+    bytes.
     """
 
     __slots__ = (
@@ -101,10 +100,9 @@ class LogConfig:
     compression_level: int | None
 
     def __init__(self, properties: Mapping[str, Value] | None = None) -> None:
-        """From Kafka's topic property names; values may be typed or text. Names that a log does not use are passed
-        over.
+        """Takes Kafka's topic property names; values may be typed or text. Names that a log does not use are ignored.
 
-        Raises ValueError for a value that is not of its setting's kind.
+        Raises ValueError if a value does not have its setting's type.
         """
         given = properties or {}
         for setting in TOPIC_SETTINGS:
@@ -114,11 +112,11 @@ class LogConfig:
         self.delete = "delete" in self.cleanup_policy
         if self.message_timestamp_type not in TIMESTAMP_TYPES:
             raise ValueError(
-                f"message.timestamp.type is CreateTime or LogAppendTime, not {self.message_timestamp_type!r}"
+                f"message.timestamp.type must be CreateTime or LogAppendTime, not {self.message_timestamp_type!r}"
             )
         self.timestamp_type = TIMESTAMP_TYPES[self.message_timestamp_type]
         self.compression_level = self._compression_level()
-        # the older setting bounds both directions where the newer two were left alone (KIP-937)
+        # the older setting bounds both directions if the newer two have their defaults (KIP-937)
         if self.message_timestamp_before_max_ms == LONG_MAX:
             self.message_timestamp_before_max_ms = self.message_timestamp_difference_max_ms
         if self.message_timestamp_after_max_ms == LONG_MAX:
@@ -134,9 +132,7 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age at which a segment rolls: a compacted topic's also bounds how long a record may wait for the
-        cleaner.
-        """
+        """The age at which a segment rolls; in a compacted topic also a limit on waiting for the cleaner."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
 

@@ -1,8 +1,8 @@
-"""Making a partition's log: its files are made on the loop, synced in any thread, and then it counts.
+"""Creating a partition's log: files are created on the loop and synced in any thread; then the log is registered.
 
-What reaches the disk, in this order: the contents of the folder's small files, the names in the folder, and, once for
-all logs that are made together, the folder's own name in its log directory. A crash in between leaves no folder, or one
-in which a file may be missing or empty: the next start makes the log anew, or takes it as it is and writes the rest.
+The order on the disk: the contents of the folder's small files, the names in the folder, and, once for all logs that
+are created together, the folder's own name in its log directory. A crash in between leaves no folder, or one in which a
+file may be missing or empty: the next start then creates the log again, or uses the folder and writes the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class NewLog(NamedTuple):
-    """A log that shall be there: it begins with this leader epoch where it has to be made."""
+    """A log that should exist. If it has to be created, it starts with this leader epoch."""
 
     topic_partition: TopicPartition
     topic_id: uuid.UUID | None
@@ -42,8 +42,8 @@ class NewLog(NamedTuple):
 
 
 class LogCreation:
-    """`log`, new, in the directory of log.dirs with the path `directory`. `run` once, in any thread; then
-    LogCreator.finish on the loop.
+    """The creation of `log` in `directory`, a path of log.dirs. Call `run` once, in any thread, then LogCreator.finish
+    on the loop.
     """
 
     __slots__ = ("_files", "directory", "error", "log")
@@ -55,7 +55,7 @@ class LogCreation:
         self._files = files
 
     def run(self) -> None:
-        """Syncs the folder and what is in it; an OSError is kept in `error`."""
+        """Syncs the folder and its files; keeps an OSError in `error`."""
         folder = self.log.directory
         try:
             self._files.sync_file(f"{folder}/{PARTITION_METADATA}")
@@ -66,7 +66,7 @@ class LogCreation:
 
 
 class DirectorySync:
-    """A directory of log.dirs, to be synced once for all that was made or renamed in it. `run` in any thread."""
+    """Syncs a directory of log.dirs once for everything created or renamed in it. Call `run` in any thread."""
 
     __slots__ = ("_files", "error", "path")
 
@@ -76,7 +76,7 @@ class DirectorySync:
         self._files = files
 
     def run(self) -> None:
-        """An OSError is kept in `error`."""
+        """Keeps an OSError in `error`."""
         try:
             self._files.sync_directory(self.path)
         except OSError as error:
@@ -84,7 +84,7 @@ class DirectorySync:
 
 
 class LogCreator:
-    """Of the logs of one broker, all of them on the loop."""
+    """Creates the logs of one broker. All methods run on the loop."""
 
     def __init__(self, registry: LogRegistry, checkpoints: LogCheckpoints, moves: LogMoves, open_new: OpenNew) -> None:
         self._registry = registry
@@ -94,8 +94,9 @@ class LogCreator:
         self._begun: dict[TopicPartition, LogCreation] = {}
 
     def predecessors_checkpoints(self, partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
-        """Checkpoints may speak of deleted partitions of these names: after a crash it would be of the new ones.
-        Returns what writes them, in any thread, or None. It raises OSError.
+        """If checkpoints still have entries of deleted partitions with these names, returns a function that rewrites
+        the checkpoints, in any thread; otherwise None. After a crash, the entries would be applied to the new
+        partitions. The function raises OSError.
         """
         directories = self._registry.directories.values()
         if any(directory.names(partition) for partition in partitions for directory in directories):
@@ -103,10 +104,10 @@ class LogCreator:
         return None
 
     def begin(self, wish: NewLog) -> LogCreation | None:
-        """Makes the partition's log in the directory with the fewest partitions; None where there is one already.
+        """Creates the partition's log in the directory with the fewest partitions; returns None if the log exists.
 
-        Raises INCONSISTENT_TOPIC_ID when that belongs to another topic of that name, KAFKA_STORAGE_ERROR when the log
-        cannot be made.
+        Raises INCONSISTENT_TOPIC_ID if the log belongs to another topic of the same name, KAFKA_STORAGE_ERROR if it
+        cannot be created.
         """
         log = self._registry.logs.get(wish.topic_partition)
         try:
@@ -125,7 +126,7 @@ class LogCreator:
         directory = self._emptiest() if preferred is None else registry.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
         if registry.files.exists(folder):
-            raise FileExistsError(17, "a folder that is not this partition's has its name", folder)
+            raise FileExistsError(17, "another folder already has the partition's name", folder)
         write = self.predecessors_checkpoints((topic_partition,))
         if write is not None:
             write()
@@ -142,7 +143,7 @@ class LogCreator:
         return creation
 
     def finish(self, creation: LogCreation) -> Log:
-        """The log counts from now on. Raises KAFKA_STORAGE_ERROR where it could not be synced: then it is gone."""
+        """Registers the log. Raises KAFKA_STORAGE_ERROR if it could not be synced; the log is then removed."""
         log = creation.log
         del self._begun[log.topic_partition]
         if creation.error is not None:
@@ -153,7 +154,7 @@ class LogCreator:
         return log
 
     def make(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
-        """Begins, syncs and finishes. Raises as `begin`."""
+        """Begins, syncs and finishes. Raises like `begin`."""
         creation = self.begin(NewLog(topic_partition, topic_id, NO_EPOCH, config))
         if creation is None:
             return self._registry.logs[topic_partition]
@@ -165,7 +166,7 @@ class LogCreator:
         return self.finish(creation)
 
     def _give_up(self, folder: str, topic_partition: TopicPartition) -> None:
-        """What was made of a partition must not stand in the way of a topic of that name."""
+        """Removes an unfinished folder, so that it does not block a topic of the same name."""
         if self._registry.files.exists(folder):
             self._registry.give_up(folder, topic_partition, "unfinished folder not removed", 0)
 

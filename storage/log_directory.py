@@ -1,4 +1,4 @@
-"""One directory of log.dirs: its lock, its checkpoints, the partition folders in it."""
+"""One directory of log.dirs: its lock, its checkpoints and its partition folders."""
 
 import os
 from threading import Lock
@@ -27,11 +27,11 @@ LOCK = ".lock"
 
 
 class DirectoryLocked(Exception):
-    """Another process, or another broker in this one, uses the directory."""
+    """The directory is used by another process, or by another broker in this process."""
 
 
 class LogDirectory:
-    """`path` without a slash at its end. `clean`: the last shutdown was; known after `begin_load`."""
+    """`path` has no trailing slash. `clean`: the last shutdown was clean; known after `begin_load`."""
 
     __slots__ = (
         "_checkpoint_numbers",
@@ -62,14 +62,14 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.unopened: dict[TopicPartition, str] = {}
-        """Partitions whose logs could not be opened, and why; what the checkpoints say of them stays."""
+        """Partitions whose logs could not be opened, with the reason. Their checkpoint entries are kept."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._checkpoint_numbers: dict[str, int] = {}
         self._checkpointing = Lock()
 
     def open(self) -> None:
-        """Makes the directory if missing, locks it, closes it to other users, reads whose it is. Raises OSError,
-        DirectoryLocked, MetaPropertiesError.
+        """Creates the directory if missing, locks it, removes other users' permissions, and reads meta.properties.
+        Raises OSError, DirectoryLocked, MetaPropertiesError.
         """
         self._make()
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
@@ -83,7 +83,7 @@ class LogDirectory:
             raise
 
     def _make(self) -> None:
-        """Makes the directory and those above it; their names are durable too."""
+        """Creates the directory and its missing parents, and makes their names durable."""
         made = []
         path = os.path.abspath(self.path)
         while not self._files.exists(path):
@@ -94,7 +94,7 @@ class LogDirectory:
             self._files.sync_directory(os.path.dirname(path))
 
     def _make_private(self) -> None:
-        """The directory and the files in it (not those of partitions, which nobody else reaches then)."""
+        """Restricts the directory and the files in it. (Partition folders are then out of reach for other users.)"""
         inside = (f"{self.path}/{name}" for name in self._files.list_directory(self.path))
         tightened, reasons = [], []
         for path in [self.path, *(path for path in inside if not self._files.is_directory(path))]:
@@ -109,8 +109,8 @@ class LogDirectory:
             _log.warning("permissions not tightened", directory=self.path, reasons=reasons)
 
     def begin_load(self) -> None:
-        """Reads the checkpoints, and takes the mark of a clean shutdown away: from here on a crash is one. Raises
-        OSError.
+        """Reads the checkpoints and removes the marker of a clean shutdown, so that a crash from now on is recognized.
+        Raises OSError.
         """
         checkpoint = f"{self.path}/{RECOVERY_POINT}"
         if not self._files.exists(checkpoint) and not self.partitions():
@@ -127,7 +127,9 @@ class LogDirectory:
         self.cleaner_offsets = self._read(CLEANER_OFFSET)
 
     def _begin_recovery_points(self, checkpoint: str) -> None:
-        """From now on, a partition that is not in it is a new one. Raises OSError, but for a full disk."""
+        """Writes an empty checkpoint: from now on, a partition that it does not list is new. Raises OSError, unless the
+        disk is full.
+        """
         try:
             write_offsets(self._files, checkpoint, {})
         except OSError as error:
@@ -147,14 +149,12 @@ class LogDirectory:
             return {}
 
     def names(self, topic_partition: TopicPartition) -> bool:
-        """Whether a checkpoint on the disk speaks of the partition."""
+        """Whether a checkpoint on the disk has an entry for the partition."""
         with self._checkpointing:
             return any(topic_partition in offsets for offsets in self._checkpointed.values())
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that have a folder here. Other folders are not ours to touch; those on their way out are
-        `deleted`.
-        """
+        """Returns the partitions with a folder here. Other folders are left alone; see `deleted` and `futures`."""
         found = []
         for name in self._folders():
             partition = parse_folder(name)
@@ -165,11 +165,11 @@ class LogDirectory:
         return found
 
     def futures(self) -> list[str]:
-        """The names of the folders of logs that were moving here."""
+        """Returns the names of the future folders of logs that were being moved here."""
         return [name for name in self._folders() if parse_future_folder(name) is not None]
 
     def deleted(self) -> list[str]:
-        """Folders that were waiting for their removal."""
+        """Returns the paths of folders that wait for their removal."""
         return [f"{self.path}/{name}" for name in self._folders() if is_deleted_folder(name)]
 
     def _folders(self) -> list[str]:
@@ -178,9 +178,9 @@ class LogDirectory:
         ]
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int], number: int) -> None:
-        """Replaces a checkpoint unless it says just that already, or is a later one. Raises OSError.
+        """Replaces a checkpoint, unless its content is the same or was collected later. Raises OSError.
 
-        In any thread, and in several at once; `number` grows with every look at the logs.
+        May run in several threads at once; `number` increases with every collection.
         """
         with self._checkpointing:
             known = self._checkpointed.get(name, {})

@@ -1,4 +1,4 @@
-"""The folder of a log's files: where and whose it is, what has changed in it, whether its disk has failed."""
+"""The folder of a log's files: its path and partition, whether it needs a sync, whether its disk has failed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _log = structlog.get_logger(__name__)
 
 
 class LogFolder:
-    """`changed`: files were made in it or renamed, and a flush must sync it. `failure`: what of the log is on the disk
-    is not known any more, so nothing is appended until the log is opened again.
+    """`changed`: files were created or renamed in it, so a flush must sync it. `failure`: the content of the log on the
+    disk is unknown, so the log accepts no appends until it is opened again.
     """
 
     __slots__ = (
@@ -51,7 +51,9 @@ class LogFolder:
         self.topic_id = load_topic_id(self.files, self.path, self.topic_partition)
 
     def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool) -> None:
-        """The folder is this topic's. Raises INCONSISTENT_TOPIC_ID when it is another's of that name, and OSError."""
+        """Assigns the folder to this topic. Raises INCONSISTENT_TOPIC_ID if it belongs to another topic of the same
+        name, and OSError.
+        """
         claim_folder(self.files, self.path, self.topic_partition, self.topic_id, topic_id, sync=sync)
         self.topic_id = topic_id
 
@@ -59,7 +61,7 @@ class LogFolder:
         self.changed = True
 
     def take_changed(self) -> bool:
-        """Whether it is to be synced; the caller does so."""
+        """Returns and resets `changed`. If it is True, the caller must sync the folder."""
         changed, self.changed = self.changed, False
         return changed
 
@@ -72,8 +74,8 @@ class LogFolder:
         self._errors.log(_log.error, (event, error.errno), event, partition=partition, reason=reason, **details)
 
     def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Renames those files that exist (`.deleted`). They are removed later, so that a read under way can finish.
-        Raises OSError.
+        """Renames the files that exist (`.deleted`). They are removed later, so that their readers can finish. Raises
+        OSError.
         """
         for path in paths:
             if self.files.exists(path):
@@ -81,7 +83,9 @@ class LogFolder:
                 self.removals.add(path + DELETED_SUFFIX, delay_ms)
 
     def relocate(self, path: str) -> None:
-        """The files, as they are, are in another folder; those that waited for their removal were left behind."""
+        """Updates the path after the unchanged files were moved to another folder. Files that waited for their removal
+        were left behind.
+        """
         self.path = path
         self.removals.clear()
         self.changed = True

@@ -1,11 +1,11 @@
 """All logs of a broker, in all directories of log.dirs (Kafka's LogManager).
 
-Life: `open` (locks, whose directories they are), `claim` (they are this broker's of this cluster), `load`, then
-`get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer. What
-takes long is handed out:
+Lifecycle: `open` (locks the directories and reads their owner), `claim` (assigns them to this broker and cluster),
+`load`, then `get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer.
+Work that takes long is handed out:
 
-* `load_steps`: an iterator that does a bounded piece of work per step, then `take_load_syncs`;
-* `take_flush_jobs`, `take_removals`: objects with a `run` for any thread.
+* `load_steps`: an iterator that does a bounded piece of work per step, then `take_load_syncs`; * `take_flush_jobs`,
+`take_removals`: objects with a `run` for any thread.
 
 The folder of a partition that is not `known` is logged and left alone.
 """
@@ -57,12 +57,12 @@ ConfigOf = Callable[[str], LogConfig]
 
 
 SEGMENTS_PER_FLUSH = 256
-"""Each is three open files while it is synced; the next round takes the next ones."""
+"""Each segment has three open files while it is synced; the next round syncs the rest."""
 
 
 class LogManager:
-    """`directories` by path; `logs` by partition. `broker_id` and `cluster_id` are what the directories say, until
-    `claim`.
+    """`directories` by path; `logs` by partition. Until `claim`, `broker_id` and `cluster_id` are those in the
+    directories' meta.properties.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class LogManager:
     # ---- starting
 
     def open(self) -> None:
-        """Locks all directories and reads whose they are. Raises OSError, DirectoryLocked, MetaPropertiesError, and
-        then holds none.
+        """Locks all directories and reads their owner. Releases all locks before raising OSError, DirectoryLocked or
+        MetaPropertiesError.
         """
         try:
             for directory in self.directories.values():
@@ -117,10 +117,10 @@ class LogManager:
             raise
 
     def claim(self, broker_id: int, cluster_id: str) -> int:
-        """Makes the directories this broker's, or raises MetaPropertiesError because one is not; returns the
-        broker's id.
+        """Assigns the directories to this broker and returns the broker's id. Raises MetaPropertiesError if one belongs
+        to another broker or cluster.
 
-        -1 as `broker_id` takes the one that the directories name, else a new one above 1000.
+        With a `broker_id` of -1, the id in the directories is used, or else a new one above 1000.
         """
         if broker_id < 0:
             broker_id = self.broker_id if self.broker_id is not None else generated_broker_id(self._random)
@@ -134,23 +134,24 @@ class LogManager:
         return broker_id
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
-        """How long a silent producer is remembered from now on, in all logs there are and will be."""
+        """Sets how long idle producers are kept, for all current and future logs."""
         self._producer_id_expiration_ms = expiration_ms
         for log in self.logs.values():
             log.producer_state.expiration_ms = expiration_ms
 
     def load(self, config_of: ConfigOf | None = None, known: Known | None = None) -> None:
-        """All of `load_steps` at once, and the syncs."""
+        """Runs all `load_steps` and the syncs."""
         for _ in self.load_steps(config_of, known):
             pass
         for sync in self.take_load_syncs():
             sync()
 
     def load_steps(self, config_of: ConfigOf | None = None, known: Known | None = None) -> Iterator[None]:
-        """Opens the logs of all partition folders, recovering them after a crash. Raises OSError. A log that does not
-        fit on a full disk is reported and stays closed until the next start, which recovers its directory.
+        """Opens the logs of all partition folders, and recovers them after a crash. Raises OSError. If the disk is too
+        full to open a log, this is logged and the log stays closed until the next start, which recovers its directory.
 
-        `config_of(topic)` gives a topic's settings; `known(partition, topic id)` whether it is one of the store's.
+        `config_of(topic)` returns a topic's settings; `known(partition, topic id)` returns whether the metadata store
+        has the partition.
         """
         for directory in self.directories.values():
             directory.begin_load()
@@ -173,7 +174,7 @@ class LogManager:
                         directory.unopened[topic_partition] = str(error)
 
     def take_load_syncs(self) -> list[Callable[[], None]]:
-        """What has to be synced after `load_steps`, before the first append: each in any thread. They raise OSError."""
+        """Returns the syncs to run after `load_steps`, before the first append, in any thread. They raise OSError."""
         folders, self._folders_to_sync = self._folders_to_sync, []
         return [partial(self.files.sync_directory, folder) for folder in folders]
 
@@ -181,13 +182,13 @@ class LogManager:
         folder = f"{directory.path}/{topic_partition}"
         try:
             topic_id = read_partition_metadata(self.files, f"{folder}/{PARTITION_METADATA}")
-        except CorruptCheckpoint:  # the log says so; its name alone tells whose it is
+        except CorruptCheckpoint:  # opening the log logs the error; only the name identifies the partition
             topic_id = None
         reason = None
         if topic_partition in self.logs:
             reason = f"the partition is in {self.logs[topic_partition].directory} too"
         elif known is not None and not known(topic_partition, topic_id):
-            reason = "the partition is unknown, or was one of another topic of that name"
+            reason = "the partition is unknown, or belonged to another topic of the same name"
         if reason is None:
             return True
         _log.warning("folder ignored", directory=directory.path, folder=str(topic_partition), reason=reason)
@@ -220,10 +221,10 @@ class LogManager:
         return self.logs.get(topic_partition)
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig) -> Log:
-        """The partition's log, made in the directory with the fewest partitions if there is none.
+        """Returns the partition's log. If there is none, creates it in the directory with the fewest partitions.
 
-        Raises INCONSISTENT_TOPIC_ID when it belongs to another topic of that name, KAFKA_STORAGE_ERROR when it
-        cannot be made.
+        Raises INCONSISTENT_TOPIC_ID if it belongs to another topic of the same name, KAFKA_STORAGE_ERROR if it cannot
+        be created.
         """
         return self.creator.make(topic_partition, topic_id, config)
 
@@ -241,9 +242,10 @@ class LogManager:
         )
 
     def truncate(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Cuts the partition's log at `offset`; False when it ends before. Raises KAFKA_STORAGE_ERROR.
+        """Truncates the partition's log at `offset`; returns False if it already ends there or before. Raises
+        KAFKA_STORAGE_ERROR.
 
-        The recovery point that is checkpointed goes back first: other batches will follow at those offsets.
+        The checkpointed recovery point is lowered first, because other batches will have these offsets.
         """
         log = self.logs[topic_partition]
         if offset < log.recovery_point:
@@ -260,10 +262,10 @@ class LogManager:
         return log.truncate_to(offset)
 
     def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
-        """Renames the partition's folder (`-delete`) and forgets the log; the folder is removed after
-        file.delete.delay.ms. Without `sync` the log directory is the caller's to sync.
+        """Renames the partition's folder (`-delete`) and drops the log; the folder is removed after
+        file.delete.delay.ms. Without `sync` the caller must sync the log directory.
 
-        Raises KAFKA_STORAGE_ERROR when it cannot be renamed. A partition without a log is deleted already.
+        Raises KAFKA_STORAGE_ERROR if the folder cannot be renamed. Does nothing if the partition has no log.
         """
         log = self.logs.get(topic_partition)
         if log is None:
@@ -293,8 +295,8 @@ class LogManager:
     # ---- periodic work
 
     def take_flush_jobs(self) -> Iterator[tuple[Log, FlushJob]]:
-        """What rolled segments and flush.ms ask to be synced now. Run each job, then `log.finish_flush(job)` on the
-        loop, before the next is taken: jobs hold files open.
+        """Yields the jobs that sync rolled segments and apply flush.ms. Run each job, then call `log.finish_flush(job)`
+        on the loop, before taking the next: jobs keep files open.
         """
         now_ms = self.clock.now_ms()
         for log in list(self.logs.values()):
@@ -317,15 +319,15 @@ class LogManager:
                 yield log, job
 
     def expire_producers(self) -> int:
-        """Forgets producers that have been silent for producer.id.expiration.ms; returns how many."""
+        """Drops producers that have been idle for producer.id.expiration.ms; returns their number."""
         now_ms = self.clock.wall_ms()
         return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
 
     # ---- stopping
 
     def shutdown(self, run_all: RunAll = one_after_the_other) -> dict[str, str]:
-        """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where all went well,
-        unlocks. `run_all` does what waits for the disk, in threads perhaps.
+        """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where everything succeeded,
+        releases the locks. `run_all` runs functions that wait for the disk, possibly in threads.
 
         Returns, by path, why a directory's shutdown was not clean: the next start recovers its logs.
         """
@@ -345,7 +347,9 @@ class LogManager:
             self.release()
 
     def _end(self, directory: LogDirectory, failure: str | None) -> str | None:
-        """Writes a directory's checkpoints, and the mark if no log failed to close; why there is no mark."""
+        """Writes a directory's checkpoints, and the clean-shutdown marker if no log failed to close. Returns why there
+        is no marker, or None.
+        """
         try:
             self.checkpoints.write_one(directory.path, RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
             if failure is None:
@@ -355,6 +359,6 @@ class LogManager:
         return failure
 
     def release(self) -> None:
-        """Gives the locks back and nothing else: what a crash would do."""
+        """Releases the locks and nothing else, like a crash."""
         for directory in self.directories.values():
             directory.release()

@@ -1,21 +1,20 @@
-"""A log on its way to another directory: the future replica, copied while the log is written and read (KIP-113).
+"""Moving a log to another directory: the future replica, copied while the log is written and read (KIP-113).
 
-The copy is a folder `topic-partition.<unique>-future` in the target directory, with the same segments under the same
-names, byte for byte, so that every offset lies where it lay. It goes in pieces that run in a thread:
-
-(A) the records of all segments, a slice at a time, the active one's too; a sealed segment's indexes when its records
-    are there; then those segments are synced that the log itself has synced: what it has not, is flushed where it is
+The copy is a folder `topic-partition.<unique>-future` in the target directory. It has the same segments with the same
+names and bytes, so every offset keeps its position. It is copied in pieces that run in a thread:
+(A) the records of all segments, including the active one, a slice at a time; a sealed segment's indexes after its
+    records. Then the segments that the log itself has synced are synced; the others are flushed wherever the log is
     then;
-(B) `settle`, when all but a slice has been copied: what is new of the small files beside the segments, and as much of
-    the active one is synced as the log itself has flushed. Where nothing is, it waits for no disk, so that a log
-    that grows faster than a slow disk syncs is caught up with all the same;
-(C) `copy_rest`, on the loop: what was appended since (B), if that is little; else (A) goes on. It is not waited for the
-    disk where the log itself has not been flushed so far.
+(B) `settle`, when all but a slice has been copied: copies changes of the small files beside the segments, and syncs as
+    much of the active segment as the log itself has flushed. If nothing is flushed, it does not wait for the disk, so
+    it catches up even with a log that grows faster than a slow disk syncs;
+(C) `copy_rest`, on the loop: copies what was appended since (B), if that is little; otherwise (A) continues. It does
+    not wait for the disk for data that the log itself has not flushed.
 
-What changes meanwhile is noticed by the identity of the segments: what retention has deleted, the cleaner replaced or
-a truncation cut is removed from the copy and, as far as there is something new, copied anew.
+Changes during the copy are detected by the identity of the segments: what retention deleted, the cleaner replaced or a
+truncation removed is removed from the copy too, and replaced segments are copied again.
 
-Kafka copies by fetching from itself and appending again; the folder is the same, and so is when it is swapped.
+Kafka copies by fetching from itself and appending again; the folder and the time of the swap are the same.
 """
 
 from __future__ import annotations
@@ -42,16 +41,17 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 1 << 20
 REST_BYTES = 4 << 20
-"""So much is copied on the loop at the end: two or three milliseconds' worth."""
+"""The most that is copied on the loop at the end: it takes two or three milliseconds."""
 REST_SEGMENTS = 16
 SEGMENTS_PER_SYNC = 16
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class MoveJob:
-    """A piece of work. `run` in any thread, keeping an OSError in `error`; then LogMove.finished on the loop.
+    """A piece of the copy. Call `run` in any thread, which keeps an OSError in `error`; then LogMove.finished on the
+    loop.
 
-    `size`: how many bytes of records it copies.
+    `size`: the number of record bytes that it copies.
     """
 
     __slots__ = ("_work", "error", "note", "segment", "size")
@@ -73,7 +73,7 @@ class MoveJob:
 
 
 class _SegmentCopy:
-    """How much of a segment's records is there; `sealed`: all of it is, indexes too; `synced`: and on the disk."""
+    """How much of a segment's records is copied. `sealed`: all of them, with indexes; `synced`: and synced."""
 
     __slots__ = ("sealed", "segment", "size", "synced")
 
@@ -85,7 +85,7 @@ class _SegmentCopy:
 
 
 class LogMove:
-    """`directory`: the one of log.dirs that the log goes to; `folder`: its folder there, until it is the log's."""
+    """`directory`: the target, one of log.dirs. `folder`: the future folder there, until the swap."""
 
     def __init__(self, files: Files, log: Log, directory: str, folder: str) -> None:
         self.log = log
@@ -99,16 +99,16 @@ class LogMove:
         self._epochs: list[tuple[int, int]] | None = None
         self._settled_offset = -1
 
-    # ---- how far it is
+    # ---- progress
 
     @property
     def size(self) -> int:
-        """Bytes of records that have been copied."""
+        """The number of record bytes copied."""
         return sum(copy.size for copy in self._copies.values())
 
     @property
     def end_offset(self) -> int:
-        """Everything below has been copied; within a segment as exactly as its index tells."""
+        """Everything below is copied. Within a segment, as precise as its index."""
         for segment in self.log.segments:
             copy = self._copy_of(segment)
             if copy is None or copy.size == 0 < segment.size:
@@ -121,7 +121,7 @@ class LogMove:
 
     @property
     def synced_offset(self) -> int:
-        """Everything below is on the target's disk, indexes too: its recovery point."""
+        """Everything below is on the target's disk, with its indexes: the recovery point of the copy."""
         for segment in self.log.segments:
             copy = self._copy_of(segment)
             if copy is None or not copy.synced:
@@ -135,7 +135,7 @@ class LogMove:
     # ---- (A)
 
     def next_job(self) -> MoveJob | None:
-        """What to copy next; None when no more is missing than grows while it is copied. Raises OSError."""
+        """Returns the next piece to copy; None if not more is missing than grows during a copy. Raises OSError."""
         stale = self._stale()
         if stale:
             return self._removal(stale)
@@ -149,7 +149,7 @@ class LogMove:
         return self._sync()
 
     def finished(self, job: MoveJob) -> None:
-        """Takes note of a job that has run. Raises its OSError, unless what it copied is no longer of interest."""
+        """Records that a job has run. Raises its OSError, unless its segment is no longer part of the log."""
         if job.error is None:
             job.note()
         elif job.segment is None or job.segment in self.log.segments:
@@ -204,7 +204,7 @@ class LogMove:
         return MoveJob(work, note, segment=segment, size=length)
 
     def _seal(self, copy: _SegmentCopy) -> MoveJob:
-        """A segment that is appended to no more; an empty one's files have to be made, too."""
+        """Completes a sealed segment. For an empty one this creates the files."""
         segment = copy.segment
         segment.write_indexes()
 
@@ -217,7 +217,7 @@ class LogMove:
         return MoveJob(work, note, segment=segment)
 
     def _sync(self) -> MoveJob | None:
-        """Some of the segments that have to be synced yet."""
+        """Syncs some of the segments that must be synced."""
         behind = [copy for copy in self._copies.values() if copy.sealed and not self._is_as_durable(copy)]
         some = behind[:SEGMENTS_PER_SYNC]
         if not some:
@@ -236,7 +236,7 @@ class LogMove:
         return copy.synced or self._is_unflushed(copy.segment)
 
     def _is_unflushed(self, segment: LogSegment) -> bool:
-        """Nothing of the segment counts as flushed, and the log will flush it, wherever it is then."""
+        """Whether nothing of the segment counts as flushed, and the log will flush it wherever it is then."""
         return self.log.recovery_point <= segment.base_offset and segment in self.log.unsynced_segments
 
     def _sync_segments(self, segments: list[LogSegment]) -> None:
@@ -264,9 +264,9 @@ class LogMove:
     # ---- (B)
 
     def settle(self) -> MoveJob:
-        """To be asked for when `next_job` has nothing more; asked again, it does what has become necessary since.
+        """Call it when `next_job` returns None; a further call handles changes since then.
 
-        One durable snapshot of the producers is enough: what came behind it is read from the batches again.
+        One durable producer snapshot is enough: later producer state is rebuilt from the batches.
         """
         log, files = self.log, self._files
         is_first = self._epochs is None
@@ -305,13 +305,15 @@ class LogMove:
 
     @property
     def _owes_sync(self) -> bool:
-        """Whether something of the active segment counts as flushed that the target's disk may not hold."""
+        """Whether part of the active segment counts as flushed but may not be on the target's disk."""
         return self.log.recovery_point > max(self._settled_offset, self.log.active_segment.base_offset)
 
     # ---- (C)
 
     def copy_rest(self) -> bool:
-        """After `settle`: whether the copy is all that the log is, and as durable. Raises OSError."""
+        """After `settle`: completes the copy and returns True, or returns False if too much is missing. A complete copy
+        is as durable as the log. Raises OSError.
+        """
         log = self.log
         if log.failure is not None:
             raise log.failure
@@ -337,7 +339,7 @@ class LogMove:
         return copy is not None and copy.sealed and self._is_as_durable(copy)
 
     def _copy_now(self, segment: LogSegment) -> None:
-        """The active one, or one that it followed a moment ago and that the next flush will sync."""
+        """Copies the active segment, or one that was just sealed and that the next flush will sync."""
         copy = self._copies.setdefault(segment.base_offset, _SegmentCopy(segment))
         while copy.size < segment.size:
             job = self._slice(copy)

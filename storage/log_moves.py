@@ -1,17 +1,17 @@
 """The moves of a broker's logs between the directories of log.dirs (Kafka's LogManager: future logs, preferred
 directories).
 
-Life of a move: `begin` makes the future folder, LogMove fills it, `finish` puts it in the log's place. The swap is
+Life of a move: `begin` creates the future folder, LogMove fills it, `finish` replaces the log with it. The swap is
 crash-safe by its order, each step durable before the next:
 
-    1. the future folder holds all that the log holds (LogMove.copy_rest), the target's checkpoints name the log;
+    1. the future folder has everything that the log has (LogMove.copy_rest), and the target's checkpoints list the log;
     2. the log's old folder is renamed to `-delete`;
     3. the future folder is renamed to the partition's name.
 
-So a start that finds a `-future` folder beside the partition's own throws it away and the move begins anew
-(`interrupted`); one that finds it alone was interrupted between 2 and 3 and finishes the swap. There is never a
-moment at which two folders have the partition's name, as there is in Kafka, which then has to be told by hand which
-one counts.
+If a start finds a `-future` folder beside the partition's own folder, it discards the future folder and the move starts
+again (`interrupted`). If it finds only the `-future` folder, the swap was interrupted between 2 and 3, and the start
+completes it. At no time do two folders have the partition's name. In Kafka this can happen, and an operator must then
+choose a folder.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MAX_PREFERENCES = 10_000
 
 
 class LogMoves:
-    """`interrupted`: where the moves went that a stop has cut short; whoever takes one up removes it. A folder that is
-    given up is removed after `delay_ms()`.
+    """`interrupted`: the targets of moves that a shutdown interrupted; the caller that resumes a move removes its
+    entry. A folder that is given up is removed after `delay_ms()`.
     """
 
     def __init__(self, registry: LogRegistry, checkpoints: LogCheckpoints, delay_ms: Callable[[], int]) -> None:
@@ -53,26 +53,26 @@ class LogMoves:
         return self._under_way.get(topic_partition)
 
     def under_way(self) -> list[LogMove]:
-        """All of them."""
+        """Returns all moves in progress."""
         return list(self._under_way.values())
 
-    # ---- where a log that is not there yet shall be made
+    # ---- where a new log is created
 
     def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
-        """The partition's log, once it is made here, is made in this directory; the oldest wishes are forgotten."""
+        """Sets the directory for the partition's log when it is created. The oldest preferences are dropped."""
         self._preferred.pop(topic_partition, None)
         self._preferred[topic_partition] = directory
         if len(self._preferred) > MAX_PREFERENCES:
             del self._preferred[next(iter(self._preferred))]
 
     def take_preference(self, topic_partition: TopicPartition) -> str | None:
-        """The directory, if somebody has named one; it counts once."""
+        """Returns the preferred directory, or None, and drops the preference."""
         return self._preferred.pop(topic_partition, None)
 
     # ---- a move
 
     def begin(self, topic_partition: TopicPartition, directory: str) -> LogMove:
-        """Makes the future folder. Raises OSError."""
+        """Creates the future folder. Raises OSError."""
         folder = f"{directory}/{future_folder(topic_partition, self._registry.unique())}"
         self._files.make_directories(folder)
         self._files.sync_directory(directory)
@@ -81,7 +81,7 @@ class LogMoves:
         return move
 
     def abandon(self, topic_partition: TopicPartition) -> None:
-        """Ends a move, if there is one, and takes its folder away."""
+        """Cancels the partition's move, if there is one, and removes its folder."""
         move = self._under_way.pop(topic_partition, None)
         self.interrupted.pop(topic_partition, None)
         if move is not None:
@@ -92,8 +92,8 @@ class LogMoves:
         self._registry.give_up(folder, topic_partition, "future folder not removed", self._delay_ms())
 
     def finish(self, move: LogMove) -> bool:
-        """Puts the copy in the log's place; False when there is still too much to copy, or the cleaner has yet to give
-        the log up. Raises OSError, and then the log is where it was.
+        """Replaces the log with the copy. Returns False if there is still too much to copy, or if the log is still
+        being cleaned. Raises OSError; the log then stays where it was.
         """
         if move.log.state.being_cleaned or not move.copy_rest():
             return False
@@ -102,8 +102,8 @@ class LogMoves:
         target = f"{move.directory}/{log.topic_partition}"
         doomed = registry.deleted_path(source_directory, log.topic_partition)
         if files.exists(target):
-            raise FileExistsError(errno.EEXIST, "a folder that is not this partition's has its name", target)
-        self._checkpoints.write_all()  # those of the target know of the log before its folder is there
+            raise FileExistsError(errno.EEXIST, "another folder already has the partition's name", target)
+        self._checkpoints.write_all()  # the target's checkpoints list the log before its folder is there
         files.rename(source, doomed)
         try:
             files.sync_directory(source_directory)
@@ -119,22 +119,22 @@ class LogMoves:
         return True
 
     def _make_durable(self, log: Log, directory: str) -> None:
-        """After the swap, which stands whatever happens here: at worst a crash finds it to be finished once more."""
+        """Syncs after the swap. A failure does not undo it: at worst a start after a crash completes it again."""
         try:
             self._files.sync_directory(directory)
             self._checkpoints.write_all()
         except OSError as error:
             _log.error("move not durable", partition=str(log.topic_partition), directory=directory, reason=str(error))
 
-    # ---- the start
+    # ---- starting
 
     def put_in_order(self, directories: list[LogDirectory]) -> None:
-        """Before the logs are opened: no future folder is left. Raises OSError."""
+        """Before the logs are opened: removes or completes all future folders. Raises OSError."""
         present = {partition for directory in directories for partition in directory.partitions()}
         for directory in directories:
             for name in directory.futures():
                 partition = parse_future_folder(name)
-                assert partition is not None, "that is what makes it one"
+                assert partition is not None, "futures() returns only such names"
                 if partition in present:
                     self._discard(f"{directory.path}/{name}", partition)
                     self.interrupted[partition] = directory.path

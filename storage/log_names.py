@@ -27,13 +27,13 @@ def offset_file_name(offset: int, suffix: str) -> str:
 
 
 def offset_of_file(name: str) -> int | None:
-    """The offset in front of the first dot, or None for a file that is not named by one."""
+    """Returns the offset before the first dot, or None if the name does not start with an offset."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None
 
 
 def parse_folder(name: str) -> TopicPartition | None:
-    """The partition that a folder is named for; None for any other name (also of folders that wait for deletion)."""
+    """Returns the partition of a folder; None for any other name, including folders that wait for deletion."""
     topic, dash, number = name.rpartition("-")
     if not dash or not number.isascii() or not number.isdigit() or (number != "0" and number[0] == "0"):
         return None
@@ -43,23 +43,23 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
-    """`topic-partition.<unique>-delete`, with the topic shortened where the name would grow too long."""
+    """`topic-partition.<unique>-delete`, with the topic shortened if the name would be too long."""
     tail = f"-{partition.partition}.{unique.hex}{DELETE_FOLDER_SUFFIX}"
     return partition.topic[: _LONGEST_NAME - len(tail)] + tail
 
 
 def future_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
-    """`topic-partition.<unique>-future`: what a log's folder is called in the directory that it moves to."""
+    """`topic-partition.<unique>-future`: the name of a log's folder in the directory that it is moved to."""
     return f"{partition}.{unique.hex}{FUTURE_FOLDER_SUFFIX}"
 
 
 def has_room_for_a_future(partition: TopicPartition) -> bool:
-    """Whether the name of such a folder is not too long; unlike that of a deleted one it is not shortened."""
+    """Whether the name of a future folder is not too long; unlike that of a deleted folder, it is never shortened."""
     return len(future_folder(partition, uuid.UUID(int=0))) <= _LONGEST_NAME
 
 
 def parse_future_folder(name: str) -> TopicPartition | None:
-    """The partition whose future replica the folder holds; None for any other name."""
+    """Returns the partition of a future folder; None for any other name."""
     if not name.endswith(FUTURE_FOLDER_SUFFIX):
         return None
     head, _, unique = name.removesuffix(FUTURE_FOLDER_SUFFIX).rpartition(".")

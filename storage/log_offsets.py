@@ -1,4 +1,4 @@
-"""Offsets with where they lie in the files: what append, read and look-ups hand out."""
+"""Offsets with their positions in the files, as returned by appends, reads and lookups."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,7 @@ UNKNOWN_SEGMENT = -1
 
 
 class LogOffsetMetadata:
-    """An offset, and (when known) the segment that it lies in and its byte position there (Kafka's
-    LogOffsetMetadata).
-    """
+    """An offset and, if known, its segment and its byte position in the segment (Kafka's LogOffsetMetadata)."""
 
     __slots__ = ("message_offset", "relative_position", "segment_base_offset")
 
@@ -41,8 +39,8 @@ class LogOffsetMetadata:
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time: its timestamp (ms, -1 where the answer has none), its offset, its batch's leader
-    epoch (-1 unknown).
+    """A record found by time: its timestamp (ms, -1 if the response has none), its offset, and its batch's leader epoch
+    (-1 if unknown).
     """
 
     timestamp: int
@@ -51,7 +49,7 @@ class TimestampOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch not above the one asked for, and the offset at which it ends (-1, -1: unknown)."""
+    """The largest epoch not above the requested one, and its end offset (-1, -1: unknown)."""
 
     epoch: int
     end_offset: int

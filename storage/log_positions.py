@@ -1,7 +1,7 @@
-"""Where the offsets of a log lie: in which segment, at which byte.
+"""The positions of a log's offsets: segment and byte.
 
-The high watermark and the last stable offset are looked up by every fetch, so their positions are remembered.
-`forget` them when offsets lie elsewhere: when segments were deleted, cut or replaced.
+Every fetch looks up the high watermark and the last stable offset, so their positions are cached. Call `forget` when
+positions change: when segments were deleted, truncated or replaced.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogPositions:
         return known
 
     def last_stable(self, offset: int) -> LogOffsetMetadata:
-        """Of the last stable offset, which the producers know."""
+        """Returns the position of the last stable offset, which the producer state knows."""
         if offset == self._state.high_watermark:
             return self.high_watermark
         known = self._last_stable = self._located(self._last_stable, offset)
@@ -53,7 +53,7 @@ class LogPositions:
         self._last_stable = None
 
     def of(self, offset: int, may_block: bool = True) -> LogOffsetMetadata:
-        """Where the offset lies; the offset alone when it is outside of the log. Raises WouldBlock and OSError."""
+        """Returns the offset's position; the offset alone if outside the log. Raises WouldBlock and OSError."""
         state = self._state
         if offset == state.log_end_offset:
             return self.log_end
@@ -65,8 +65,8 @@ class LogPositions:
         return LogOffsetMetadata(offset, located[0].base_offset, located[1])
 
     def locate(self, offset: int, may_block: bool = True) -> tuple[LogSegment, int, int] | None:
-        """(segment, position, size) of the first batch that ends at `offset` or above; None at the log's end. Raises
-        WouldBlock and OSError.
+        """Returns (segment, position, size) of the first batch that ends at or above `offset`; None at the log's end.
+        Raises WouldBlock and OSError.
         """
         segments = self._segments
         segment: LogSegment = segments[-1]

@@ -1,4 +1,4 @@
-"""A log's producers: their state at the log's end, and its snapshots on the disk (Kafka's ProducerStateManager)."""
+"""A log's producer state at the log's end, and its snapshots on the disk (Kafka's ProducerStateManager)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class LogProducers:
         self.snapshots = ProducerSnapshots(files, directory)
 
     def take_snapshot(self) -> bool:
-        """Writes the state at its end, which a flush syncs, and says whether that was new. Raises OSError."""
+        """Writes a snapshot of the current state, which a flush syncs. Returns whether it is new. Raises OSError."""
         return self.snapshots.take(self.state, sync=False)
 
     def rebuild(self, offsets: LogState, segments: LogSegments, now_ms: int, *, clean: bool = False) -> None:
-        """As Kafka's UnifiedLog.rebuildProducerState: afterwards the state stands at the log's end and has a snapshot
+        """Like Kafka's UnifiedLog.rebuildProducerState: afterwards the state is at the log's end and has a snapshot
         there.
 
-        A log that was closed cleanly and has no snapshot at all was written by an old Kafka: it is given empty ones
-        instead of being read. Raises OSError.
+        A log that was closed cleanly and has no snapshot was written by an old Kafka: it gets empty snapshots instead
+        of being read. Raises OSError.
         """
         state, snapshots, end_offset = self.state, self.snapshots, offsets.log_end_offset
         last_bases = segments.base_offsets[-2:]

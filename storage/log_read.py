@@ -1,11 +1,11 @@
-"""Reading a log by offset: for fetches, and to find where an offset lies.
+"""Reading a log by offset, for fetches and to find the position of an offset.
 
-A read never waits for the disk unless it may: with `may_block=False` a read that the page cache cannot answer
-comes back with `cold` set and no records. `cold.run()`, in a thread, brings the bytes into the cache; then the
-caller reads again (with `may_block=True`, should the cache have lost them meanwhile).
+A read waits for the disk only with `may_block=True`. With `may_block=False`, a read that misses the page cache returns
+`cold` and no records. `cold.run()`, in a thread, loads the bytes into the cache; then the caller reads again (with
+`may_block=True`, in case the cache has dropped them meanwhile).
 
-What was appended last is answered from memory (tail.py). A caller that can send files asks for `sendable` records:
-many of them stay in their file as a FileSlice, cold or not.
+The most recent appends are read from memory (tail.py). A caller that can send files asks for `sendable` records: large
+reads then stay in their file as a FileSlice, whether cached or not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WARM_BYTES = 1 << 20
 
 
 class ColdRead:
-    """Bytes that must come from the disk. `run` reads them (any thread, once) and keeps nothing but the warm cache."""
+    """Bytes that must be read from the disk. `run` (any thread, once) reads them only to fill the page cache."""
 
     __slots__ = ("_file", "length", "position")
 
@@ -41,7 +41,7 @@ class ColdRead:
         self.length = length
 
     def run(self) -> None:
-        """Raises OSError when the disk does."""
+        """Raises OSError if the disk does."""
         try:
             position, end = self.position, self.position + self.length
             while position < end and self._file.read(position, min(_WARM_BYTES, end - position)):
@@ -51,11 +51,11 @@ class ColdRead:
 
 
 class FetchData:
-    """What a read found.
+    """The result of a read.
 
-    `records` whole batches but for the last, which may be cut by `max_bytes` (b"" for none), a FileSlice only if that
-    was asked for; `offset_metadata` where the offset asked for lies; `first_batch_incomplete`: not even the first batch
-    fitted; `cold`: see the head of this file.
+    `records`: complete batches except for the last one, which `max_bytes` may cut (b"" for none); a FileSlice only if
+    requested. `offset_metadata`: the position of the requested offset. `first_batch_incomplete`: not even the first
+    batch fits. `cold`: see the head of this file.
     """
 
     __slots__ = ("cold", "first_batch_incomplete", "offset_metadata", "records")
@@ -74,7 +74,7 @@ class FetchData:
 
 
 class FoundRecords:
-    """Where the records of a read lie: `length` bytes at `position` of `segment.file`."""
+    """The position of a read's records: `length` bytes at `position` of `segment.file`."""
 
     __slots__ = ("first_batch_incomplete", "length", "offset_metadata", "position", "segment")
 
@@ -94,7 +94,7 @@ class FoundRecords:
 
 
 class RecordReader:
-    """Of one log; see Log.read and Log.aborted_transactions."""
+    """Reads one log; see Log.read and Log.aborted_transactions."""
 
     __slots__ = ("_folder", "_positions", "_segments", "_state")
 
@@ -128,7 +128,7 @@ class RecordReader:
     def _find(
         self, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
     ) -> FoundRecords:
-        """Where the answer to a read lies. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
+        """Finds the position of the records to read. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
         state, positions = self._state, self._positions
         if offset < state.log_start_offset or offset > state.log_end_offset:
             bounds = f"{self._folder.topic_partition}: {state.log_start_offset} to {state.log_end_offset}"
@@ -159,8 +159,8 @@ class RecordReader:
         return FoundRecords(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
 
     def aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:
-        """What a read_committed consumer must know to filter these records (Kafka's LocalLog). Raises
-        KAFKA_STORAGE_ERROR.
+        """Returns the transactions that a read_committed consumer needs to filter these records (Kafka's LocalLog).
+        Raises KAFKA_STORAGE_ERROR.
         """
         try:
             return self._aborted_transactions(data)

@@ -1,4 +1,4 @@
-"""Which logs a broker has, in which directories of log.dirs, and what it may call a new folder."""
+"""A broker's logs, their directories in log.dirs, and unique names for new folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LogRegistry:
-    """`directories` by path; `logs` and their `moves` under way by partition."""
+    """`directories` by path; `logs` and their `moves` in progress by partition."""
 
     def __init__(self, files: Files, paths: Iterable[str], clock: Clock, random_source: random.Random) -> None:
         self.files = files
@@ -34,22 +34,22 @@ class LogRegistry:
 
     @staticmethod
     def directory_of(log: Log) -> str:
-        """The path of the directory of log.dirs that holds the log."""
+        """Returns the path of the directory of log.dirs that contains the log."""
         return log.directory.rpartition("/")[0]
 
     def unique(self) -> uuid.UUID:
-        """What makes the name of a folder the only one."""
+        """Returns an id that makes a folder's name unique."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
-    # ---- folders that go
+    # ---- removing folders
 
     def deleted_path(self, directory: str, topic_partition: TopicPartition) -> str:
-        """A path for a folder of the partition that is to be removed."""
+        """Returns a path for a folder of the partition that will be removed."""
         return f"{directory}/{deleted_folder(topic_partition, self.unique())}"
 
     def give_up(self, folder: str, topic_partition: TopicPartition, event: str, delay_ms: int) -> None:
-        """Renames a folder of the partition, to be removed later. A rename needs neither room nor a descriptor, which
-        may be what was missing. If it fails, the `event` is logged and the folder stays.
+        """Renames a folder of the partition and schedules its removal. A rename works without free disk space or free
+        descriptors, which may be what was missing. If it fails, `event` is logged and the folder stays.
         """
         target = self.deleted_path(folder.rpartition("/")[0], topic_partition)
         try:
@@ -60,11 +60,11 @@ class LogRegistry:
         self.remove_later(target, delay_ms)
 
     def remove_later(self, path: str, delay_ms: int) -> None:
-        """A folder that nothing refers to any more; who reads it may finish."""
+        """Schedules the removal of an unreferenced folder, so that its readers can finish."""
         self._removals.add(path, delay_ms)
 
     def take_removals(self, *, everything: bool = False) -> Removal | None:
-        """The files and folders that are due; all that wait, with `everything`."""
+        """Returns the removal of the files and folders that are due; with `everything`, of all that wait."""
         now_ms = self.clock.now_ms()
         due = self._removals.take_due(now_ms, everything=everything)
         for log in self.logs.values():

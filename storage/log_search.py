@@ -1,8 +1,8 @@
-"""Finding records by time (ListOffsets), as Kafka's UnifiedLog.fetchOffsetByTimestamp does.
+"""Finding records by time (ListOffsets), like Kafka's UnifiedLog.fetchOffsetByTimestamp.
 
-A search may take long: a batch may inflate to ten million records, an index may be sparse. So it is a generator, which
-yields where others may have their turn, and holds no more than a compressed batch and a piece of what that inflates
-to. What is replaced or closed meanwhile is a read that fails.
+A search may take long: a batch may inflate to ten million records, an index may be sparse. So it is a generator that
+yields to let other work run, and holds no more than a compressed batch and a piece of its inflated records. If a
+segment is replaced or closed meanwhile, the read fails.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from odradek.storage.segment import LogSegment
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _BATCHES_PER_STEP = 300
 _PIECE_BYTES = 1 << 16
-"""Records that are looked at in one step: ten thousand small ones."""
+"""The size of the records searched in one step: ten thousand small ones."""
 
 Search = Generator[None, None, TimestampOffset | None]
 
 
 class TimeSearch:
-    """Of one log; see Log.offset_for_timestamp."""
+    """Searches one log; see Log.offset_for_timestamp."""
 
     __slots__ = ("_folder", "_leader_epochs", "_segments", "_state")
 
@@ -66,11 +66,11 @@ class TimeSearch:
             if found is not None:
                 return found
             if segment.base_offset >= self._state.log_start_offset:
-                return None  # as in Kafka: a batch that compaction has emptied keeps its time, and hides later segments
+                return None  # as in Kafka: a batch emptied by compaction keeps its time and hides later segments
         return None
 
     def _max_timestamp(self) -> Search:
-        """As in Kafka also where that record was deleted, in a segment that holds others."""
+        """As in Kafka, the record is searched even if it was deleted from a segment that still holds other records."""
         segments = self._segments
         segment = max(segments, key=lambda segment: _with_its_times(segments, segment).max_timestamp)
         segments.use(segment)
@@ -78,10 +78,10 @@ class TimeSearch:
 
 
 def _first_in(segments: LogSegments, segment: LogSegment, offset: int, timestamp: int, start: int) -> Search:
-    """The first record at or after the time and the offset `start`, from the batches on that the index names for
+    """Finds the first record at or after both `timestamp` and `start`, beginning with the batch that the index has for
     `offset`.
 
-    After a pause the scan begins anew: the segment may have been closed meanwhile.
+    After a pause the scan is restarted, because the segment may have been closed meanwhile.
     """
     position = segment.offset_index.lookup(max(offset, start))
     while True:
@@ -101,7 +101,7 @@ def _first_in(segments: LogSegments, segment: LogSegment, offset: int, timestamp
 
 
 def _first_of(segments: LogSegments, segment: LogSegment, batch: ScannedBatch, timestamp: int, start: int) -> Search:
-    """The first record of the batch at or after both."""
+    """Finds the batch's first record at or after both `timestamp` and `start`."""
     header = read_batch_header(segment.file.read(batch.position, BATCH_OVERHEAD))
     search = TimestampSearch(header, timestamp, start)
     try:
@@ -118,7 +118,7 @@ def _first_of(segments: LogSegments, segment: LogSegment, batch: ScannedBatch, t
 
 
 def _pieces(segment: LogSegment, batch: ScannedBatch, header: BatchHeader) -> Iterator[bytes]:
-    """The batch's records as they were before compression. Raises INVALID_RECORD."""
+    """Yields the batch's uncompressed records in pieces. Raises INVALID_RECORD."""
     position, end = batch.position + BATCH_OVERHEAD, batch.position + batch.size
     if header.compression == Compression.NONE:
         for start in range(position, end, _PIECE_BYTES):
@@ -131,5 +131,5 @@ def _pieces(segment: LogSegment, batch: ScannedBatch, header: BatchHeader) -> It
 
 
 def _with_its_times(segments: LogSegments, segment: LogSegment) -> LogSegment:
-    """Most segments know their largest time and need not be opened to be passed over."""
+    """Most segments know their largest timestamp, so they can be skipped without being opened."""
     return segment if segment.knows_its_times else segments.use(segment)

@@ -1,4 +1,6 @@
-"""The segments of a log: a list that ascends; the last is the active one. Which are unsynced, which are in use."""
+"""The segments of a log, in ascending order; the last one is active. Also tracks which are unsynced and which are in
+use.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from odradek.storage.segment_cache import SegmentCache
 
 
 class LogSegments(list[LogSegment]):
-    """`base_offsets` are theirs, in the same order. `unsynced` are sealed ones that a flush has yet to sync, with their
-    indexes. Change it by its methods `add`, `drop` and `delete` alone.
+    """`base_offsets` are the segments' base offsets, in the same order. `unsynced` are sealed segments that a flush has
+    yet to sync, with their indexes. Change the list only by its methods `add`, `drop` and `delete`.
     """
 
     __slots__ = ("_cache", "_folder", "_random", "base_offsets", "unsynced")
@@ -29,7 +31,7 @@ class LogSegments(list[LogSegment]):
         self.unsynced: list[LogSegment] = []
 
     def __contains__(self, segment: object) -> bool:
-        """Whether it is this one that is there, and not another one that begins where it does."""
+        """Whether the log has this very segment, not another one with the same base offset."""
         if not isinstance(segment, LogSegment):
             return False
         slot = bisect_left(self.base_offsets, segment.base_offset)
@@ -41,15 +43,15 @@ class LogSegments(list[LogSegment]):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of records in all of them."""
+        """The size of the records in all segments, in bytes."""
         return sum(segment.size for segment in self)
 
     def next_base(self, slot: int) -> int | None:
-        """Where the segment behind that slot begins; None behind the active one."""
+        """Returns the base offset of the segment after that slot; None after the active one."""
         return self.base_offsets[slot + 1] if slot + 1 < len(self) else None
 
     def create(self, base_offset: int, config: LogConfig) -> LogSegment:
-        """An empty segment with its files, to be added. Raises OSError, and then nothing has changed."""
+        """Creates an empty segment with its files; the caller adds it. Raises OSError, without any change."""
         folder = self._folder
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         roll_jitter_ms = self._random.randrange(jitter) if jitter > 0 else 0
@@ -59,22 +61,20 @@ class LogSegments(list[LogSegment]):
         return segment
 
     def add(self, segment: LogSegment) -> None:
-        """Puts it where its base offset belongs."""
+        """Inserts the segment by its base offset."""
         slot = bisect_right(self.base_offsets, segment.base_offset)
         self.insert(slot, segment)
         self.base_offsets.insert(slot, segment.base_offset)
 
     def drop(self, segment: LogSegment) -> None:
-        """Takes a segment out of the log; its files are the caller's."""
+        """Removes a segment from the log; the caller is responsible for its files."""
         slot = self.index(segment)
         del self[slot], self.base_offsets[slot]
         self._cache.forget(segment)
         self.note_synced(segment)
 
     def delete(self, segment: LogSegment, snapshots: ProducerSnapshots, delay_ms: int) -> None:
-        """Takes a segment out of the log; its files, and the producer snapshot at its base, are removed later. Raises
-        OSError.
-        """
+        """Removes a segment from the log; its files and its producer snapshot are removed later. Raises OSError."""
         self.drop(segment)
         segment.close_files()
         paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
@@ -82,27 +82,27 @@ class LogSegments(list[LogSegment]):
         self._folder.delete_later(paths if snapshot is None else [*paths, snapshot], delay_ms)
 
     def use(self, segment: LogSegment) -> LogSegment:
-        """The segment, counted as used if it is one that may be released."""
+        """Returns the segment, after marking it as used in the cache if it may be released."""
         if segment is not self[-1]:
             self._cache.use(segment)
         return segment
 
     def forget_use(self, segment: LogSegment) -> None:
-        """Its memory is not counted any more, until it is used again."""
+        """Stops counting the segment's memory until it is used again."""
         self._cache.forget(segment)
 
     def note_unsynced(self, segment: LogSegment) -> None:
         self.unsynced.append(segment)
 
     def note_synced(self, segment: LogSegment) -> bool:
-        """Whether it was unsynced until now."""
+        """Returns whether the segment was unsynced."""
         if segment not in self.unsynced:
             return False
         self.unsynced.remove(segment)
         return True
 
     def close_files(self) -> None:
-        """Closes all files as they are."""
+        """Closes all files without writing anything."""
         for segment in self:
             self._cache.forget(segment)
             segment.close_files()

@@ -1,4 +1,4 @@
-"""Where a log begins: it moves when records are deleted, by a request (DeleteRecords) or with their segments."""
+"""Moving a log's start offset, when records are deleted by a request (DeleteRecords) or with their segments."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class LogStart:
             offset = high_watermark
         if offset < 0 or offset > high_watermark:
             partition = self._folder.topic_partition
-            message = f"{partition} can begin at most at its high watermark {high_watermark}, not at {offset}"
+            message = f"{partition} can start at most at its high watermark {high_watermark}, not at {offset}"
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         self.advance_to(offset, "records deleted")
         return self._state.log_start_offset
 
     def advance_to(self, offset: int, reason: str) -> None:
-        """The log begins at the offset, if it began before it."""
+        """Moves the log's start to the offset, if it is before it."""
         if offset <= self._state.log_start_offset:
             return
         self._state.started_at(offset)
@@ -54,5 +54,5 @@ class LogStart:
         _log.info("log start offset moved", partition=partition, offset=offset, reason=reason)
         try:
             self._leader_epochs.truncate_from_start(offset)
-        except OSError as error:  # on a full disk this may be what makes room; epochs that are too old do no harm
+        except OSError as error:  # deleting may be what frees a full disk, and outdated epochs do no harm
             _log.warning("leader epochs not written", partition=partition, reason=str(error))

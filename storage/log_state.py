@@ -1,17 +1,17 @@
-"""The offsets of a log and how they move. Nothing else writes them: each change is a transition with a name."""
+"""The offsets of a log and how they move. Only this class writes them: each change is a named transition."""
 
 
 class LogState:
-    """What holds before and after every transition:
+    """Invariants before and after every transition:
 
     (A) `log_start_offset` <= `high_watermark` <= `log_end_offset`.
-    (B) `recovery_point` <= `log_end_offset`. Everything below the recovery point is on the disk, so recovery begins
+    (B) `recovery_point` <= `log_end_offset`. Everything below the recovery point is on the disk, so recovery starts
         there.
-    (C) `generation` grows when offsets get other records, or records other files. A flush, a clean or a copy that began
-        in an older generation does not count.
-    (D) Everything below `cleaned_offset` has been through the cleaner; None: nothing has. It comes from a checkpoint
-        and may lie outside of the log until the cleaner looks at it. A truncation takes it back.
-    (E) `closed`: everything is on the disk, indexes too, and nothing is appended any more.
+    (C) `generation` increases when offsets get other records, or records other files. A flush, a clean or a copy that
+        began in an older generation does not count.
+    (D) Everything below `cleaned_offset` has been cleaned; None: nothing has. It comes from a checkpoint and may lie
+        outside the log until the cleaner checks it. A truncation lowers it.
+    (E) `closed`: everything is on the disk, with the indexes, and nothing is appended any more.
     """
 
     __slots__ = (
@@ -42,7 +42,7 @@ class LogState:
     # ---- opening and closing
 
     def opened(self, log_start_offset: int, log_end_offset: int, recovery_point: int) -> None:
-        """The segments are loaded and begin and end here. How much of them is replicated is not known yet."""
+        """The segments are loaded, with these bounds. How much of them is replicated is not known yet."""
         self.log_end_offset = log_end_offset
         self.log_start_offset = self.high_watermark = min(log_start_offset, log_end_offset)
         self.recovery_point = min(recovery_point, log_end_offset)
@@ -57,7 +57,7 @@ class LogState:
         self.log_end_offset = end_offset
 
     def replicated_to(self, offset: int) -> int:
-        """The high watermark moves to the offset, or to the bound of the log that is nearest; returns where it is."""
+        """Moves the high watermark to the offset, or to the nearest bound of the log; returns its new value."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         elif offset < self.log_start_offset:
@@ -73,24 +73,24 @@ class LogState:
     # ---- shrinking
 
     def started_at(self, offset: int) -> None:
-        """The log begins at the offset, at most at its end. What lies below needs neither replicas nor a flush."""
+        """Moves the log's start, at most to its end. Records below need neither replicas nor a flush."""
         self.log_start_offset = offset = min(offset, self.log_end_offset)
         self.high_watermark = max(self.high_watermark, offset)
         self.recovery_point = max(self.recovery_point, offset)
 
     def withdrawn_from(self, offset: int) -> None:
-        """What lies at the offset and above counts neither as flushed nor as cleaned, since a truncation follows."""
+        """Records at the offset and above no longer count as flushed or cleaned, because a truncation follows."""
         self.recovery_point = min(self.recovery_point, offset)
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, offset)
 
     def truncation_begun(self, offset: int) -> None:
-        """The files are about to be cut; if that fails halfway, flushes and cleans under way do not count either."""
+        """The files are about to be truncated. If that fails halfway, flushes and cleans in progress must not count."""
         self.generation += 1
         self.withdrawn_from(offset)
 
     def truncated_to(self, offset: int) -> None:
-        """The log ends at the offset, which is not above its end. A log that began behind it begins there."""
+        """Moves the log's end back to the offset. A log that started after the offset now starts there."""
         self.withdrawn_from(offset)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -109,5 +109,5 @@ class LogState:
         self.being_cleaned = False
 
     def cleaned_to(self, offset: int | None) -> None:
-        """The cleaner has come as far as this, or a checkpoint says so."""
+        """Sets the offset up to which the log is cleaned, from the cleaner or from a checkpoint."""
         self.cleaned_offset = offset

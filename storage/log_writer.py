@@ -1,9 +1,9 @@
-"""The end of a log on the disk: batches are written there, segments begin there, and what a failed write left is cut.
+"""Writes at the end of a log: appends batches, rolls segments, and truncates what a failed write left behind.
 
-(A) Nothing counts before its write has succeeded, but for the leader epoch, which may be known before its first batch.
-(B) A write that fails leaves the log as it was: the torn tail is cut off (now, or before the next append), offsets stay
-    where they were, and the error is KAFKA_STORAGE_ERROR. A disk that is full is full until it is not: the next append
-    tries.
+(A) Nothing is applied before its write has succeeded, except the leader epoch, which may be known before its first
+    batch.
+(B) A failed write leaves the log unchanged: the torn tail is truncated (now, or before the next append), offsets do not
+    move, and the error is KAFKA_STORAGE_ERROR. A full disk does not fail the log for good: the next append tries again.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _log = structlog.get_logger(__name__)
 
 
 class LogWriter:
-    """`ahead`: what is written of a large batch behind the log's end, until the next append. `is_torn`: other bytes
-    may lie there, which must be cut off first.
+    """`ahead`: the records of a large batch that are written after the log's end, until the next append. `is_torn`:
+    other bytes may be there, which must be truncated first.
     """
 
     __slots__ = (
@@ -68,9 +68,7 @@ class LogWriter:
     def write(
         self, batch: ValidatedBatch, config: LogConfig, now_ms: int, leader_epoch: int, marker: Marker | None
     ) -> bool:
-        """Puts the batch at the end of the log; returns whether a new segment was begun for it. Raises
-        KAFKA_STORAGE_ERROR (B).
-        """
+        """Appends the batch; returns whether a new segment was rolled for it. Raises KAFKA_STORAGE_ERROR (B)."""
         header = batch.header
         last_offset = header.base_offset + header.last_offset_delta
         rolled = False
@@ -105,8 +103,8 @@ class LogWriter:
         return rolled
 
     def _index_aborted(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
-        """An aborted transaction enters its index before its marker is written: a marker without its entry would show
-        aborted records to consumers. An entry whose marker could not be written is cut off with the torn tail.
+        """Adds an aborted transaction to the index before its marker is written: a marker without an index entry would
+        expose aborted records to consumers. If the marker cannot be written, the entry is truncated with the torn tail.
         """
         aborted = self._producers.state.aborted_by(header) if marker.aborted else None
         if aborted is not None:
@@ -115,9 +113,9 @@ class LogWriter:
     # ---- segments
 
     def roll(self, config: LogConfig) -> LogSegment:
-        """Begins a new segment at the log's end and returns it; an active one that is empty there already stays.
+        """Starts a new segment at the log's end and returns it; returns the active one if it is empty and starts there.
 
-        On OSError the log is as before. A failure to write the old segment's indexes or the producer snapshot is only
+        On OSError the log is unchanged. A failure to write the old segment's indexes or the producer snapshot is only
         logged: the flush writes the indexes, and the snapshot is not needed.
         """
         segments, end_offset = self._segments, self._state.log_end_offset
@@ -136,7 +134,7 @@ class LogWriter:
         segments.use(previous)
         return segment
 
-    # ---- a large batch's records, before the batch
+    # ---- writing a large batch's records ahead
 
     def write_ahead(self, batch: ValidatedBatch, config: LogConfig) -> Iterator[None]:
         """See Log.write_ahead."""
@@ -170,9 +168,7 @@ class LogWriter:
     # ---- failures
 
     def storage_error(self, event: str, error: OSError) -> ProtocolError:
-        """(B): logs what happened, brings the log's files back to what they were, and returns the error for the
-        client.
-        """
+        """(B): logs the failure, restores the log's files, and returns the error for the client."""
         folder = self._folder
         folder.report(event, error, directory=folder.path)
         self.mark_torn()
@@ -180,7 +176,7 @@ class LogWriter:
         return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     def mark_torn(self) -> None:
-        """A write has failed: its torn tail is cut off now if that works, else before the next append."""
+        """After a failed write: truncates the torn tail now if possible, otherwise before the next append."""
         self.ahead = None
         self.is_torn = True
         try:
@@ -189,7 +185,7 @@ class LogWriter:
             self._folder.report("torn tail not removed", error)
 
     def make_writable(self) -> None:
-        """Cuts a torn tail off. Raises the OSError that stands against writing."""
+        """Truncates a torn tail. Raises OSError if the log cannot be written."""
         failure = self._folder.failure
         if failure is not None:
             raise failure

@@ -1,4 +1,4 @@
-"""The record of a control batch that ends a transaction."""
+"""Reading the record of a control batch that ends a transaction."""
 
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.control_records import ControlType, Marker, read_control_type, read_coordinator_epoch
@@ -6,7 +6,7 @@ from odradek.protocol.records import Buffer, read_records
 
 
 def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | None:
-    """The COMMIT or ABORT of a control batch; None of an empty one, or of other control records."""
+    """Returns the COMMIT or ABORT marker of a control batch; None for an empty batch or other control records."""
     records = read_records(data, position, header)
     if not records:
         return None

@@ -1,8 +1,9 @@
-"""`meta.properties` of a log directory: whose it is (Kafka's MetaProperties; KIP-866 for version 1).
+"""`meta.properties` of a log directory: the broker and cluster that own it (Kafka's MetaProperties; KIP-866 for version
+1).
 
-Version 0 names `broker.id`, version 1 `node.id` and the directory's own id; both may name `cluster.id`. Both are
-read; version 0 is what a broker of ZooKeeper's time, and this one, writes. A file that is there and fits is left as
-it is.
+Version 0 has `broker.id`; version 1 has `node.id` and the directory's own id. Both may have `cluster.id`. Both versions
+are read; version 0 is written, as ZooKeeper-based brokers do. An existing file that matches this broker is not
+rewritten.
 """
 
 import random
@@ -15,11 +16,11 @@ _ID_KEYS = {"0": "broker.id", "1": "node.id"}
 
 
 class MetaPropertiesError(Exception):
-    """A directory that belongs to another broker or cluster, or whose meta.properties cannot be understood."""
+    """The directory belongs to another broker or cluster, or its meta.properties is not understood."""
 
 
 class MetaProperties:
-    """`broker_id` and `cluster_id` are None where the file names none."""
+    """`broker_id` and `cluster_id` are None if the file does not name them."""
 
     __slots__ = ("broker_id", "cluster_id", "version")
 
@@ -30,7 +31,7 @@ class MetaProperties:
 
 
 def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
-    """None when there is no such file. Raises MetaPropertiesError."""
+    """Returns None if the file does not exist. Raises MetaPropertiesError."""
     path = f"{directory}/{NAME}"
     if not files.exists(path):
         return None
@@ -45,7 +46,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
 
 
 def check_meta_properties(directory: str, known: MetaProperties, broker_id: int, cluster_id: str) -> None:
-    """Raises MetaPropertiesError unless the directory may be this broker's."""
+    """Raises MetaPropertiesError if the directory belongs to another broker or cluster."""
     if known.cluster_id is not None and known.cluster_id != cluster_id:
         raise MetaPropertiesError(
             f"{directory} belongs to the cluster {known.cluster_id}, this broker is in {cluster_id}; it is left alone"
@@ -57,13 +58,13 @@ def check_meta_properties(directory: str, known: MetaProperties, broker_id: int,
 
 
 def write_meta_properties(files: Files, directory: str, broker_id: int, cluster_id: str) -> None:
-    """Version 0."""
+    """Writes version 0."""
     text = f"#\nbroker.id={broker_id}\nversion=0\ncluster.id={cluster_id}\n"
     files.replace_file(f"{directory}/{NAME}", text.encode())
 
 
 def parse_properties(text: str) -> Mapping[str, str]:
-    """The simple form of Java's properties that such files have: `name=value` lines and `#` comments."""
+    """Parses the subset of Java's properties format that these files use: `name=value` lines and `#` comments."""
     properties = {}
     for line in text.splitlines():
         stripped = line.strip()
@@ -74,5 +75,5 @@ def parse_properties(text: str) -> Mapping[str, str]:
 
 
 def generated_broker_id(source: random.Random, reserved_max: int = 1000) -> int:
-    """For broker.id=-1 and a directory that names none: above reserved.broker.max.id, as Kafka does it."""
+    """Returns an id above reserved.broker.max.id, for broker.id=-1 and directories without an id, as Kafka does."""
     return reserved_max + 1 + source.randrange(1_000_000)

@@ -1,4 +1,4 @@
-"""Counting stored batches into a producer state: what the log holds is not questioned."""
+"""Applying stored batches to a producer state. Batches that are in the log are not validated again."""
 
 from odradek.protocol.batch_header import BatchHeader, read_batch_header
 from odradek.protocol.control_records import Marker
@@ -11,7 +11,7 @@ from odradek.storage.transaction_index import AbortedTransaction
 
 
 def apply_stored(state: ProducerState, batch: StoredBatch, header: BatchHeader) -> AbortedTransaction | None:
-    """Counts in a batch that is in the log. Returns the aborted transaction that it ends, if it ends one."""
+    """Applies a batch of the log to the state. Returns the aborted transaction that the batch ends, or None."""
     if header.producer_id < 0:
         return None
     if not header.is_control:
@@ -26,12 +26,12 @@ def apply_stored(state: ProducerState, batch: StoredBatch, header: BatchHeader) 
 def _marker_of(batch: StoredBatch, header: BatchHeader) -> Marker | None:
     try:
         return read_marker(batch.data, batch.start, header)
-    except ProtocolError:  # a control batch that nobody can read decides nothing
+    except ProtocolError:  # an unreadable control batch ends no transaction
         return None
 
 
 def replay(state: ProducerState, segment: LogSegment, start_offset: int, end_offset: int) -> None:
-    """Counts in the segment's batches from the one that holds `start_offset` on, up to `end_offset`."""
+    """Applies the segment's batches, from the one that contains `start_offset`, up to `end_offset`."""
     where = segment.locate(start_offset)
     if where is None:
         return
@@ -44,4 +44,4 @@ def replay(state: ProducerState, segment: LogSegment, start_offset: int, end_off
                 break
             apply_stored(state, batch, header)
     except CorruptSegment:
-        pass  # recovery leaves no such segment; a log that was closed cleanly is read up to there
+        pass  # recovery leaves no such segment; in a log that was closed cleanly, replay stops here

@@ -1,10 +1,10 @@
-"""`<offset>.snapshot`: the producers that the log knew at an offset, in Kafka's format (ProducerStateManager,
-version 1).
+"""`<offset>.snapshot`: the producers known to the log at an offset, in Kafka's format (ProducerStateManager, version
+1).
 
-int16 version, uint32 CRC-32C of all that follows, int32 count, then per producer (big-endian): int64 id, int16
-epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch, int64 last timestamp (ms),
-int32 coordinator epoch, int64 first offset of the open transaction (-1: none). Only a producer's last batch is
-kept, not the five that memory has.
+int16 version, uint32 CRC-32C of everything after it, int32 count, then per producer (big-endian): int64 id, int16
+epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch, int64 last timestamp (ms), int32
+coordinator epoch, int64 first offset of the open transaction (-1: none). The file has only the last batch of a
+producer; memory has the last five.
 """
 
 import struct
@@ -21,18 +21,18 @@ _CHECKED_FROM = 6
 
 
 class CorruptSnapshot(Exception):
-    """A snapshot that is not what was written; the state is rebuilt from an earlier one and the log."""
+    """The snapshot is damaged. The state is rebuilt from an earlier snapshot and the log."""
 
 
 def read_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Raises CorruptSnapshot for another version, a checksum that does not fit, or a count beyond the data."""
+    """Raises CorruptSnapshot if the version is unknown, the checksum does not match, or the count exceeds the data."""
     if len(data) < _HEAD.size:
         raise CorruptSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc, count = _HEAD.unpack_from(data)
     if version != VERSION:
         raise CorruptSnapshot(f"version {version} of a producer snapshot is unknown")
     if crc32c(memoryview(data)[_CHECKED_FROM:]) != crc:
-        raise CorruptSnapshot("the checksum of a producer snapshot does not fit")
+        raise CorruptSnapshot("the checksum of a producer snapshot does not match")
     if count < 0 or count * _ENTRY.size > len(data) - _HEAD.size:
         raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes has no room for {count} producers")
     return [_entry(data, _HEAD.size + number * _ENTRY.size) for number in range(count)]

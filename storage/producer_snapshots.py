@@ -1,4 +1,4 @@
-"""A partition's snapshot files: which there are, writing one, loading the newest that can be read."""
+"""A partition's snapshot files: listing them, writing one, and loading the newest readable one."""
 
 import structlog
 
@@ -11,8 +11,8 @@ _log = structlog.get_logger(__name__)
 
 
 class ProducerSnapshots:
-    """`offsets` are those with a file, ascending; `last_offset` the one up to which a new snapshot would say
-    nothing new.
+    """`offsets`: the offsets that have a snapshot file, ascending. `last_offset`: the offset of the last snapshot taken
+    or loaded; a new snapshot is needed only beyond it.
     """
 
     __slots__ = ("_files", "directory", "last_offset", "offsets", "unsynced")
@@ -28,12 +28,12 @@ class ProducerSnapshots:
         return f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def relocate(self, directory: str) -> None:
-        """The files are in another folder now."""
+        """Updates the paths after the files were moved to another folder."""
         self.unsynced = [f"{directory}/{path.rpartition('/')[2]}" for path in self.unsynced]
         self.directory = directory
 
     def take_unsynced(self) -> list[str]:
-        """The paths of those that are to be synced; the caller does so."""
+        """Returns the paths of snapshots that are not synced yet. The caller must sync them."""
         unsynced, self.unsynced = self.unsynced, []
         return unsynced
 
@@ -43,8 +43,8 @@ class ProducerSnapshots:
         self.offsets = sorted(offset for offset in offsets if offset is not None)
 
     def take(self, state: ProducerState, *, sync: bool) -> bool:
-        """Writes the state at its end offset if it has moved since the last snapshot, and says whether it has. Raises
-        OSError.
+        """Writes the state at its end offset if it has advanced since the last snapshot, and returns whether it has.
+        Raises OSError.
         """
         offset = state.map_end_offset
         if offset <= self.last_offset:
@@ -60,7 +60,9 @@ class ProducerSnapshots:
         return True
 
     def take_if_there_is_room(self, state: ProducerState, *, sync: bool) -> None:
-        """A snapshot spares a replay; without one the replay begins at the one before. Raises OSError."""
+        """Takes a snapshot, but only logs a warning if the disk is full: without the snapshot, a replay starts at the
+        previous one. Raises OSError.
+        """
         try:
             self.take(state, sync=sync)
         except OSError as error:
@@ -69,7 +71,7 @@ class ProducerSnapshots:
             _log.warning("producer snapshot not written", reason=str(error))
 
     def load_latest(self, state: ProducerState, log_start_offset: int, now_ms: int) -> None:
-        """Fills an empty state from the newest snapshot that can be read; a corrupt one is removed."""
+        """Fills an empty state from the newest readable snapshot. Corrupt snapshots are removed."""
         while self.offsets:
             offset = self.offsets[-1]
             try:
@@ -84,7 +86,7 @@ class ProducerSnapshots:
         self.last_offset = state.map_end_offset = log_start_offset
 
     def remove_strays(self, segment_base_offsets: list[int]) -> None:
-        """Only segments' base offsets, and the newest snapshot behind them all, are places for a snapshot."""
+        """Removes snapshots that are neither at a segment's base offset nor the newest one after all base offsets."""
         bases = set(segment_base_offsets)
         last_base = max(segment_base_offsets, default=-1)
         strays = [offset for offset in self.offsets if offset not in bases]
@@ -103,7 +105,7 @@ class ProducerSnapshots:
                 self.remove(offset)
 
     def release(self, offset: int) -> str | None:
-        """Gives up the snapshot of a segment that is deleted; returns its path, if there is one."""
+        """Stops tracking the snapshot of a deleted segment; returns its path, or None if it has no snapshot."""
         if offset not in self.offsets:
             return None
         self.offsets.remove(offset)

@@ -1,14 +1,14 @@
-"""The producers of one partition: sequences, epochs, open transactions (Kafka's ProducerStateManager; KIP-98,
-KIP-360, KIP-890).
+"""The producers of one partition: sequences, epochs, open transactions (Kafka's ProducerStateManager; KIP-98, KIP-360,
+KIP-890).
 
-A leader's append asks first and tells afterwards, so that a write that fails leaves nothing to undo:
+A leader's append checks before the write and updates the state after it, so a failed write needs no rollback:
 
-(A) `find_duplicate`: the batch is one of the last five of its producer; the answer is where that one was stored;
-(B) `check_data_batch` / `check_marker`: raises when epoch or sequence do not fit (codes 47, 45, 48, 52);
-(C) `apply_data_batch` / `apply_marker`: the batch is in the log. The same calls replay a log, without (A) and (B).
+(A) `find_duplicate`: the batch repeats one of the producer's last five; the response has the offset of the original;
+(B) `check_data_batch` / `check_marker`: raise if epoch or sequence are invalid (codes 47, 45, 48, 52);
+(C) `apply_data_batch` / `apply_marker`: the batch is in the log. A replay of the log calls these without (A) and (B).
 
-A transaction is *ongoing* from its first batch to its marker, then *unreplicated* until the high watermark has
-passed the marker. The first offset of either kind bounds what read_committed consumers see.
+A transaction is *ongoing* from its first batch to its marker, then *unreplicated* until the high watermark has passed
+the marker. The smallest first offset of both kinds limits what read_committed consumers see.
 """
 
 from odradek.protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
@@ -21,7 +21,7 @@ PRODUCER_ID_EXPIRATION_MS = 86400000
 
 
 class TransactionMetadata:
-    """An ongoing or unreplicated transaction; `last_offset` is its marker's, -1 while it is ongoing."""
+    """An ongoing or unreplicated transaction. `last_offset` is the offset of its marker, -1 while it is ongoing."""
 
     __slots__ = ("first_offset", "last_offset", "producer_id")
 
@@ -32,7 +32,7 @@ class TransactionMetadata:
 
 
 class ProducerState:
-    """All producers; `map_end_offset` is the offset up to which their batches are counted in."""
+    """All producers of a partition. Batches below `map_end_offset` have been applied."""
 
     __slots__ = ("expiration_ms", "map_end_offset", "ongoing", "producers", "refused", "unreplicated")
 
@@ -44,21 +44,21 @@ class ProducerState:
         self.unreplicated: dict[int, TransactionMetadata] = {}
         self.refused = RefusedBatches()
 
-    # ---- a leader's questions
+    # ---- checks before an append
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         entry = self.producers.get(header.producer_id)
         return entry.find_duplicate(header) if entry is not None else None
 
     def has_ongoing_transaction(self, producer_id: int) -> bool:
-        """Whether a transaction of the producer waits for its marker here."""
+        """Whether the producer has a transaction in this partition that waits for its marker."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.current_transaction_first_offset >= 0
 
     def check_data_batch(self, header: BatchHeader, *, sequences: bool = True) -> None:
         """Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
 
-        A producer that is not known may begin with any sequence: its state may have expired.
+        An unknown producer may start with any sequence, because its state may have expired.
         """
         entry = self.producers.get(header.producer_id)
         if entry is None:
@@ -91,7 +91,7 @@ class ProducerState:
                 f"producer {header.producer_id} has epoch {known_epoch}, the batch has {header.producer_epoch}",
             )
 
-    # ---- what is in the log
+    # ---- applying batches of the log
 
     def apply_data_batch(self, header: BatchHeader) -> None:
         producer_id = header.producer_id
@@ -110,9 +110,7 @@ class ProducerState:
     def apply_marker(
         self, header: BatchHeader, aborted: bool, coordinator_epoch: int, timestamp: int
     ) -> AbortedTransaction | None:
-        """Ends the producer's transaction, if one is open; returns what the transaction index must keep of an
-        aborted one.
-        """
+        """Ends the producer's open transaction, if any. Returns its transaction index entry if it was aborted."""
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerStateEntry(header.producer_id)
@@ -129,7 +127,7 @@ class ProducerState:
         return self._aborted(transaction, header) if aborted else None
 
     def aborted_by(self, header: BatchHeader) -> AbortedTransaction | None:
-        """What the transaction index must keep if this batch is an ABORT; None where it ends no transaction."""
+        """Returns the entry for the transaction index if this batch is an ABORT; None if it ends no transaction."""
         entry = self.producers.get(header.producer_id)
         transaction = self.ongoing.get(entry.current_transaction_first_offset) if entry is not None else None
         return self._aborted(transaction, header) if transaction is not None else None
@@ -150,19 +148,19 @@ class ProducerState:
         return min(ongoing, unreplicated)
 
     def has_late_transaction(self, before_ms: int) -> bool:
-        """Whether the oldest open transaction had its last record before that time, by the records' time (Kafka's
-        hasLateTransaction).
+        """Whether the last record of the oldest open transaction is older than `before_ms`, by record timestamps
+        (Kafka's hasLateTransaction).
         """
         oldest = next(iter(self.ongoing.values()), None)
         return oldest is not None and 0 < self.producers[oldest.producer_id].last_timestamp < before_ms
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the high watermark are decided for everyone."""
+        """Drops transactions whose marker lies below the high watermark, that is, on all in-sync replicas."""
         for first_offset, transaction in list(self.unreplicated.items()):
             if transaction.last_offset < high_watermark:
                 del self.unreplicated[first_offset]
 
-    # ---- life
+    # ---- loading and expiring
 
     def clear(self) -> None:
         self.producers.clear()
@@ -170,7 +168,7 @@ class ProducerState:
         self.unreplicated.clear()
 
     def load(self, entries: list[ProducerStateEntry], now_ms: int) -> None:
-        """What a snapshot holds, but for producers that have expired since."""
+        """Loads the entries of a snapshot, except for producers that have expired since."""
         for entry in entries:
             if not self._is_expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
@@ -180,10 +178,10 @@ class ProducerState:
             self.ongoing[first_offset] = TransactionMetadata(entry.producer_id, first_offset)
 
     def remember_batches(self, recovered: "ProducerState") -> None:
-        """Takes over the last five batches of each producer from a state that has read them.
+        """Copies the last five batches of each producer from a state that has read them from the log.
 
-        A snapshot holds one batch of each, but a client repeats all requests that were under way when the broker was
-        killed. Kafka has at most one of a connection's in its log without having answered it.
+        A snapshot has one batch per producer, but a client repeats all requests that were in flight when the broker was
+        killed. Kafka appends at most one unanswered request of a connection.
         """
         for producer_id, entry in self.producers.items():
             known = recovered.producers.get(producer_id)
@@ -193,9 +191,7 @@ class ProducerState:
                 entry.batches = known.batches
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forgets producers without an open transaction whose last batch is too old, by the records' time; returns
-        how many.
-        """
+        """Drops producers without an open transaction whose last batch is too old; returns how many."""
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]

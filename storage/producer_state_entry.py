@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer (Kafka's ProducerStateEntry, KIP-98)."""
+"""The state that a partition keeps for one producer (Kafka's ProducerStateEntry, KIP-98)."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ NO_OFFSET = -1
 
 
 class BatchMetadata(NamedTuple):
-    """One of the last batches: its last sequence and offset, how many records before that it began, its largest
+    """A recent batch: its last sequence and offset, the difference between its last and first offset, and its largest
     timestamp (ms).
     """
 
@@ -20,7 +20,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequences go on at 0 after 2147483647, so a batch may begin above where it ends."""
+        """Sequences wrap to 0 after 2147483647, so a batch's first sequence may be larger than its last."""
         first = self.last_sequence - self.offset_delta
         return first if first >= 0 else first + MAX_INT32 + 1
 
@@ -30,7 +30,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry:
-    """`batches` are the last five of the current epoch, oldest first; -1 stands for what there is none of."""
+    """`batches` are the last five of the current epoch, oldest first. -1 means that a value is not set."""
 
     __slots__ = (
         "batches",
@@ -61,7 +61,7 @@ class ProducerStateEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The batch of the last five with the same epoch and the same first and last sequence."""
+        """Returns the recent batch with the same epoch and the same first and last sequence, or None."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
@@ -71,7 +71,7 @@ class ProducerStateEntry:
         return None
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """A new epoch begins its sequences anew: the batches of the old one are no longer duplicates of anything."""
+        """Sequences restart with a new epoch, so batches of the old epoch no longer count as duplicates."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch

@@ -1,4 +1,4 @@
-"""Where the batches lie that were appended to a segment last, so that its end is found without touching the disk."""
+"""The positions of a segment's most recent batches, to find its end without reading the disk."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ class RecentBatches:
         self._positions = []
 
     def reach(self, offset: int) -> bool:
-        """Whether they go back to the offset."""
+        """Whether the offset is not below the oldest remembered batch."""
         return bool(self._offsets) and offset >= self._offsets[0]
 
     def locate(self, offset: int) -> tuple[int, int] | None:
-        """(position, size) of the first batch that ends at an offset that they reach, or above; None behind them."""
+        """Returns (position, size) of the first batch that ends at or above `offset`, which must be within reach; None
+        if `offset` is beyond the last batch.
+        """
         offsets, positions = self._offsets, self._positions
         slot = bisect_right(offsets, offset)
         position = positions[slot - 1]

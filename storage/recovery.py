@@ -1,17 +1,18 @@
-"""Opening a log: what an interrupted Kafka or we ourselves left behind is put in order (Kafka's LogLoader).
+"""Opening a log and repairing what an unclean shutdown of Kafka or Odradek left behind (Kafka's LogLoader).
 
 In this order:
-(A) leftovers: files that waited for deletion go, an interrupted replacement of segments is finished or undone;
-(B) segments: index files without a log go; indexes that are missing or cannot be right are made anew from the log;
-(C) recovery, unless the last shutdown was clean: every segment from the recovery point on is read, batch by
-    batch; at the first byte that is no whole, correct batch the log ends: the rest of that segment is cut off,
-    later segments go. Indexes, transaction indexes, producer state and leader epochs are made anew on the way;
-(D) the producers are brought to the log's end, strays among the snapshots go.
+(A) leftovers: files marked for deletion are removed; an interrupted replacement of segments is finished or undone;
+(B) segments: index files without a log file are removed; indexes that are missing or invalid are rebuilt from the log;
+(C) recovery, unless the last shutdown was clean: every segment from the recovery point on is read, batch by batch. The
+    log ends at the first byte that does not belong to a complete and valid batch: the rest of that segment is truncated
+    and later segments are deleted. Indexes, transaction indexes, producer state and leader epochs are rebuilt on the
+    way;
+(D) the producer state is replayed to the log's end, and stray snapshots are removed.
 
-On a full disk what is derived from the segments (indexes, snapshots, leader epochs) stays in memory where it finds no
-room, and is written later: the log can be read.
+On a full disk, data derived from the segments (indexes, snapshots, leader epochs) stays in memory and is written later,
+so the log is still readable.
 
-`open_log_steps` yields after every piece of work, so that a caller can do something else in between.
+`open_log_steps` yields after every piece of work, so a caller can interleave other work.
 """
 
 import random
@@ -53,7 +54,7 @@ _BATCHES_PER_STEP = 256
 
 
 class Checkpointed(NamedTuple):
-    """What the checkpoints say of a log; its segments may say otherwise."""
+    """A log's offsets according to the checkpoints; its segments may disagree."""
 
     log_start_offset: int
     recovery_point: int
@@ -71,7 +72,7 @@ def open_log(
     clock: Clock,
     **options: Any,
 ) -> Log:
-    """The log in `directory`, which is made if missing; takes the options of `open_log_steps`. Raises OSError."""
+    """Opens the log in `directory`, created if missing. Takes the options of `open_log_steps`. Raises OSError."""
     steps = open_log_steps(files, directory, topic_partition, config, clock, **options)
     while True:
         try:
@@ -98,12 +99,12 @@ def open_log_steps(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     folders_to_sync: list[str] | None = None,
 ) -> Steps[Log]:
-    """Yields after every piece of work; the generator's value is the log.
+    """Yields after every piece of work; the generator returns the log.
 
-    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the
-    checkpoints. `contiguous`: behind the recovery point each segment begins where the one before it ends, unless
-    the topic is compacted; so it is where the recovery point is known, for the cleaner leaves no gaps behind it.
-    `folders_to_sync` takes the folder where it has to be synced before the first append; None syncs it here.
+    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the checkpoints.
+    `contiguous`: after the recovery point, each segment starts where the previous one ends, unless the topic is
+    compacted. This holds whenever the recovery point is known, because the cleaner leaves no gaps after it.
+    `folders_to_sync`: receives the folder if it must be synced before the first append; with None it is synced here.
     """
     files.make_directories(directory)
     names_before = frozenset() if clean else frozenset(files.list_directory(directory))
@@ -142,14 +143,15 @@ def open_log_steps(
             folders_to_sync.append(directory)
     log.update_high_watermark(high_watermark)
     for segment in log.segments:
-        segment.release()  # ten thousand logs that nobody uses yet hold no files open
+        segment.release()  # ten thousand idle logs must not keep files open
     return log
 
 
 def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
-    """Whether files are gone: they must not come back, after a crash, beside other batches at their offsets.
+    """Whether files were removed. The folder must then be synced: after a crash, these files must not reappear next to
+    other batches with the same offsets.
 
-    A snapshot may: the recovery that meets it again takes one behind it, and removes it again.
+    Snapshots do not count: a recovery that finds an old one takes a newer snapshot and removes the old one again.
     """
     names = log.files.list_directory(log.directory)
     gone = names_before.difference(names)
@@ -177,14 +179,14 @@ def _load_segments(log: Log, log_start_offset: int) -> None:
 
 
 def _check_indexes(log: Log, segment: LogSegment, names: set[str], log_start_offset: int) -> None:
-    """(B) by the names and sizes of the files; what stands in them is checked when it is read."""
+    """(B), by the names and sizes of the files. Their contents are checked when they are read."""
     reason = None
     for suffix, entry_size in ((INDEX_SUFFIX, OFFSET_ENTRY_SIZE), (TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)):
         path = segment.path(suffix)
         if path.rpartition("/")[2] not in names:
             reason = f"{suffix} is missing"
         elif log.files.size(path) % entry_size:
-            reason = f"the size of {suffix} is no whole number of entries"
+            reason = f"the size of {suffix} is not a multiple of the entry size"
     try:
         segment.transaction_index.entries()
     except CorruptTransactionIndex as error:
@@ -198,8 +200,8 @@ def _check_indexes(log: Log, segment: LogSegment, names: set[str], log_start_off
 
 
 def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: int) -> None:
-    """As far as the segment can be read. A crash that spoils the one may have spoiled the other: what lies behind the
-    recovery point is read again, and cut, when its turn comes.
+    """Rebuilds the index as far as the segment is readable. A crash that damaged the index may have damaged the segment
+    too: data after the recovery point is read again, and truncated, in (C).
     """
     state = _state_at(log, segment.base_offset, log_start_offset)
     segment.transaction_index.reset()
@@ -216,7 +218,7 @@ def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: 
 
 
 def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
-    """What a clean shutdown promises of the active segment."""
+    """Whether the active segment ends with a complete batch, as a clean shutdown guarantees."""
     last = segment.last_batch()
     if last is None:
         return segment.size == 0
@@ -224,9 +226,10 @@ def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
 
 
 def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> Steps[ProducerState]:
-    """(C). A crash may take the end of a segment and leave the next one: with `gaps_end_the_log` that one goes too.
+    """(C). A crash may remove the end of a segment but keep the next one. With `gaps_end_the_log` the next one is
+    deleted too.
 
-    The generator's value is the producers as the batches behind the recovery point show them.
+    The generator returns the producer state built from the batches after the recovery point.
     """
     recovery_point = checkpointed.recovery_point
     first = max([base for base in log.base_offsets if base <= recovery_point], default=log.base_offsets[0])
@@ -264,7 +267,7 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
 
 
 def _state_at(log: Log, offset: int, log_start_offset: int) -> ProducerState:
-    """The producers as they were at the offset, from the newest snapshot not behind it and the batches in between."""
+    """Returns the producer state at `offset`, from the newest snapshot not after it and the batches in between."""
     state = ProducerState(log.producer_state.expiration_ms)
     usable = ProducerSnapshots(log.files, log.directory)
     usable.offsets = [known for known in log.snapshots.offsets if log.base_offsets[0] <= known <= offset]
@@ -278,9 +281,7 @@ def _state_at(log: Log, offset: int, log_start_offset: int) -> ProducerState:
 
 
 def recover_segment(log: Log, segment: LogSegment, state: ProducerState, limit: int) -> Steps[bool]:
-    """Reads all of a segment and makes its indexes anew; the generator's value is whether anything had to be cut
-    off.
-    """
+    """Reads a whole segment and rebuilds its indexes. The generator returns whether the segment was truncated."""
     segment.reset_indexes()
     valid = 0
     next_offset = segment.base_offset
@@ -312,12 +313,12 @@ def recover_segment(log: Log, segment: LogSegment, state: ProducerState, limit: 
 def _recover_batch(
     log: Log, segment: LogSegment, state: ProducerState, batch: StoredBatch, next_offset: int, limit: int
 ) -> int:
-    """Checks one batch and counts it in; returns the offset behind it. Raises CorruptSegment."""
+    """Validates one batch and applies it; returns the offset after it. Raises CorruptSegment."""
     if batch.magic < 2:
         return _recover_legacy(segment, batch, next_offset, limit)
     header = read_batch_header(batch.data, batch.start)
     if not check_crc(batch.data, batch.start, header):
-        raise CorruptSegment(batch.position, "the checksum does not fit")
+        raise CorruptSegment(batch.position, "the checksum does not match")
     last_offset = header.last_offset
     if header.base_offset < next_offset or not header.base_offset - 1 <= last_offset < limit:
         raise CorruptSegment(
@@ -335,11 +336,11 @@ def _recover_batch(
 
 
 def _recover_legacy(segment: LogSegment, batch: StoredBatch, next_offset: int, limit: int) -> int:
-    """A message (set) of format 0 or 1: CRC-32 of everything from its magic on, at position 12."""
+    """A message (set) of format 0 or 1. Its CRC-32, at position 12, covers everything from the magic byte on."""
     data = batch.data[batch.start : batch.start + batch.size]
     offset = int.from_bytes(data[:8], "big")
     if zlib.crc32(data[MAGIC_POSITION:]) != int.from_bytes(data[12:16], "big"):
-        raise CorruptSegment(batch.position, "the checksum does not fit")
+        raise CorruptSegment(batch.position, "the checksum does not match")
     if not next_offset <= offset < limit:
         raise CorruptSegment(batch.position, f"offset {offset} is not within {next_offset} and {limit}")
     segment.index_recovered(batch.position, batch.size, offset, legacy_timestamp(data, 0))
@@ -347,7 +348,7 @@ def _recover_legacy(segment: LogSegment, batch: StoredBatch, next_offset: int, l
 
 
 def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
-    """The log's bounds, and at least one segment."""
+    """Sets the log's start and end, and creates a segment if there is none."""
     start_offset = end_offset = checkpointed.log_start_offset
     if log.segments:
         end_offset = log.active_segment.next_offset()
@@ -373,12 +374,12 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
         and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}")
     ):
         _read_epochs(log)
-    log.leader_epochs.truncate_from_end(end_offset + 1, may_wait=True)  # one that begins at the end has no batch yet
+    log.leader_epochs.truncate_from_end(end_offset + 1, may_wait=True)  # an epoch without a batch may start at the end
     log.leader_epochs.truncate_from_start(start_offset, may_wait=True)
 
 
 def _read_epochs(log: Log) -> None:
-    """A lost leader-epoch-checkpoint is made anew from the batches, which all name their epoch."""
+    """Rebuilds a lost leader-epoch-checkpoint from the epochs in the batches."""
     for segment in log.segments:
         for batch in log.use(segment).scan(0):
             if batch.leader_epoch > log.leader_epochs.latest_epoch:

@@ -1,7 +1,7 @@
-"""The smallest sequences that producers were refused before any batch of theirs entered the partition (Kafka's
+"""For each producer without a batch in the partition, the smallest sequence that was refused (Kafka's
 VerificationStateEntry, KIP-890).
 
-They are needed only until a batch of the producer is in the log: from then on its sequences are checked against that.
+An entry is needed only until the log has a batch of the producer: sequences are then checked against that batch.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from odradek.protocol.batch_header import BatchHeader
 
 
 class RefusedBatch(NamedTuple):
-    """`noted_ms` is the wall clock's, for expiry."""
+    """`noted_ms` is wall clock time, for expiry."""
 
     producer_epoch: int
     base_sequence: int
@@ -18,7 +18,7 @@ class RefusedBatch(NamedTuple):
 
 
 class RefusedBatches:
-    """By producer id."""
+    """The refused batches, by producer id."""
 
     __slots__ = ("_by_producer",)
 
@@ -29,7 +29,7 @@ class RefusedBatches:
         return len(self._by_producer)
 
     def note(self, header: BatchHeader, now_ms: int) -> None:
-        """This batch was refused. An older epoch than the one noted says nothing."""
+        """Records that this batch was refused. A batch of an older epoch than the recorded one is ignored."""
         known = self._by_producer.get(header.producer_id)
         sequence = header.base_sequence
         if known is not None:
@@ -40,12 +40,12 @@ class RefusedBatches:
         self._by_producer[header.producer_id] = RefusedBatch(header.producer_epoch, sequence, now_ms)
 
     def earliest_sequence(self, header: BatchHeader) -> int | None:
-        """The smallest sequence refused of the batch's producer in its epoch; None if there is none."""
+        """Returns the smallest sequence refused for the batch's producer and epoch, or None."""
         known = self._by_producer.get(header.producer_id)
         return known.base_sequence if known is not None and known.producer_epoch == header.producer_epoch else None
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets what was noted that long ago."""
+        """Drops entries older than `expiration_ms`."""
         expired = [
             producer_id for producer_id, known in self._by_producer.items() if now_ms - known.noted_ms >= expiration_ms
         ]

@@ -1,4 +1,4 @@
-"""Files and folders that wait for their removal, so that what reads them can finish."""
+"""Delayed removal of files and folders, so that their readers can finish."""
 
 import structlog
 
@@ -9,7 +9,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Removals:
-    """`waiting`: paths, each with the time (ms, monotonic) when it is due."""
+    """`waiting`: (due time in ms by the monotonic clock, path)."""
 
     __slots__ = ("_clock", "waiting")
 
@@ -21,18 +21,18 @@ class Removals:
         self.waiting.append((self._clock.now_ms() + delay_ms, path))
 
     def take_due(self, now_ms: int, *, everything: bool = False) -> list[str]:
-        """The paths that are due, which wait no longer; all of them with `everything`."""
+        """Returns the paths that are due and stops tracking them; with `everything`, all paths."""
         due = [path for due_ms, path in self.waiting if everything or due_ms <= now_ms]
         self.waiting = [entry for entry in self.waiting if not everything and entry[0] > now_ms]
         return due
 
     def clear(self) -> None:
-        """The paths are not there any more."""
+        """Drops all paths, which no longer exist."""
         self.waiting = []
 
 
 class Removal:
-    """Files, or a folder, that are due. `run` in any thread; errors are logged."""
+    """Removes files or a folder that are due. `run` may be called in any thread; errors are logged."""
 
     __slots__ = ("_files", "paths")
 

@@ -1,6 +1,6 @@
-"""Which segments a log no longer keeps: those before its start, by its size, by their age.
+"""Deletes segments that are below the log's start offset, exceed the size limit, or are too old.
 
-Segments go from the front, whole, and only below the high watermark.
+Only whole segments are deleted, from the front, and only below the high watermark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.storage.segment import LogSegment
 _log = structlog.get_logger(__name__)
 
 SEGMENTS_PER_STEP = 32
-"""How many segments of a log go before others have their turn: their files are renamed, which takes a while."""
+"""How many segments of a log are deleted before other logs have their turn. Renaming their files takes time."""
 
 
 class Retention:
@@ -44,8 +44,8 @@ class Retention:
         self._writer = writer
 
     def step(self, config: LogConfig, now_ms: int) -> int:
-        """Deletes up to SEGMENTS_PER_STEP segments and returns how many; fewer when no more are to go. A log that is
-        being cleaned keeps all. `now_ms` is the wall clock. Raises KAFKA_STORAGE_ERROR.
+        """Deletes up to SEGMENTS_PER_STEP segments and returns how many; a smaller number means that none are left to
+        delete. A log that is being cleaned keeps all segments. `now_ms` is wall clock time. Raises KAFKA_STORAGE_ERROR.
         """
         if self._state.being_cleaned:
             return 0
@@ -90,9 +90,9 @@ class Retention:
     def _delete_while(
         self, wanted: Callable[[LogSegment, int | None], bool], config: LogConfig, reason: str, at_most: int
     ) -> int:
-        """Deletes from the front, up to so many, while `wanted(segment, next segment's base offset)` and everything
-        lies below the high watermark. What an open transaction has there goes too: its records then begin where the
-        log does.
+        """Deletes up to `at_most` segments from the front, while they are below the high watermark and `wanted(segment,
+        next segment's base offset)` returns True. Records of open transactions are deleted too; such a transaction then
+        starts at the log start offset.
         """
         state, segments = self._state, self._segments
         doomed = []

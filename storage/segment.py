@@ -1,8 +1,8 @@
 """One segment of a log: `<base offset>.log` with its indexes (Kafka's LogSegment).
 
-The last segment of a log is *active*: it is appended to, its index entries are written behind, and the positions of its
-most recent batches are remembered. The others are *sealed*: their files are opened and their indexes read when they
-are needed, and may be released again at any time.
+The last segment of a log is *active*: batches are appended to it, its index entries are buffered, and the positions of
+its most recent batches are kept in memory. The others are *sealed*: their files are opened and their indexes are loaded
+on demand, and may be released at any time.
 """
 
 import errno
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LogSegment:
-    """`size` in bytes; times in ms. Without any `max_timestamp` is -1, `offset_of_max_timestamp` the base offset."""
+    """`size` in bytes, times in ms. Without timestamps, the maximum is -1 and its offset is the base offset."""
 
     __slots__ = (
         "_file",
@@ -55,7 +55,7 @@ class LogSegment:
     def __init__(
         self, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, roll_jitter_ms: int = 0
     ) -> None:
-        """Of files that are there already; see `create`. Raises FileNotFoundError when the log file is not."""
+        """Opens existing files; see `create` for new ones. Raises FileNotFoundError if the log file does not exist."""
         self._files = files
         self.directory = directory
         self.base_offset = base_offset
@@ -79,9 +79,7 @@ class LogSegment:
     def create(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, roll_jitter_ms: int = 0
     ) -> "LogSegment":
-        """An empty segment with new files; whatever has their names is replaced. On OSError nothing new is left
-        behind.
-        """
+        """Creates an empty segment, replacing files of the same names. Leaves no new file behind on OSError."""
         suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
         paths = [f"{directory}/{offset_file_name(base_offset, suffix)}" for suffix in suffixes]
         files.remove(f"{directory}/{offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX)}")
@@ -115,7 +113,7 @@ class LogSegment:
 
     @property
     def is_released(self) -> bool:
-        """Whether the segment holds no open file, no index in memory, and nothing that waits for room."""
+        """Whether the segment has no open file, no index in memory, and no data that waits for disk space."""
         indexes_loaded = self.offset_index.loaded or self.time_index.loaded
         return self._file is None and not indexes_loaded and not self.transaction_index.waits_for_room
 
@@ -133,7 +131,7 @@ class LogSegment:
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> None:
-        """Writes one batch of `size` bytes at the end. On OSError the segment is as before, but for a torn tail in
+        """Writes one batch of `size` bytes at the end. On OSError the segment is unchanged, except for a torn tail in
         its file.
         """
         position = self.size
@@ -150,7 +148,7 @@ class LogSegment:
         self._recent.append(base_offset, last_offset, position, size)
 
     def _index(self, position: int, size: int, last_offset: int) -> None:
-        """Counts a batch that has been written, and enters it where the last entry lies far enough back."""
+        """Counts a written batch, and adds an index entry if the last entry is far enough back."""
         if self.bytes_since_index_entry > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
@@ -158,26 +156,26 @@ class LogSegment:
         self.bytes_since_index_entry += size
 
     def drop_tail(self) -> None:
-        """The segment ends elsewhere from now on, or nothing is appended to it any more."""
+        """Drops the in-memory tail, because the segment's end changes or the segment is no longer appended to."""
         tail = self.tail
         if tail is not None:
             self.tail = None
             tail.owner.drop(tail)
 
     def cut_torn_tail(self, end_offset: int) -> None:
-        """Removes from the files what a failed append may have left behind the last whole batch, which ends at
+        """Truncates what a failed append may have left in the files after the last complete batch, which ends at
         `end_offset`.
         """
         self.file.truncate(self.size)
         self.transaction_index.truncate_to(end_offset)
 
     def age_for_roll(self, now_ms: int, timestamp: int) -> int:
-        """How long the segment has waited: by the records' times where they have any, else by the clock."""
+        """Returns the age of the segment in ms, by the records' timestamps if they have any, otherwise by the clock."""
         first = self.first_batch_timestamp
         return timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def should_roll(self, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch of that size, end and time belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
+        """Whether a batch with these properties needs a new segment (Kafka's LogSegment.shouldRoll)."""
         if self.size > config.segment_bytes - size or not self.can_take(last_offset):
             return True
         if self.size and self.age_for_roll(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms:
@@ -188,7 +186,7 @@ class LogSegment:
 
     @property
     def knows_its_times(self) -> bool:
-        """Whether `max_timestamp` is known without the disk."""
+        """Whether `max_timestamp` is known without reading the disk."""
         return self._max_timestamp is not None
 
     @property
@@ -210,18 +208,18 @@ class LogSegment:
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the batch that has the largest timestamp."""
+        """The last offset of the batch with the largest timestamp."""
         return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
 
     @property
     def largest_timestamp(self) -> int:
-        """The records' largest time, or the file's where no record has one: what retention goes by."""
+        """For retention: the largest record timestamp, or the file's modification time if no record has one."""
         return self.max_timestamp if self.max_timestamp >= 0 else self._files.modified_ms(self.path(LOG_SUFFIX))
 
-    # ---- making indexes anew
+    # ---- rebuilding indexes
 
     def reset_indexes(self) -> None:
-        """Empties all three; index_recovered fills them, batch by batch from the start, then finish_indexes."""
+        """Empties all three indexes. Call index_recovered for each batch from the start, then finish_indexes."""
         self._begin_indexes()
         self.transaction_index.reset()
 
@@ -245,8 +243,8 @@ class LogSegment:
         self.time_index.write_if_there_is_room()
 
     def rebuild_indexes(self) -> None:
-        """Offset and time index anew from the records, as they stand; the transaction index needs the producers
-        (see recovery).
+        """Rebuilds the offset and the time index from the records. The transaction index needs the producer state (see
+        recovery).
         """
         _log.warning("indexes rebuilt", directory=self.directory, segment=self.base_offset)
         self._begin_indexes()
@@ -257,18 +255,18 @@ class LogSegment:
         self.time_index.write_durably_if_there_is_room()
 
     def cut_at(self, size: int) -> None:
-        """Recovery found no more whole batches behind `size`."""
+        """Truncates the file at `size`, after which recovery found no complete batch."""
         self.drop_tail()
         self.file.truncate(size)
         self.size = size
 
-    # ---- looking up
+    # ---- lookup
 
     def scan(self, position: int, end: int | None = None, *, may_block: bool = True) -> Iterator[ScannedBatch]:
         return scan_batches(self.file, position, self.size if end is None else end, may_block=may_block)
 
     def locate(self, offset: int, *, may_block: bool = True) -> tuple[int, int] | None:
-        """(position, size) of the first batch that ends at `offset` or above; None when the segment ends before it."""
+        """Returns (position, size) of the first batch that ends at or above `offset`, or None."""
         recent = self._recent
         if recent.reach(offset):
             return recent.locate(offset)
@@ -285,7 +283,7 @@ class LogSegment:
         return None
 
     def _locate_without_index(self, offset: int) -> tuple[int, int] | None:
-        """The index has pointed at something that is no batch, or not the right one."""
+        """Rebuilds the indexes and scans, because an index entry did not point at the right batch."""
         self.rebuild_indexes()
         end = 0
         for batch in self.scan(0):
@@ -296,7 +294,7 @@ class LogSegment:
         return None
 
     def _require_end(self, position: int) -> None:
-        """Batches that cannot be read must not be passed over in silence."""
+        """Raises OSError if a batch before the segment's end is unreadable, instead of skipping it silently."""
         if position < self.size:
             raise OSError(errno.EIO, f"no batch can be read at byte {position} of {self.path(LOG_SUFFIX)}")
 
@@ -305,16 +303,14 @@ class LogSegment:
         return next(iter(deque(batches, maxlen=1)), None)
 
     def next_offset(self) -> int:
-        """The offset behind the last batch, read from the file."""
+        """Returns the offset after the last batch, read from the file."""
         last = self.last_batch()
         return self.base_offset if last is None else last.last_offset + 1
 
-    # ---- the files
+    # ---- files
 
     def seal(self) -> None:
-        """The segment is no longer the active one. Raises OSError when its indexes cannot be written; they stay in
-        memory then.
-        """
+        """Seals the active segment. Raises OSError if its indexes cannot be written; they then stay in memory."""
         self.drop_tail()
         self._recent.clear()
         self._finish()
@@ -333,13 +329,13 @@ class LogSegment:
             index.close()
 
     def files_to_sync(self) -> list[File]:
-        """The files with what they must hold, in the order in which they are to be synced."""
+        """Writes buffered index entries and returns the files in the order in which they must be synced."""
         files = [self.file, self.offset_index.write(), self.time_index.write()]
         transaction_file = self.transaction_index.file_for_sync()
         return files if transaction_file is None else [*files, transaction_file]
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Removes everything from `offset` on; returns how many bytes went."""
+        """Removes all batches from `offset` on; returns the number of bytes removed."""
         where = self.locate(offset)
         self.drop_tail()
         self.offset_index.truncate_to(offset)
@@ -366,7 +362,7 @@ class LogSegment:
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
     def release(self) -> None:
-        """Closes what is open and forgets what can be read again: of sealed segments, and of logs just opened."""
+        """Closes files and drops data that can be read again: of sealed segments, and of logs just opened."""
         self.offset_index.unload()
         self.time_index.unload()
         self.transaction_index.unload()
@@ -375,7 +371,7 @@ class LogSegment:
             self._file = None
 
     def relocate(self, directory: str) -> None:
-        """The files, as they are, are in another folder now; they are opened there when they are needed."""
+        """Updates the paths after the unchanged files were moved to another folder. They are opened there on demand."""
         self.close_files()
         self.directory = directory
         self.offset_index.path = self.path(INDEX_SUFFIX)
@@ -383,7 +379,7 @@ class LogSegment:
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def close(self) -> None:
-        """Writes what the indexes are missing and closes everything. Raises OSError after closing all the same."""
+        """Writes buffered index entries and closes all files. Raises OSError after closing them all the same."""
         try:
             if not self.is_released:
                 self._finish()

@@ -1,8 +1,9 @@
-"""What the segments of all logs hold open and in memory.
+"""Limits the open files and the memory of all logs' segments.
 
-How many sealed segments are open at once: the least recently used ones give their files and indexes back. A segment
-that waits for its flush is one of them: what must be synced is opened again. So segments that roll faster than the disk
-syncs hold no more files open than others. And the tails of the active segments (tail.py), where there are any.
+At most MAX_SEGMENTS sealed segments are open at once; the least recently used ones release their files and indexes. A
+segment that waits for its flush counts too: its files are opened again to be synced. So segments that roll faster than
+the disk syncs do not keep additional files open. The cache also holds the tails of the active segments (tail.py), if
+tails are enabled.
 """
 
 from collections import OrderedDict
@@ -15,7 +16,7 @@ MAX_INDEX_BYTES = 64 << 20
 
 
 class SegmentCache:
-    """Shared by all logs of a broker. `use` before reading a sealed segment."""
+    """Shared by all logs of a broker. Call `use` before reading a sealed segment."""
 
     __slots__ = ("_index_bytes", "_max_index_bytes", "_max_segments", "_segments", "tails")
 
@@ -48,5 +49,5 @@ class SegmentCache:
             oldest.release()
 
     def forget(self, segment: LogSegment) -> None:
-        """The segment is closed or deleted by its log."""
+        """Drops a segment that its log has closed or deleted."""
         self._index_bytes -= self._segments.pop(segment, 0)

@@ -8,10 +8,10 @@ from odradek.protocol.errors import ProtocolError
 from odradek.storage.log import Log
 
 LOGS_AT_A_TIME = 64
-"""Each has a few files open while it is synced."""
+"""Each log has a few files open while it is synced."""
 
 RunAll = Callable[[Sequence[Callable[[], None]]], None]
-"""Calls all functions, which raise nothing, in any order or at once, and returns when all have returned."""
+"""Calls all functions, which do not raise, in any order or concurrently, and returns when all have returned."""
 
 
 def one_after_the_other(functions: Sequence[Callable[[], None]]) -> None:
@@ -20,9 +20,7 @@ def one_after_the_other(functions: Sequence[Callable[[], None]]) -> None:
 
 
 def close_all(logs: list[Log], run_all: RunAll) -> list[tuple[Log, str]]:
-    """Closes all logs, some at a time; returns those that could not be closed well, and those that failed before, with
-    the reason.
-    """
+    """Closes all logs in groups. Returns the logs that failed to close, or had failed before, with the reason."""
     failed = []
     for start in range(0, len(logs), LOGS_AT_A_TIME):
         closings = [log.closing() for log in logs[start : start + LOGS_AT_A_TIME]]

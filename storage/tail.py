@@ -1,9 +1,8 @@
-"""The batches that were appended last, in memory: a consumer at the end of a log is served without reading the file.
+"""The most recently appended batches in memory, so that consumers at the end of a log are served without file reads.
 
-An active segment has a `Tail`: its most recent batches, by reference. A tail ends where the segment ends, always:
-whatever cuts, seals or closes the segment drops its tail (LogSegment.drop_tail). All tails together hold at most
-`Tails.max_bytes`; the log that was appended to least recently loses its tail first. A log to which nobody appends has
-none.
+An active segment has a `Tail` that references its most recent batches. A tail always ends where its segment ends: every
+operation that truncates, seals or closes the segment drops its tail (LogSegment.drop_tail). All tails together hold at
+most `Tails.max_bytes`; the log with the oldest last append loses its tail first. A log without appends has no tail.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from collections.abc import Sequence
 from odradek.storage.files import Buffer
 
 TAIL_BYTES = 256 * 1024
-"""The most that one tail holds. Longer reads stay in their file as a FileSlice (SLICE_BYTES)."""
+"""The maximum size of one tail. Longer reads stay in their file as a FileSlice (SLICE_BYTES)."""
 TAIL_BATCHES = 512
-"""The most batches that one tail holds: the segment knows the positions of so many (LogSegment.locate)."""
+"""The maximum number of batches in one tail: the segment knows the positions of as many (LogSegment.locate)."""
 MAX_TAIL_BYTES = 4 << 20
-"""The most that the tails of all logs hold together, unless `odradek.log.tail.bytes` says otherwise."""
+"""The maximum size of all logs' tails together, unless `odradek.log.tail.bytes` is set."""
 ENTRY_BYTES = 512
-"""What a batch takes beside its bytes, its part of the tail's own memory included."""
+"""The memory that a batch needs besides its bytes, including its share of the tail's own memory."""
 _JOINED_BYTES = 4096
-"""Batches up to this size are joined at once: a view and a header would take as much as the batch."""
+"""Batches up to this size are joined immediately: a view and a header would take as much memory as the batch."""
 
 
 class Tails:
-    """The tails of all logs of a broker. `held_bytes` is what they hold, ENTRY_BYTES for each batch included."""
+    """The tails of all logs of a broker. `held_bytes` is their total size, including ENTRY_BYTES for each batch."""
 
     __slots__ = ("_by_use", "held_bytes", "max_bytes")
 
@@ -40,7 +39,7 @@ class Tails:
         return len(self._by_use)
 
     def keep(self, tail: Tail | None, parts: Sequence[Buffer], position: int, size: int) -> Tail:
-        """Notes a batch of `size` bytes, written at `position`, and returns the segment's tail from now on."""
+        """Adds a batch of `size` bytes, written at `position`; returns the segment's tail, possibly a new one."""
         if tail is None:
             tail = Tail(self, position)
         elif tail.end != position:
@@ -56,7 +55,7 @@ class Tails:
         return tail
 
     def drop(self, tail: Tail) -> None:
-        """Forgets what the tail holds. No effect twice."""
+        """Clears the tail. Idempotent."""
         if tail in self._by_use:
             del self._by_use[tail]
             self.held_bytes -= tail.held_bytes
@@ -64,7 +63,7 @@ class Tails:
 
 
 class Tail:
-    """The bytes from `start` to `end` of one segment's file: whole batches."""
+    """The bytes from `start` to `end` of one segment's file, in complete batches."""
 
     __slots__ = ("_batches", "_positions", "end", "owner", "start")
 
@@ -80,7 +79,9 @@ class Tail:
         return self.end - self.start + ENTRY_BYTES * len(self._batches)
 
     def append(self, parts: Sequence[Buffer], size: int) -> None:
-        """Puts a batch at the end; the oldest ones go when there are too many. One that is too large leaves nothing."""
+        """Appends a batch and drops the oldest ones if the tail is too large. A batch above TAIL_BYTES leaves the tail
+        empty.
+        """
         self._batches.append((b"".join(parts),) if size <= _JOINED_BYTES else parts)
         self._positions.append(self.end)
         self.end += size
@@ -88,7 +89,7 @@ class Tail:
             self._forget_the_oldest()
 
     def _forget_the_oldest(self) -> None:
-        """Down to half of what a tail may hold, so that not every append has to move the others."""
+        """Drops batches down to half of the tail's limits, so that not every append has to move the rest."""
         positions = self._positions
         count = bisect_right(positions, self.end - TAIL_BYTES // 2)
         count = max(count, len(positions) - TAIL_BATCHES // 2)
@@ -96,13 +97,13 @@ class Tail:
         self.start = positions[0] if positions else self.end
 
     def clear(self) -> None:
-        """Holds nothing from now on; what is appended goes on at the same end."""
+        """Drops all batches. The next append continues at the same end."""
         self._batches = []
         self._positions = []
         self.start = self.end
 
     def read(self, position: int, length: int) -> Buffer | None:
-        """The bytes of the file from `position` on; None where not all of them are held."""
+        """Returns `length` bytes of the file from `position`; None if the tail does not have all of them."""
         if position < self.start or position + length > self.end:
             return None
         slot = bisect_right(self._positions, position) - 1
@@ -120,7 +121,7 @@ class Tail:
         return b"".join(found)
 
     def _batch(self, slot: int) -> bytes:
-        """The batch in one piece, from now on."""
+        """Returns the batch in one piece, and keeps it that way."""
         parts = self._batches[slot]
         if len(parts) == 1 and isinstance(parts[0], bytes):
             return parts[0]

@@ -1,4 +1,4 @@
-"""Lines in the log about what fails again and again: a full disk refuses thousands of appends a second."""
+"""Rate-limited logging of repeated failures: a full disk refuses thousands of appends a second."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ MOST_KINDS = 64
 
 
 class ThrottledLines:
-    """For each kind of failure one line a period; how many were left out meanwhile stands in the next one."""
+    """Logs one line per period for each kind of failure. The next line has the number of lines that were suppressed."""
 
     __slots__ = ("_clock", "_kinds")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kinds: dict[Hashable, tuple[int, int]] = {}  # when the next line is due, how many were left out
+        self._kinds: dict[Hashable, tuple[int, int]] = {}  # when the next line is due, how many were suppressed
 
     def log(self, line: Callable[..., object], kind: Hashable, event: str, **details: Any) -> None:
-        """Calls `line(event, **details)`, a method of a logger, unless it was called for this kind a moment ago."""
+        """Calls `line(event, **details)`, a logger's method, unless it was called for this kind within the period."""
         now_ms = self._clock.now_ms()
         due_ms, left_out = self._kinds.get(kind, (now_ms, 0))
         if now_ms < due_ms:

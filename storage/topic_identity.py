@@ -1,4 +1,4 @@
-"""Which topic a partition's folder belongs to: the id in its `partition.metadata` (KIP-516)."""
+"""The topic that a partition's folder belongs to: the id in its `partition.metadata` (KIP-516)."""
 
 import uuid
 
@@ -18,8 +18,8 @@ _log = structlog.get_logger(__name__)
 
 
 def load_topic_id(files: Files, directory: str, topic_partition: TopicPartition) -> uuid.UUID | None:
-    """The id; None where there is none. What cannot be read is said loudly and taken for none: the id stands in the
-    metadata store too, and is written anew with the next `claim_folder`.
+    """Returns the id, or None if there is none. An unreadable file is logged as an error and treated as missing: the
+    metadata store has the id too, and the next `claim_folder` writes it again.
     """
     try:
         return read_partition_metadata(files, f"{directory}/{PARTITION_METADATA}")
@@ -42,8 +42,8 @@ def claim_folder(
     *,
     sync: bool,
 ) -> None:
-    """Writes the id into a folder of which none is known. Raises INCONSISTENT_TOPIC_ID when it belongs to another topic
-    of that name, and OSError.
+    """Writes the id into a folder without a known id. Raises INCONSISTENT_TOPIC_ID if the folder belongs to another
+    topic of the same name, and OSError.
     """
     if known is None:
         write_partition_metadata(files, f"{directory}/{PARTITION_METADATA}", topic_id, sync=sync)

@@ -1,10 +1,10 @@
-"""The aborted transactions that ended in a segment, in Kafka's format (AbortedTxn): what read_committed consumers
-must filter.
+"""The aborted transactions that ended in a segment, in Kafka's format (AbortedTxn). read_committed consumers filter
+them out.
 
-An entry is 34 bytes, big-endian: int16 version (0), int64 producer id, first offset, last offset (the marker's),
-and the last stable offset when the marker was written. Entries ascend by last offset. The file exists once there
-is an entry; it is small (one entry per aborted transaction), so it is kept in memory while it is used and every
-entry is written at once.
+An entry is 34 bytes, big-endian: int16 version (0), int64 producer id, first offset, last offset (the marker's), and
+the last stable offset when the marker was written. Entries ascend by last offset. The file is created with the first
+entry. It is small (one entry per aborted transaction), so it is kept in memory while it is in use, and every entry is
+written immediately.
 """
 
 import struct
@@ -26,7 +26,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class CorruptTransactionIndex(Exception):
-    """An entry that cannot be: of a version from the future, or below its segment."""
+    """An entry has a newer version than this broker knows, or lies below its segment."""
 
 
 def _packed(entry: AbortedTransaction) -> bytes:
@@ -45,12 +45,14 @@ class TransactionIndex:
         self._file: File | None = None
         self._entries: list[AbortedTransaction] | None = None
         self.written = 0
-        """How many of the entries in memory are in the file: all, but for those that wait for room."""
+        """How many of the entries in memory are in the file. The others wait for disk space."""
         self.is_synced = True
-        """False once it was changed, until whoever synced the file says so: it may be closed and opened in between."""
+        """False from a change until the caller that synced the file sets it. The file may be closed and reopened in
+        between.
+        """
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries; bytes behind the last whole one are passed over. Raises CorruptTransactionIndex."""
+        """Returns all entries, ignoring bytes after the last complete one. Raises CorruptTransactionIndex."""
         if self._entries is None:
             data = self._files.read_file(self.path) if self._files.exists(self.path) else b""
             self._entries = self._parse(data)
@@ -79,8 +81,8 @@ class TransactionIndex:
             raise
 
     def append_if_there_is_room(self, transaction: AbortedTransaction) -> None:
-        """As `append`; on a full disk the entry stays in memory, and is written with the next one or before a sync.
-        After a crash it is made again from the segment. Raises OSError.
+        """Like `append`, but on a full disk the entry stays in memory, and is written with the next one or before a
+        sync. After a crash it is rebuilt from the segment. Raises OSError.
         """
         try:
             self.append(transaction)
@@ -92,11 +94,11 @@ class TransactionIndex:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether the file lacks entries that are in memory."""
+        """Whether memory has entries that the file does not."""
         return self._entries is not None and self.written < len(self._entries)
 
     def write(self) -> None:
-        """Writes what waits for room. Raises OSError."""
+        """Writes entries that wait for disk space. Raises OSError."""
         if self.waits_for_room:
             self._write()
 
@@ -111,8 +113,8 @@ class TransactionIndex:
         return file
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap [fetch_offset, upper_bound_offset), and whether no later segment
-        can have more.
+        """Returns the aborted transactions that overlap [fetch_offset, upper_bound_offset), and whether no later
+        segment can have more.
         """
         found = []
         for entry in self.entries():
@@ -123,7 +125,7 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the transactions that ended at `offset` or above."""
+        """Drops the transactions that ended at or above `offset`."""
         entries = self.entries()
         keep = sum(1 for entry in entries if entry.last_offset < offset)
         if keep < len(entries):
@@ -140,11 +142,11 @@ class TransactionIndex:
             self._open().truncate(0)
 
     def file_for_sync(self) -> File | None:
-        """The file, open, if there is something to sync. Raises OSError."""
+        """Returns the open file if it needs a sync, otherwise None. Raises OSError."""
         return None if self.is_synced else self._write()
 
     def unload(self) -> None:
-        """Forgets the entries if the file has them all; they are read again when needed."""
+        """Drops the entries from memory if the file has all of them; they are read again on demand."""
         if not self.waits_for_room:
             self._entries = None
         self.close()

@@ -1,6 +1,6 @@
-"""Cutting a log at an offset: what the leader does not have, a follower takes back.
+"""Truncating a follower's log to an offset, to remove batches that the leader does not have.
 
-What was cut off must not come back after a crash, nor must its snapshots: the cut is on the disk when it returns.
+Truncated batches and their snapshots must not reappear after a crash, so the truncation is on the disk when it returns.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Truncation:
         folder.files.sync_directory(folder.path)
 
     def _start_over(self, offset: int, config: LogConfig) -> None:
-        """An empty log at `offset`, which lies below everything that the log had."""
+        """Starts an empty log at `offset`, which is below all of the log's offsets."""
         state, segments = self._state, self._segments
         segment = segments.create(offset, config)
         for old in list(segments):

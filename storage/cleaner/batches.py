@@ -1,15 +1,15 @@
-"""What becomes of each batch in a clean: it goes, stays as it is, is made anew of what stays, or is kept empty.
+"""What a clean does with each batch: removes it, copies it, rebuilds it from the remaining records, or empties it.
 
-(A) A record goes when a later one has its key, when it is a tombstone whose delete horizon has passed, when it has no
-    key, or when its transaction was aborted. Nothing behind the offset up to which the keys are known goes.
-(B) A batch that loses nothing is copied as it stands, byte for byte.
+(A) A record is removed if a later one has its key, if it is a tombstone whose delete horizon has passed, if it has no
+    key, or if its transaction was aborted. Nothing after the offset up to which the keys are known is removed.
+(B) A batch that loses nothing is copied byte for byte.
 (C) A batch that loses some of its records keeps its base offset, last offset, sequence, epochs and codec.
-(D) The first clean that finds a tombstone worth keeping, or a marker whose data is all gone, gives the batch a delete
+(D) The first clean that finds a tombstone to keep, or a marker whose data is all gone, gives the batch a delete
     horizon, `now + delete.retention.ms`, in place of its base timestamp (KIP-534).
-(E) A batch that loses all goes, unless it is the last one of a producer that is still known (its sequence, or the
-    epoch of its marker, must be found there) or the last one of the cleaned range (the log's offsets must not move
-    back): these stay without records.
-(F) Batches of message formats 0 and 1 are copied as they stand.
+(E) A batch that loses all records is removed, unless it is the last one of a producer that is still known (its
+    sequence, or the epoch of its marker, must be found there) or the last one of the cleaned range (the log's offsets
+    must not move back). These batches stay without records.
+(F) Batches of message formats 0 and 1 are copied unchanged.
 
 Source: Kafka's Cleaner.cleanInto, MemoryRecords.filterTo.
 """
@@ -48,13 +48,13 @@ _NOTHING_KNOWN: Final = -1
 
 
 def checked_header(data: bytes, position: int, header: BatchHeader) -> None:
-    """Raises UncleanableLog unless the batch is the one that was written: it must not get a new checksum otherwise."""
+    """Raises UncleanableLog if the batch's checksum is wrong: a rebuilt batch would hide the damage."""
     if compute_crc(data, position, header.size_in_bytes) != header.crc:
-        raise UncleanableLog(f"the checksum of the batch at offset {header.base_offset} does not fit")
+        raise UncleanableLog(f"the checksum of the batch at offset {header.base_offset} does not match")
 
 
 def batch_body(data: bytes, position: int, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
-    """The records of a compressed batch, inflated. Raises UncleanableLog."""
+    """Returns the uncompressed records of a compressed batch. Raises UncleanableLog."""
     body = memoryview(data)[position + BATCH_OVERHEAD : position + header.size_in_bytes]
     try:
         return inflate(body, header.attributes & COMPRESSION_MASK, max_decompressed_bytes)
@@ -63,7 +63,7 @@ def batch_body(data: bytes, position: int, header: BatchHeader, max_decompressed
 
 
 def marker_type(data: bytes, position: int, header: BatchHeader) -> ControlType | None:
-    """What a control batch says; None of an empty one. Raises UncleanableLog."""
+    """Returns the type of a control batch; None for an empty one. Raises UncleanableLog."""
     try:
         records = read_records(data, position, header)
         return read_control_type(records[0].key) if records else None
@@ -92,7 +92,8 @@ class BatchFilter:
         self._stats = stats
 
     def filtered(self, data: bytes, position: int, header: BatchHeader) -> bytes | None:
-        """What stays of the batch: the very `data` (the object) if it stays as it is, new bytes, or None if it goes.
+        """Returns what remains of the batch: the same `data` object if it is unchanged, new bytes, or None if it is
+        removed.
 
         Raises UncleanableLog.
         """
@@ -119,7 +120,7 @@ class BatchFilter:
     def of_records(
         self, data: bytes, position: int, header: BatchHeader, latest_offset: int, *, wants_horizon: bool = False
     ) -> bytes | None:
-        """`filtered`, by the records alone; `wants_horizon`: whether or not there are tombstones."""
+        """`filtered`, considering only the records. `wants_horizon`: set a delete horizon even without tombstones."""
         attributes = header.attributes
         count = header.record_count
         if attributes & COMPRESSION_MASK:
@@ -156,10 +157,10 @@ class BatchFilter:
         *,
         needs_horizon: bool,
     ) -> bytes:
-        """(C) and (D). Times are taken from the first record that stays, as Kafka's builder does, or from the
-        horizon; where they are millions of years apart they stay as they are.
+        """(C) and (D). Timestamps are relative to the first remaining record, as in Kafka's builder, or to the horizon.
+            If they are millions of years apart, they are kept.
 
-        `deltas`: of time, of the first record that stays, the smallest, the largest.
+        `deltas`: the timestamp deltas of the first remaining record, the smallest, the largest.
         """
         first, least, most = deltas
         attributes = header.attributes
@@ -210,7 +211,7 @@ class BatchFilter:
 def _batch(
     header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, records: bytes
 ) -> bytes:
-    """A batch in the place of that one."""
+    """Returns a batch that replaces the one with this header."""
     checked = CHECKED_PART.pack(
         attributes,
         header.last_offset_delta,

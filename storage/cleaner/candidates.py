@@ -1,12 +1,12 @@
-"""Which of a log's offsets may be cleaned, how dirty it is, and what a cleaner is told of it (Kafka's
+"""Which of a log's offsets may be cleaned, how dirty the log is, and the job description for a cleaner (Kafka's
 LogCleanerManager, LogToClean).
 
-Nothing is cleaned at or behind the first of these:
-(A) the last stable offset, so that every transaction that a clean meets is decided;
+Nothing is cleaned at or after the first of these:
+(A) the last stable offset, so that every transaction in a clean has ended;
 (B) the active segment;
 (C) the first segment with a record younger than min.compaction.lag.ms;
-(D) the first segment that is not on the disk yet: what replaces it must not be more durable than what follows it.
-Of the segment that holds such an offset nothing is cleaned.
+(D) the first segment that is not synced yet: its replacement must not be more durable than the segments after it. The
+    segment that contains this offset is not cleaned at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LogToClean(NamedTuple):
-    """`delay_ms`: for how long the log has been due by max.compaction.lag.ms. Bytes of whole segments."""
+    """`delay_ms`: for how long the log has been due by max.compaction.lag.ms. Sizes are those of whole segments."""
 
     log: Log
     first_dirty_offset: int
@@ -51,9 +51,7 @@ class LogToClean(NamedTuple):
 
 
 def log_to_clean(log: Log, now_ms: int) -> LogToClean:
-    """How the log stands at `now_ms` by the wall clock. A `cleaned_offset` that cannot be is put right. Raises
-    OSError.
-    """
+    """Examines the log at `now_ms` (wall clock). An impossible `cleaned_offset` is corrected. Raises OSError."""
     first_dirty = _first_dirty_offset(log)
     upper_bound = log.segments[_first_uncleanable(log, first_dirty, now_ms)].base_offset
     start = min(first_dirty, upper_bound)
@@ -84,7 +82,7 @@ def _first_dirty_offset(log: Log) -> int:
 
 
 def _first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
-    """The number of the first segment that must stay as it is."""
+    """Returns the number of the first segment that must not be cleaned."""
     bases = log.base_offsets
     offset = min(log.last_stable_offset, bases[-1])  # (A), (B)
     for segment in log.unsynced_segments:  # (D)
@@ -108,7 +106,7 @@ def _delay_ms(log: Log, dirty_from: int, now_ms: int) -> int:
 
 
 def clean_job(to_clean: LogToClean, now_ms: int, map_bytes: int, chunk_bytes: int, log: Log) -> CleanJob:
-    """What a cleaner must know of the log as it stands. Raises OSError, CorruptTransactionIndex."""
+    """Returns the job description for a cleaner. Raises OSError, CorruptTransactionIndex."""
     number = bisect_left(log.base_offsets, to_clean.upper_bound_offset)
     ends = log.base_offsets[1 : number + 1]
     segments = [_source(log, segment, end) for segment, end in zip(log.segments[:number], ends, strict=True)]
@@ -146,7 +144,7 @@ def _source(log: Log, segment: LogSegment, end_offset: int) -> SourceSegment:
 
 
 def _aborted(log: Log) -> list[AbortedTransaction]:
-    """Also of segments that are not cleaned: a transaction may end in a later one than it began."""
+    """Includes segments that are not cleaned: a transaction may end in a later segment than it began."""
     found: list[AbortedTransaction] = []
     for segment in log.segments:
         found += segment.transaction_index.entries()

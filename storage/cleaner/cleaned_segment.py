@@ -1,6 +1,6 @@
 """The segment that a clean writes: `.log.cleaned` with its three indexes, beside the segments that it will replace.
 
-Unlike a LogSegment it is nobody's yet, and may be thrown away at any time. `finish` puts it on the disk, whole.
+Unlike a LogSegment it is not part of a log, and may be discarded at any time. `finish` makes it durable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek.storage.transaction_index import TransactionIndex
 
 
 class CleanedSegment:
-    """`size` in bytes, with what `write` has not written yet."""
+    """`size` in bytes, including batches that are noted but not written yet."""
 
     __slots__ = (
         "_file",
@@ -41,7 +41,7 @@ class CleanedSegment:
     def __init__(
         self, files: Files, directory: str, base_offset: int, index_bytes: int, index_interval_bytes: int
     ) -> None:
-        """Whatever has these names is replaced. Raises OSError."""
+        """Replaces files of the same names. Raises OSError."""
         self._files = files
         self.directory = directory
         self.base_offset = base_offset
@@ -62,7 +62,7 @@ class CleanedSegment:
         return f"{self.directory}/{offset_file_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
 
     def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """The next batch of those that `write` will be handed, for the indexes."""
+        """Indexes the next batch that will be passed to `write`."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
         if self._since_entry > self._index_interval_bytes:
@@ -73,12 +73,12 @@ class CleanedSegment:
         self.size += size
 
     def write(self, parts: list[Buffer]) -> None:
-        """The batches that were noted, in their order. Raises OSError."""
+        """Writes the noted batches, in their order. Raises OSError."""
         for start in range(0, len(parts), _PARTS_PER_WRITE):
             self._written += self._file.write(parts[start : start + _PARTS_PER_WRITE], self._written)
 
     def finish(self, modified_ms: int) -> None:
-        """Everything is on the disk afterwards but for the names. Raises OSError."""
+        """Syncs the files' contents, but not their names. Raises OSError."""
         if self._max_timestamp >= 0:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         for index in (self._offset_index, self._time_index):

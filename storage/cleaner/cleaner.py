@@ -1,14 +1,14 @@
-"""Cleaning one compacted log (Kafka's Cleaner): from segments that are sealed to files that will replace them.
+"""Cleaning one compacted log (Kafka's Cleaner): reads sealed segments and writes the files that will replace them.
 
-1. The keys of the dirty section are read: the last offset of each, until the memory for them is used up. The clean
-   goes to the offset that was reached; a batch is taken whole, so that it always gets somewhere.
-2. All segments below that offset are put in groups that fit one segment: by the size of the log, of its indexes, and
-   by the offsets, which an index holds in 31 bits.
-3. Each group is filtered (see batches.py) into one new segment. Its files are synced, and told of; the owner of
-   the log swaps them in (see swap.py). A group of one segment that loses nothing stays as it is.
+1. The keys of the dirty section are read: the last offset of each, until the memory for them is full. The clean ends at
+   the offset reached. A batch is always read whole, so every clean makes progress.
+2. All segments below that offset are grouped so that each group fits one segment: by the sizes of log and indexes, and
+   by the offsets, which an index stores in 31 bits.
+3. Each group is filtered (see batches.py) into one new segment. Its files are synced and reported; the owner of the log
+   swaps them in (see swap.py). A group of one segment that loses nothing is left as it is.
 
-`clean_steps` yields after every piece of work, so that who drives it can wait, do something else or stop: nothing of
-the log's own is touched here, so it may be dropped at any step (`close` the generator: it removes what it was writing).
+`clean_steps` yields after every piece of work, so that the caller can wait, do something else or stop. It changes none
+of the log's own files, so it may be dropped at any step (`close` the generator: it removes what it was writing).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from odradek.storage.index import MAX_RELATIVE_OFFSET
 from odradek.storage.log_names import LOG_SUFFIX, offset_file_name
 
 BYTES_OF_ENTRY = 144
-"""What a key takes in the table besides its own bytes: measured on CPython 3.11, where it is 120 to 160."""
+"""The memory that a key needs in the table besides its own bytes: measured on CPython 3.11, where it is 120 to 160."""
 
 _LENGTH_AND_MAGIC = Struct(">8xi4xB")
 _LEGACY_OFFSET = Struct(">q")
@@ -52,7 +52,7 @@ def clean_steps(files: Files, job: CleanJob) -> CleanSteps:
 
 
 def group_segments(job: CleanJob, end_offset: int) -> list[list[SourceSegment]]:
-    """Those that begin below `end_offset`, as Kafka's groupSegmentsBySize puts them together."""
+    """Groups the segments that start below `end_offset`, like Kafka's groupSegmentsBySize."""
     groups: list[list[SourceSegment]] = []
     size = index = time_index = 0
     for segment in job.segments:
@@ -116,7 +116,7 @@ class _Cleaner:
         self._stats.buffer_utilization = self._utilization()
 
     def _read_keys_of(self, data: bytes, source: _Source, transactions: CleanedTransactions) -> bool:
-        """Returns whether the memory is used up."""
+        """Returns whether the memory for keys is full."""
         for position, header in source.batches(data):
             if header is None or header.last_offset < self._job.first_dirty_offset:
                 continue
@@ -184,7 +184,7 @@ class _Cleaner:
         yield CleanedGroup(group[0].base_offset, [segment.base_offset for segment in group], changed)
 
     def _filter_chunk(self, data: bytes, source: _Source, batches: BatchFilter, cleaned: CleanedSegment) -> bool:
-        """Returns whether anything in it has changed. Batches that stay as they are go out in one piece."""
+        """Returns whether anything in the chunk has changed. Adjacent unchanged batches are written in one piece."""
         parts: list[Buffer] = []
         view = memoryview(data)
         changed = False
@@ -226,8 +226,8 @@ def _max_timestamp(header: BatchHeader, kept: bytes, data: bytes) -> int:
 
 
 class _Source:
-    """A segment's file, read in chunks of whole batches. `consumed`: how much of the last chunk was used, for
-    `chunks` to go on there; `position_behind`: where the batch ends that `batches` has told last.
+    """A segment's file, read in chunks of complete batches. `consumed`: how much of the last chunk was used; `chunks`
+    continues there. `position_behind`: the end of the batch that `batches` yielded last.
     """
 
     def __init__(self, files: Files, job: CleanJob, segment: SourceSegment) -> None:
@@ -245,7 +245,7 @@ class _Source:
         self._file.close()
 
     def chunks(self) -> Iterator[bytes]:
-        """Raises UncleanableLog where a batch is cut off, or where none can begin."""
+        """Raises UncleanableLog if a batch is incomplete, or if bytes are not a batch."""
         position = 0
         wanted = self._chunk
         while position < self._size:
@@ -263,7 +263,7 @@ class _Source:
         return len(data) >= _SMALLEST and _LENGTH_AND_MAGIC.unpack_from(data)[0] + LOG_OVERHEAD <= len(data)
 
     def _size_of_first(self, data: bytes, position: int) -> int:
-        """How much must be read to have the first batch whole."""
+        """Returns how many bytes must be read to have the complete first batch."""
         left = self._size - position
         if len(data) < min(_SMALLEST, left):
             raise OSError(5, "the file is shorter than it was", self._path)
@@ -275,7 +275,7 @@ class _Source:
         return size
 
     def batches(self, data: bytes) -> Iterator[tuple[int, BatchHeader | None]]:
-        """(position, header) of the whole batches of a chunk; no header of a batch of an old format."""
+        """Yields (position, header) of a chunk's complete batches; the header is None for an old format."""
         position = 0
         end = len(data)
         while end - position >= _SMALLEST:

@@ -1,6 +1,4 @@
-"""What a cleaner is told of the log that it is to clean, and what it tells of its work. Both travel as JSON to and
-from a process of its own.
-"""
+"""The description of a clean and its results. Both are sent as JSON between the broker and the cleaner process."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from odradek.storage.transaction_index import AbortedTransaction
 
 
 class SourceSegment(NamedTuple):
-    """A sealed segment. Sizes in bytes, of its log and of what its indexes take at the most; `end_offset`: where the
-    next one begins; `modified_ms`: when its file was written last.
+    """A sealed segment. Sizes in bytes: of its log, and the maximum of its indexes. `end_offset`: where the next
+    segment starts; `modified_ms`: when its file was last written.
     """
 
     base_offset: int
@@ -24,18 +22,18 @@ class SourceSegment(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """The last data offset of a producer that the log remembers, -1 where its last batch was a marker; its epoch."""
+    """A producer that the log knows: its last data offset, -1 if its last batch was a marker, and its epoch."""
 
     last_data_offset: int
     producer_epoch: int
 
 
 class CleanJob(NamedTuple):
-    """One log to clean: the offsets from `first_dirty_offset` to below `upper_bound_offset` are dirty; `segments` are
-    all below that bound, from the log's first one on. Times in ms by the wall clock, sizes in bytes.
+    """One log to clean. The offsets from `first_dirty_offset` to below `upper_bound_offset` are dirty; `segments` are
+    all segments below that bound. Times in ms by the wall clock, sizes in bytes.
 
-    `aborted` are the aborted transactions that end at or behind the first segment. `map_bytes`: memory for the keys;
-    when it is used up the clean ends there. `chunk_bytes`: how much is read at once.
+    `aborted` are the aborted transactions that end in the first segment or later. `map_bytes`: memory for the keys; the
+    clean ends where it is full. `chunk_bytes`: the size of one read.
     """
 
     directory: str
@@ -66,10 +64,10 @@ class CleanJob(NamedTuple):
 
 
 class CleanedGroup(NamedTuple):
-    """The segments with these base offsets are now one, in files that end in `.cleaned` and are on the disk.
+    """The segments with the `replaced` base offsets are now one, in synced files that end in `.cleaned`.
 
-    `base_offset` is the new one's, and the first of theirs. Not `changed`: a single segment of which nothing goes;
-    there are no files then.
+    `base_offset` is that of the new segment and of the first replaced one. Not `changed`: a single segment that loses
+    nothing; it has no new files.
     """
 
     base_offset: int
@@ -78,7 +76,7 @@ class CleanedGroup(NamedTuple):
 
 
 class CleanStats:
-    """Kafka's CleanerStats. Bytes and records; times in ms of the one who drives the clean."""
+    """Kafka's CleanerStats. Bytes and records; times in ms, set by the caller that drives the clean."""
 
     __slots__ = (
         "buffer_utilization",
@@ -120,4 +118,4 @@ class CleanDone(NamedTuple):
 
 
 class UncleanableLog(Exception):
-    """What is in a segment cannot be cleaned: a batch that is not what was written, or records that nobody can read."""
+    """A segment cannot be cleaned: a batch is damaged, or its records are unreadable."""

@@ -1,9 +1,8 @@
-"""Which logs are cleaned when, which are being cleaned, and which cannot be (Kafka's LogCleanerManager).
+"""Which logs are cleaned when, which are being cleaned, and which are uncleanable (Kafka's LogCleanerManager).
 
-A clean goes on beside appends, DeleteRecords and reads. What takes its ground away makes it `is_valid` no more, and it
-is given up; the log is cleaned anew in a later round: truncation, deletion of the partition, a topic that is no longer
-compacted, a disk that fails, a move to another log directory (until it has ended). Retention passes over a log that
-is being cleaned.
+A clean runs beside appends, DeleteRecords and reads. `is_valid` turns False, and the clean is given up, after a
+truncation, the deletion of the partition, a topic that is no longer compacted, a disk failure, or a move to another log
+directory (until it has ended). The log is cleaned again in a later round. Retention skips a log that is being cleaned.
 
 Everything here is synchronous and runs on the loop.
 """
@@ -28,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Clean(NamedTuple):
-    """One clean under way: of `log` as it was at `generation`, with these segments by their base offsets."""
+    """A clean in progress: of `log` as it was at `generation`, with its segments by base offset."""
 
     to_clean: LogToClean
     job: CleanJob
@@ -41,8 +40,8 @@ class Clean(NamedTuple):
 
 
 class CleanerManager:
-    """`dirtiest_ratio`: of the log most in need of a clean when one was looked for last, at `last_run_ms` (wall
-    clock). `delayed`, `max_delay_ms`: of logs that are due by max.compaction.lag.ms, then.
+    """`dirtiest_ratio`: the ratio of the dirtiest log in the last search, at `last_run_ms` (wall clock). `delayed`,
+    `max_delay_ms`: the number and the largest delay of the logs that were then due by max.compaction.lag.ms.
     """
 
     def __init__(self, logs: LogManager, clock: Clock) -> None:
@@ -61,7 +60,7 @@ class CleanerManager:
         return self._clock.wall_ms() - self.last_run_ms
 
     def dirtiest(self) -> LogToClean | None:
-        """The log with the largest share of dirty bytes, of those that are due."""
+        """Returns the log with the largest share of dirty bytes, of those that are due."""
         now_ms = self.last_run_ms = self._clock.wall_ms()
         dirty = [found for log in self._compacted() if (found := self._look_at(log, now_ms)) and found.total_bytes]
         self.dirtiest_ratio = max((found.cleanable_ratio for found in dirty), default=0.0)
@@ -91,7 +90,7 @@ class CleanerManager:
             return None
 
     def begin(self, to_clean: LogToClean, map_bytes: int, chunk_bytes: int) -> Clean | None:
-        """None when the log cannot be cleaned, which is then known."""
+        """Returns None, after marking the log as uncleanable, if it cannot be cleaned."""
         log = to_clean.log
         try:
             job = clean_job(to_clean, self._clock.wall_ms(), map_bytes, chunk_bytes, log)
@@ -105,7 +104,7 @@ class CleanerManager:
         return clean
 
     def is_valid(self, clean: Clean) -> bool:
-        """Whether what the clean goes by still holds."""
+        """Whether the conditions under which the clean began still hold."""
         log = clean.log
         return (
             self._logs.get(log.topic_partition) is log
@@ -117,7 +116,7 @@ class CleanerManager:
         )
 
     def swap(self, clean: Clean, group: CleanedGroup) -> list[str]:
-        """Puts a cleaned group in its place; returns what to remove when the directory is synced. Raises OSError."""
+        """Swaps in a cleaned group; returns the paths to remove after syncing the directory. Raises OSError."""
         old = [clean.segments[base] for base in group.replaced]
         if not all(segment in clean.log.segments for segment in old):
             discard_cleaned(clean.log, group.base_offset)
@@ -125,12 +124,12 @@ class CleanerManager:
         return replace_segments(clean.log, group.base_offset, old)
 
     def discard(self, clean: Clean, group: CleanedGroup) -> None:
-        """The group is not wanted any more. Of a folder that has gone nothing is left to remove."""
+        """Removes the files of a group that is not needed any more, unless the log itself is gone."""
         if self._logs.get(clean.log.topic_partition) is clean.log:
             discard_cleaned(clean.log, group.base_offset)
 
     def done(self, clean: Clean, end_offset: int | None) -> None:
-        """The clean has come to its end; `end_offset` None: it was given up."""
+        """Ends a clean; an `end_offset` of None means that it was given up."""
         self.in_progress.pop(clean.log.topic_partition, None)
         clean.log.state.cleaning_ended()
         if end_offset is not None:
@@ -139,16 +138,16 @@ class CleanerManager:
     # ---- logs that cannot be cleaned
 
     def postpone(self, log: Log, reason: str) -> None:
-        """The disk did not let it be cleaned: other logs have their turn first, until the next round."""
+        """After a disk error: cleans other logs first, until the next round."""
         _log.error("clean failed", partition=str(log.topic_partition), directory=log.directory, reason=reason)
         self._postponed.add(log)
 
     def begin_round(self) -> None:
-        """What was postponed is tried again."""
+        """Makes postponed logs eligible again."""
         self._postponed.clear()
 
     def mark_uncleanable(self, log: Log, reason: str) -> None:
-        """The log is passed over until the broker starts again, or the partition is made anew."""
+        """Skips the log until the broker restarts or the partition is recreated."""
         _log.error("log marked uncleanable", partition=str(log.topic_partition), directory=log.directory, reason=reason)
         self._uncleanable[log.topic_partition] = log
 
@@ -161,7 +160,7 @@ class CleanerManager:
             del self._uncleanable[key]
 
     def uncleanable(self) -> dict[str, list[Log]]:
-        """By the path of the log directory."""
+        """Returns the uncleanable logs by the path of their log directory."""
         self._forget_deleted()
         found: dict[str, list[Log]] = {path: [] for path in self._logs.directories}
         for log in self._uncleanable.values():
@@ -169,7 +168,7 @@ class CleanerManager:
         return found
 
     def uncleanable_bytes(self, log: Log) -> int:
-        """What a clean of the log would take up."""
+        """Returns the number of bytes that a clean of the log would process."""
         try:
             return log_to_clean(log, self._clock.wall_ms()).cleanable_bytes
         except OSError:

@@ -1,4 +1,4 @@
-"""What the process that cleans and the broker say to each other; see worker.py."""
+"""The messages between the cleaner process and the broker; see worker.py."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Putting a cleaned segment in the place of those that it was made of (Kafka's LocalLog.replaceSegments).
+"""Replacing segments with the cleaned segment that was made from them (Kafka's LocalLog.replaceSegments).
 
-1. `.cleaned` files become `.swap` files. Until all have, a restart removes them, and the old segments stand.
+1. `.cleaned` files become `.swap` files. Until all have, a restart removes them and keeps the old segments.
 2. The old segments' files become `.deleted`. From here on a restart finishes the replacement (see leftovers).
-3. The `.swap` files get their names.
+3. The `.swap` files get their final names.
 
-Readers that hold an old file go on with it: it is there until file.delete.delay.ms has passed. The cleaned files were
-synced before; the names are durable once `directory` is synced, and only then may old files go.
+Readers of an old file can continue: it exists until file.delete.delay.ms has passed. The cleaned files were synced
+before. Their names are durable once the directory is synced; only then may old files be removed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 
 def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> list[str]:
-    """Swaps the cleaned segment at `base_offset` in for `replaced`, the first of which begins there too.
+    """Replaces `replaced` with the cleaned segment at `base_offset`, which is also the first one's base offset.
 
-    Returns the paths to remove when the directory has been synced. Raises OSError, after which the log takes no more
-    appends: its next start finishes what was begun. FileNotFoundError when there is no cleaned segment: the log is as
-    it was.
+    Returns the paths to remove after syncing the directory. Raises OSError, after which the log accepts no appends: its
+    next start finishes the replacement. Raises FileNotFoundError, without any change, if there is no cleaned segment.
     """
     log.files.size(f"{log.directory}/{offset_file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}")
     names = [offset_file_name(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
@@ -68,6 +67,6 @@ def _take_out(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
 
 
 def discard_cleaned(log: Log, base_offset: int) -> None:
-    """Removes a cleaned segment that is not wanted any more. Raises OSError."""
+    """Removes a cleaned segment that is not needed any more. Raises OSError."""
     for suffix in SEGMENT_SUFFIXES:
         log.files.remove(f"{log.directory}/{offset_file_name(base_offset, suffix)}{CLEANED_SUFFIX}")

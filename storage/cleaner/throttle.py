@@ -1,9 +1,9 @@
-"""How fast the cleaners may read and write, all together (log.cleaner.io.max.bytes.per.second; Kafka's Throttler)."""
+"""Limits the I/O of all cleaners together (log.cleaner.io.max.bytes.per.second; Kafka's Throttler)."""
 
 from __future__ import annotations
 
 BURST_MS = 300
-"""What may be done at once after a pause, in time at the wanted rate."""
+"""The I/O allowed at once after a pause, as time at the configured rate."""
 
 
 class Throttle:
@@ -16,6 +16,6 @@ class Throttle:
         self._free_at_ms = 0.0
 
     def delay_ms(self, size: int, now_ms: int) -> float:
-        """`size` bytes have been read or written: how long to wait before there are more."""
+        """Counts `size` bytes read or written; returns how long to wait before the next ones."""
         self._free_at_ms = max(self._free_at_ms, now_ms - BURST_MS) + size * 1000 / self.bytes_per_second
         return max(self._free_at_ms - now_ms, 0.0)

@@ -1,8 +1,8 @@
-"""What a cleaner must know of transactions as it walks through a log (Kafka's CleanedTransactionMetadata).
+"""The state of transactions during a clean (Kafka's CleanedTransactionMetadata).
 
-(A) Data of an aborted transaction goes, whatever its keys.
-(B) A marker may go once the walk has met no data of its transaction: all of it went in an earlier clean. Then it is
-    given a delete horizon like a tombstone, and goes when that has passed.
+(A) Data of an aborted transaction is removed, whatever its keys.
+(B) A marker may be removed if the clean has found no data of its transaction: an earlier clean has removed it. The
+    marker then gets a delete horizon like a tombstone, and is removed when that has passed.
 (C) The marker of an aborted transaction that had data keeps its entry in the transaction index.
 """
 
@@ -24,7 +24,7 @@ class _Aborted:
 
 
 class CleanedTransactions:
-    """`note_aborted` is handed what (C) keeps; batches are shown in the order of their offsets."""
+    """`note_aborted` receives the entries that (C) keeps. Batches must be passed in the order of their offsets."""
 
     __slots__ = ("_aborted", "_committed", "_ongoing", "note_aborted")
 
@@ -35,7 +35,7 @@ class CleanedTransactions:
         self.note_aborted: Callable[[AbortedTransaction], None] | None = None
 
     def data_batch(self, header: BatchHeader) -> bool:
-        """Whether its records belong to an aborted transaction. (A)"""
+        """Whether the batch's records belong to an aborted transaction. (A)"""
         if not header.is_transactional:
             return False
         self._begin_up_to(header.last_offset)
@@ -47,7 +47,7 @@ class CleanedTransactions:
         return True
 
     def marker(self, header: BatchHeader, control_type: ControlType | None) -> bool:
-        """Whether the control batch may go (B); `control_type` None: it is an empty one."""
+        """Whether the control batch may be removed (B). A `control_type` of None means an empty batch."""
         self._begin_up_to(header.last_offset)
         if control_type is None:
             return True

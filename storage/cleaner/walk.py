@@ -1,12 +1,12 @@
-"""The cleaner's loops over the records of a batch: what runs for every record of a compacted log, twice.
+"""The cleaner's loops over the records of a batch. They run twice for every record of a compacted log.
 
-The layout of a record is in protocol/record_walk. These loops read what is in the log, checksum proven: they walk as
-that one does, and where lengths do not fit together they give up with a number below 0 instead of guessing.
+The layout of a record is described in protocol/record_walk. These loops read records from the log whose checksum has
+been verified. If lengths are inconsistent they return a negative number instead of guessing.
 
-Keys are bytes, exactly; one of 32 bytes and more stands as its BLAKE2b of 32 bytes, so that a table of keys has a
-size that can be told. The two cannot meet: they differ in length.
+Keys are compared as bytes. A key of 32 bytes or more is replaced with its 32-byte BLAKE2b, so that the size of a key
+table is predictable. A short key and a hash cannot collide: they differ in length.
 
-Written for two lives like record_walk: as it stands, and compiled (see compiled_modules.txt).
+Runs both interpreted and compiled, like record_walk (see compiled_modules.txt).
 """
 
 from hashlib import blake2b
@@ -22,8 +22,8 @@ _NO_OFFSET: Final = (1 << 62) + ((1 << 62) - 1)
 
 
 def put_keys(data: bytes, start: int, count: int, base_offset: int, from_offset: int, latest: dict[bytes, int]) -> int:
-    """Notes in `latest` the offset of each of `count` records in `data[start:]` that has a key and an offset at or
-    above `from_offset`; returns the bytes of those keys, or MALFORMED.
+    """Stores in `latest` the offset of each of `count` records in `data[start:]` that has a key and an offset at or
+    above `from_offset`; returns the size of those keys in bytes, or MALFORMED.
     """
     return _put_keys(data, start, count, base_offset, from_offset, latest)
 
@@ -85,14 +85,16 @@ def select_records(
     slot: int,
     tombstones: bool,
 ) -> tuple[int, list[int], int, int, int, int, int]:
-    """Which of `count` records in `data[start:]` stay in a compacted log.
+    """Selects which of `count` records in `data[start:]` stay in a compacted log.
 
-    A record stays when it lies behind `latest_offset`, up to which `latest` knows the keys, or when it is the last
-    one of its key and has a value or `tombstones` stay. `survivors` are the offsets in `latest`, ascending. With a
-    `slot` not below 0, where those of this batch begin, no key is looked up: the batch was read into `latest`.
+    A record stays if its offset is above `latest_offset`, up to which `latest` knows the keys. It also stays if it is
+    the last one of its key and has a value or `tombstones` stay. `survivors` are the offsets in `latest`, ascending. A
+    `slot` of 0 or above is the index of the batch's first survivor: the batch was read into `latest`, so no key is
+    looked up.
 
-    Returns (records that stay or MALFORMED, where they lie as start, end, start, end ..., the timestamp delta of the
-    first, the smallest and the largest of those that stay, tombstones that stay, records without a key that go).
+    Returns (number of remaining records or MALFORMED, their ranges as start, end, start, end ..., the timestamp delta
+    of the first, the smallest and the largest of them, the number of remaining tombstones, the number of removed
+    records without a key).
     """
     return _select_records(data, start, count, base_offset, latest_offset, latest, survivors, slot, tombstones)
 
@@ -216,8 +218,8 @@ def _select_records(  # noqa: C901
 
 
 def move_timestamps(data: bytes, runs: list[int], shift: int, fixed: bool) -> bytes:
-    """The records that lie in `runs`, their timestamp deltas less by `shift`; `fixed`: -`shift` each, whatever they
-    were (a batch whose time is its leader's). Deltas and shift must fit 62 bits.
+    """Returns the records in `runs` with `shift` subtracted from their timestamp deltas. `fixed`: every delta becomes
+    -`shift` (a batch with LogAppendTime). Deltas and shift must fit 62 bits.
     """
     return _move_timestamps(data, runs, shift, fixed)
 
@@ -250,7 +252,7 @@ def _move_timestamps(data: bytes, runs: list[int], shift: i64, fixed: bool) -> b
 
 
 def varint_bytes(value: i64) -> bytes:
-    """A number of at most 62 bits as ZigZag varint."""
+    """Encodes a number of at most 62 bits as a ZigZag varint."""
     raw: i64 = (value << 1) ^ (value >> 63)
     parts: list[int] = []
     while raw >= 0x80:

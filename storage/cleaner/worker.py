@@ -1,15 +1,15 @@
-"""The process that cleans: `python -m odradek.storage.cleaner.worker`. It reads what to clean and writes what it has
-done, in lines of JSON over its standard input and output.
+"""The cleaner process: `python -m odradek.storage.cleaner.worker`. It reads jobs from its standard input and writes
+results to its standard output, as lines of JSON.
 
-    it is told                    it answers
-    a CleanJob, an array          ["progress", bytes] and ["group", base offset, [replaced ...], changed], as often as
-                                  it takes, then ["done", end offset, stats]; or ["failed", kind, text] with the kind
+    input                         output
+    a CleanJob, an array          ["progress", bytes] and ["group", base offset, [replaced ...], changed], any number
+                                  of times, then ["done", end offset, stats]; or ["failed", kind, text] with the kind
                                   "disk" or "uncleanable"; or ["stopped"]
-    "go" or "stop"                after each progress and group it waits for one of them
+    "go" or "stop"                the process waits for one of them after each progress and group
 
-Whoever starts it may say "go" once in advance, so that it need not wait each time. The end of its input, which is the
-end of the broker, is the end of it too. On Linux it is killed with the broker, at once: the next broker removes the
-files that are not finished, and may be writing others of the same names when this process would read its next word.
+The broker may send one "go" in advance, so that the process need not wait each time. The process ends when its input
+ends, that is, when the broker ends. On Linux it is also killed together with the broker: the next broker removes
+unfinished files and may write others of the same names before this process would read its input again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NICENESS = 5
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 PROGRESS_BYTES = 4 << 20
-"""Read and written between two words with the broker, or an eighth of a small log."""
+"""Bytes read and written between two exchanges with the broker, or an eighth of a small log."""
 
 
 def serve(read_line: Callable[[], bytes], write: Callable[[bytes], object], files: Files) -> None:
-    """Until the input ends."""
+    """Serves requests until the input ends."""
     while line := read_line():
         if line in (GO, STOP):
-            continue  # said in advance, of a job that was done already
+            continue  # sent in advance, for a job that was done already
         job = CleanJob.from_json(line)
         try:
             done = _clean(files, job, read_line, write)
@@ -55,7 +55,7 @@ def serve(read_line: Callable[[], bytes], write: Callable[[bytes], object], file
 def _clean(
     files: Files, job: CleanJob, read_line: Callable[[], bytes], write: Callable[[bytes], object]
 ) -> CleanDone | None:
-    """None: it was stopped."""
+    """Returns None if the broker stopped the job."""
     steps = clean_steps(files, job)
     worth_telling = min(PROGRESS_BYTES, sum(segment.size for segment in job.segments) // 8)
     untold = 0

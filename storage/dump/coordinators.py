@@ -1,8 +1,8 @@
-"""Records of `__consumer_offsets` and `__transaction_state` as texts, for a dump (Kafka's OffsetsMessageParser,
+"""Records of `__consumer_offsets` and `__transaction_state` as text, for a dump (Kafka's OffsetsMessageParser,
 TransactionLog).
 
-A key begins with an int16 that says of what kind it is; a value with its own version. A record that cannot be
-read is told about in its place.
+A key starts with an int16 record type; a value with its own version. A record that cannot be read is reported in its
+place.
 """
 
 import base64
@@ -25,7 +25,7 @@ from odradek.protocol.messages.transaction_records import TransactionLogKey, Tra
 from odradek.protocol.records import Record
 from odradek.protocol.schema import Message
 
-# A record's texts for key and value; None where it has none.
+# A record's texts for key and value; None if it has none.
 Texts = tuple[str | None, str | None]
 RecordTexts = Callable[[Record], Texts]
 
@@ -40,7 +40,7 @@ _GROUP_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
     7: (consumers.ConsumerGroupTargetAssignmentMemberKey, consumers.ConsumerGroupTargetAssignmentMemberValue),
     8: (consumers.ConsumerGroupCurrentMemberAssignmentKey, consumers.ConsumerGroupCurrentMemberAssignmentValue),
 }
-# TransactionState: the number on disk, the name of the state.
+# The names of TransactionState, indexed by the number on disk.
 _TRANSACTION_STATES = (
     "Empty",
     "Ongoing",
@@ -52,7 +52,7 @@ _TRANSACTION_STATES = (
     "PrepareEpochFence",
 )
 _EMPTY = 0
-"""What an Empty transaction has of partitions does not count."""
+"""The partitions of an Empty transaction are ignored."""
 _DELETED = "<DELETE>"
 
 
@@ -89,7 +89,7 @@ def offsets_texts(record: Record) -> Texts:
 
 
 def transaction_texts(record: Record) -> Texts:
-    """Transactional ids and their states; partitions in the order of their names."""
+    """Transactional ids and their states; partitions are sorted by name."""
     try:
         if record.key is None:
             raise MalformedMessage("the record has no key")
@@ -116,13 +116,13 @@ def transaction_texts(record: Record) -> Texts:
 
 
 def _read(cls: type[Message], data: bytes) -> tuple[int, dict[str, Any]]:
-    """(version, document with camel-case names). Raises MalformedMessage, also for a version that is not known."""
+    """Returns (version, document with camel-case names). Raises MalformedMessage, also for an unknown version."""
     version = versioned_version(data)
     try:
         message = decode(cls, version, data, 2)
     except MalformedMessage:
         raise
-    except ValueError as error:  # a version that the codec does not know
+    except ValueError as error:  # the codec does not know the version
         raise MalformedMessage(str(error)) from error
     return version, _document(message, version)
 
@@ -142,9 +142,9 @@ def _camel_case(value: object) -> Any:
 
 
 def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
-    """A consumer's subscription or assignment, which the group keeps as bytes; what cannot be read stays as it is.
+    """Decodes a consumer's subscription or assignment, which the group stores as bytes; undecodable bytes are kept.
 
-    Versions that are newer than ours only add fields at the end: they are read as our newest.
+    Versions newer than ours only add fields at the end, so they are read as our newest.
     """
     try:
         data = base64.b64decode(member[name])

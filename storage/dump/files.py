@@ -1,9 +1,7 @@
-"""The text of `odradek dump-log`: segments, indexes, snapshots and checkpoints, in the form that people know from
-Kafka.
+"""The text of `odradek dump-log`: segments, indexes, snapshots and checkpoints, in the form known from Kafka.
 
-The lines of the kinds of files that Kafka's DumpLogSegments knows are those that it prints, so that scripts which
-read the one read the other. What it found wrong in the files comes last. A damaged file is told about, and the
-next one is dumped.
+For the kinds of files that Kafka's DumpLogSegments knows, the lines are the same, so that scripts for one can read the
+other. Problems in the files are printed last. A damaged file is reported, and the dump continues with the next one.
 """
 
 import os
@@ -45,9 +43,9 @@ NO_LIMIT = 2**31 - 1
 
 
 class DumpOptions:
-    """Kafka's flags: `deep_iteration` prints records, `print_data_log` their keys and values too (and implies the
-    former); `index_sanity_check` only says whether an index would be used as it is, `verify_index_only` only what
-    is wrong with it; `max_bytes` bounds what is read of a segment; `texts` makes keys and values readable.
+    """Kafka's flags: `deep_iteration` prints records; `print_data_log` also prints their keys and values (and implies
+    `deep_iteration`); `index_sanity_check` prints only whether an index is usable as it is, `verify_index_only` only
+    its errors; `max_bytes` limits how much of a segment is read; `texts` decodes keys and values.
     """
 
     __slots__ = (
@@ -81,13 +79,13 @@ class DumpOptions:
 
 
 def dump_files(files: Files, paths: Iterable[str], options: DumpOptions, out: TextIO, errors: TextIO) -> bool:
-    """Dumps all files to `out` and what is wrong with them to `errors`; returns whether nothing is."""
+    """Dumps all files to `out` and their problems to `errors`; returns whether there are none."""
     problems = DumpProblems()
     for path in paths:
         print(f"Dumping {path}", file=out)
         try:
             _dump_file(files, path, options, out, problems)
-        except BrokenPipeError:  # nobody reads `out` any more; the file is all right
+        except BrokenPipeError:  # the reader of `out` is gone; the file is all right
             raise
         except (OSError, ProtocolError, CorruptCheckpoint, CorruptSnapshot, CorruptTransactionIndex) as error:
             problems.unreadable.append(f"{path}: {error}")
@@ -174,7 +172,7 @@ def _dump_log(files: Files, path: str, options: DumpOptions, out: TextIO, proble
 
 
 class _OffsetWalk:
-    """Tells of records whose offset is not the next after the one before."""
+    """Reports records whose offset does not follow the previous one."""
 
     def __init__(self, tell: Callable[[int, int], None]) -> None:
         self._last: int | None = None

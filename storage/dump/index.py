@@ -1,4 +1,4 @@
-"""The indexes' part of a dump: their entries, held against the segment beside them (Kafka's DumpLogSegments)."""
+"""The index part of a dump: entries, checked against the segment beside them (Kafka's DumpLogSegments)."""
 
 import os
 from typing import TextIO
@@ -31,7 +31,7 @@ def dump_offset_index(
     try:
         for number, (offset, position) in enumerate(entries):
             if offset == base_offset and number > 0:
-                return  # the zeros of an allocated file
+                return  # the zeros of a preallocated file
             batch = next(scan_batches(file, position, file.size()), None)
             if batch is None or batch.last_offset != offset:
                 problems.mismatch(path, offset, -1 if batch is None else batch.last_offset)
@@ -99,7 +99,7 @@ def _check_time_entry(
 
 
 def _largest_timestamp(file: File, batch: ScannedBatch) -> int:
-    """Of the records themselves: a batch that compaction has emptied has none."""
+    """Reads the records themselves, because a batch emptied by compaction has no timestamp."""
     if batch.magic < 2:
         return batch.max_timestamp
     data = file.read(batch.position, batch.size)
@@ -122,7 +122,7 @@ def _offset_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
 
 def _offset_index_fault(data: bytes, base_offset: int) -> str | None:
     if len(data) % OFFSET_ENTRY_SIZE:
-        return f"its {len(data)} bytes are no whole number of entries"
+        return f"its {len(data)} bytes are not a multiple of the entry size"
     if _offset_entries(data, base_offset)[-1][0] < base_offset:
         return "its last offset is below its base offset"
     return None
@@ -130,7 +130,7 @@ def _offset_index_fault(data: bytes, base_offset: int) -> str | None:
 
 def _time_index_fault(data: bytes, entries: list[tuple[int, int]], base_offset: int) -> str | None:
     if len(data) % TIME_ENTRY_SIZE:
-        return f"its {len(data)} bytes are no whole number of entries"
+        return f"its {len(data)} bytes are not a multiple of the entry size"
     if entries and entries[-1][0] < entries[0][0]:
         return "its last timestamp is below its first one"
     if entries and entries[-1][1] < base_offset:

@@ -1,4 +1,4 @@
-"""What a dump found wrong, gathered by kind and told at its end."""
+"""The problems that a dump found, collected by kind and printed at its end."""
 
 from typing import TextIO
 
@@ -6,11 +6,11 @@ Pairs = dict[str, list[tuple[int, int]]]
 
 
 class DumpProblems:
-    """Each kind by file; pairs in the order in which Kafka's tool tells them."""
+    """Problems by kind and file; pairs are in the order in which Kafka's tool prints them."""
 
     def __init__(self) -> None:
         self.unreadable: list[str] = []
-        self.damaged = False  # a batch or a tail that the dump itself has called invalid
+        self.damaged = False  # the dump itself has reported an invalid batch or tail
         self._mismatches: Pairs = {}
         self._timestamp_mismatches: Pairs = {}
         self._out_of_order: Pairs = {}
@@ -34,7 +34,7 @@ class DumpProblems:
 
     @property
     def none(self) -> bool:
-        """Gaps between offsets are no fault: compaction leaves them."""
+        """Whether there are no problems. Gaps between offsets are none: compaction leaves them."""
         faults = (self._mismatches, self._timestamp_mismatches, self._out_of_order, self._not_found, self.unreadable)
         return not self.damaged and not any(faults)
 
