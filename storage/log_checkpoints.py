@@ -74,7 +74,7 @@ class LogCheckpoints:
 
 
 def _moved_start(log: Log) -> int | None:
-    """Includes logs that start with a segment: a deleted earlier segment may reappear after a crash."""
+    """None for 0. Needed even if the log starts with a segment: a deleted one may reappear after a crash."""
     return log.log_start_offset or None
 
 

@@ -2,7 +2,7 @@
 
 Lifecycle: `open` (locks the directories and reads their owner), `claim` (assigns them to this broker and cluster),
 `load`, then `get_or_create`, `delete` and the periodic work, then `shutdown`. Nothing here starts a thread or a timer.
-Work that takes long is handed out:
+Long work is returned to the caller:
 
 * `load_steps`: an iterator that does a bounded piece of work per step, then `take_load_syncs`; * `take_flush_jobs`,
 `take_removals`: objects with a `run` for any thread.

@@ -135,7 +135,7 @@ class LogMove:
     # ---- (A)
 
     def next_job(self) -> MoveJob | None:
-        """Returns the next piece to copy; None if not more is missing than grows during a copy. Raises OSError."""
+        """Returns the next piece to copy; None once only what is appended meanwhile is missing. Raises OSError."""
         stale = self._stale()
         if stale:
             return self._removal(stale)
@@ -236,7 +236,7 @@ class LogMove:
         return copy.synced or self._is_unflushed(copy.segment)
 
     def _is_unflushed(self, segment: LogSegment) -> bool:
-        """Whether nothing of the segment counts as flushed, and the log will flush it wherever it is then."""
+        """Whether no part of the segment counts as flushed; the log will flush it before or after the move."""
         return self.log.recovery_point <= segment.base_offset and segment in self.log.unsynced_segments
 
     def _sync_segments(self, segments: list[LogSegment]) -> None:

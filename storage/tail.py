@@ -79,8 +79,8 @@ class Tail:
         return self.end - self.start + ENTRY_BYTES * len(self._batches)
 
     def append(self, parts: Sequence[Buffer], size: int) -> None:
-        """Appends a batch and drops the oldest ones if the tail is too large. A batch above TAIL_BYTES leaves the tail
-        empty.
+        """Appends a batch and drops the oldest ones if the tail is too large. A batch that is too large for it
+        leaves it empty.
         """
         self._batches.append((b"".join(parts),) if size <= _JOINED_BYTES else parts)
         self._positions.append(self.end)

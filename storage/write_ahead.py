@@ -1,9 +1,9 @@
 """Writing the records of a large batch before the batch is appended, so that no single write takes long.
 
-The records are written where the batch will be, after the log's end. There they are not part of the log: reads stop at
-the end, and a restart after a crash truncates them, because they have no offset and length yet. The append writes
-offset and length, which completes the batch. Any other append in the meantime first truncates the records; the batch is
-then written again, as a whole. LogWriter does both.
+The records are written where the batch will be, after the log's end. There they are not part of the log: reads stop
+at the end, and a restart after a crash truncates them, because the start of the header, with offset and length, is
+missing. The append writes it, which completes the batch. Any other append in the meantime first truncates the records;
+the batch is then written again, as a whole. LogWriter does both.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class WrittenAhead:
         self._position = segment.size
 
     def write(self, body: memoryview, start: int) -> None:
-        """Writes a piece of the batch's body, leaving space for the header, which is not known yet."""
+        """Writes a piece of the batch's body, after the space for the start of the header, which is not known yet."""
         piece = body[start : start + PIECE_BYTES]
         self.segment.file.write([piece], self._position + self.batch.size_in_bytes - len(body) + start)
 
     def holds(self, batch: ValidatedBatch, segment: LogSegment) -> bool:
-        """Whether everything except the header is written at the place where the batch goes."""
+        """Whether everything except the start of the header is written where the batch goes."""
         return self.is_whole and self.batch is batch and self.segment is segment and self._position == segment.size

@@ -7,6 +7,6 @@ import structlog
 
 @pytest.fixture(autouse=True)
 def logged() -> Iterator[list[Any]]:
-    """What the storage logs, instead of on the screen."""
+    """Captures what the storage logs."""
     with structlog.testing.capture_logs() as entries:
         yield entries

@@ -18,7 +18,7 @@ NOW = 1_700_000_000_000
 
 
 def batch(*values: bytes, timestamp: int = NOW, timestamps: list[int] | None = None, **options: Any) -> bytes:
-    """A client's batch of these values (one of `v` if none), keys `k`."""
+    """Returns a client's batch with these values (a single `v` if none) and keys `k`."""
     values = values or (b"v",)
     times = timestamps if timestamps is not None else [timestamp] * len(values)
     records = [
@@ -38,26 +38,26 @@ def open_small(
     options: Any = None,
     **settings: Any,
 ) -> Log:
-    """A log with these settings (underscores for dots); `options` go to open_log."""
+    """Opens a log with these settings (underscores for dots); `options` go to open_log."""
     config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
     return open_log(files, directory, PARTITION, config, clock or ManualClock(wall_ms=NOW), **(options or {}))
 
 
 def append(log: Log, data: bytes | None = None, epoch: int = 0) -> int:
-    """Appends a batch, moves the high watermark as a single replica does; returns the batch's first offset."""
+    """Appends a batch and moves the high watermark like a single replica; returns the batch's first offset."""
     info = log.append_as_leader(data if data is not None else batch(), epoch, api_version=9)
     log.update_high_watermark(log.log_end_offset)
     return info.first_offset
 
 
 def bytes_of(data: FetchData) -> bytes:
-    """The records of a read that did not ask for a slice of the file."""
+    """Returns the records of a read that did not ask for a slice of the file."""
     assert not isinstance(data.records, FileSlice)
     return bytes(data.records)
 
 
 def headers_of(log: Log) -> list[BatchHeader]:
-    """The headers of all batches, read as a consumer reads them."""
+    """Returns the headers of all batches, read like a consumer."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -69,7 +69,7 @@ def headers_of(log: Log) -> list[BatchHeader]:
 
 
 def all_bytes(log: Log) -> bytes:
-    """All records of the log, read as a consumer reads them."""
+    """Returns all records of the log, read like a consumer."""
     parts = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""What a leader's append stores, and what reads give back."""
+"""What a leader's append stores, and what reads return."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def refused(call: object) -> ErrorCode:
     return error.value.code
 
 
-def test_an_append_tells_where_it_put_the_records(files: ForgetfulFiles) -> None:
+def test_an_append_returns_the_offsets_of_its_records(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log)
     info = log.append_as_leader(batch(b"a", b"b", b"c", timestamps=[NOW, NOW + 7, NOW + 3]), 4, api_version=9)
@@ -36,7 +36,7 @@ def test_an_append_tells_where_it_put_the_records(files: ForgetfulFiles) -> None
     assert info.size_in_bytes == log.size - headers_of(log)[0].size_in_bytes
 
 
-def test_a_read_gives_the_batch_that_holds_the_offset(files: ForgetfulFiles) -> None:
+def test_a_read_returns_the_batch_that_contains_the_offset(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, batch(b"a", b"b", b"c"))
     append(log, batch(b"d"))
@@ -48,7 +48,7 @@ def test_a_read_gives_the_batch_that_holds_the_offset(files: ForgetfulFiles) -> 
     assert data.offset_metadata == LogOffsetMetadata(2, 0, 0)
 
 
-def test_the_leader_epoch_stands_in_every_batch_and_in_the_checkpoint(files: ForgetfulFiles) -> None:
+def test_the_leader_epoch_is_in_every_batch_and_in_the_checkpoint(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, epoch=3)
     append(log, epoch=5)
@@ -60,7 +60,7 @@ def test_the_leader_epoch_stands_in_every_batch_and_in_the_checkpoint(files: For
     assert tuple(log.end_offset_for_epoch(6)) == (-1, -1)
 
 
-def test_at_least_one_batch_is_read_however_small_the_limit(files: ForgetfulFiles) -> None:
+def test_at_least_one_batch_is_read_even_with_a_small_limit(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, batch(b"x" * 500))
     append(log)
@@ -86,7 +86,7 @@ def test_a_read_stops_at_the_upper_bound(files: ForgetfulFiles) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 100])
-def test_an_offset_outside_of_the_log_is_refused(files: ForgetfulFiles, offset: int) -> None:
+def test_an_offset_outside_the_log_is_refused(files: ForgetfulFiles, offset: int) -> None:
     log = open_small(files)
     for _ in range(3):
         append(log)
@@ -108,7 +108,7 @@ def test_every_offset_is_found_in_every_segment_by_index_or_at_the_end(files: Fo
     assert sum(header.record_count for header in headers) == log.log_end_offset
 
 
-def test_a_cold_read_says_so_and_succeeds_when_it_was_warmed(files: ForgetfulFiles) -> None:
+def test_a_cold_read_is_reported_and_succeeds_once_cached(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=400)
     for _ in range(20):
         append(log)
@@ -139,7 +139,7 @@ def test_the_end_of_the_log_is_found_without_reading_the_file(files: ForgetfulFi
 # ---- rolling
 
 
-def test_a_segment_rolls_before_the_batch_that_would_make_it_too_large(files: ForgetfulFiles) -> None:
+def test_a_segment_rolls_before_a_batch_would_make_it_too_large(files: ForgetfulFiles) -> None:
     size = len(batch(b"x" * 100))
     log = open_small(files, segment_bytes=3 * size)
     for _ in range(7):
@@ -148,7 +148,7 @@ def test_a_segment_rolls_before_the_batch_that_would_make_it_too_large(files: Fo
     assert [segment.size for segment in log.segments] == [3 * size, 3 * size, size]
 
 
-def test_a_segment_rolls_by_the_records_time(files: ForgetfulFiles) -> None:
+def test_a_segment_rolls_by_record_timestamps(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_ms=1000)
     append(log, batch(timestamp=NOW))
     append(log, batch(timestamp=NOW + 1000))
@@ -157,7 +157,7 @@ def test_a_segment_rolls_by_the_records_time(files: ForgetfulFiles) -> None:
     assert log.base_offsets == [0, 2]
 
 
-def test_a_segment_whose_records_have_no_time_rolls_by_the_clock(files: ForgetfulFiles) -> None:
+def test_a_segment_without_timestamps_rolls_by_the_clock(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock, segment_ms=1000)
     append(log, batch(timestamp=-1))
@@ -170,13 +170,13 @@ def test_a_segment_rolls_when_an_index_is_full(files: ForgetfulFiles) -> None:
     log = open_small(files, index_interval_bytes=0, segment_index_bytes=48)
     for number in range(12):
         append(log, batch(timestamp=NOW + number))
-    # 48 bytes are 6 entries of the offset index, and 4 of the time index, the last of which is kept for the roll
+    # 48 bytes are 6 entries of the offset index and 4 of the time index, whose last one is reserved for the roll
     assert all(len(segment.offset_index) <= 6 for segment in log.segments)
     assert all(len(segment.time_index) <= 4 for segment in log.segments)
     assert len(log.segments) == 3
 
 
-def test_jitter_makes_segments_roll_a_little_earlier(files: ForgetfulFiles) -> None:
+def test_jitter_makes_segments_roll_slightly_earlier(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_ms=1000, segment_jitter_ms=900)
     jitter = log.active_segment.roll_jitter_ms
     assert 0 < jitter < 900
@@ -220,7 +220,7 @@ def test_a_corrupt_batch_is_refused_and_changes_nothing(files: ForgetfulFiles) -
     assert (log.log_end_offset, log.size) == (0, 0)
 
 
-def test_log_append_time_is_the_brokers(files: ForgetfulFiles) -> None:
+def test_log_append_time_is_the_brokers_time(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock, message_timestamp_type="LogAppendTime")
     clock.advance(77)
@@ -241,7 +241,7 @@ def test_a_timestamp_too_far_from_the_clock_is_refused(files: ForgetfulFiles) ->
     assert refused(lambda: append(older, batch(timestamp=NOW - 51))) == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(files: ForgetfulFiles) -> None:
+def test_a_compacted_topic_refuses_records_without_a_key(files: ForgetfulFiles) -> None:
     from odradek.protocol.records import Record, build_batch
 
     log = open_small(files, cleanup_policy="compact")
@@ -251,7 +251,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(files: ForgetfulFiles) 
     assert [index for index, _ in error.value.record_errors] == [0]
 
 
-def test_a_topic_with_a_codec_of_its_own_stores_that_codec(files: ForgetfulFiles) -> None:
+def test_a_topic_with_its_own_codec_stores_that_codec(files: ForgetfulFiles) -> None:
     log = open_small(files, compression_type="gzip")
     append(log, batch(b"a" * 100, b"b" * 100))
     data = bytes_of(log.read(0, 1 << 20))
@@ -275,9 +275,9 @@ def test_new_settings_take_effect_with_the_next_append(files: ForgetfulFiles) ->
 # ---- by time
 
 
-def test_offsets_are_found_by_time_over_all_segments(files: ForgetfulFiles) -> None:
+def test_offsets_are_found_by_time_in_all_segments(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=1000, index_interval_bytes=100)
-    times = [NOW + 10 * (number ^ 5) for number in range(100)]  # a little out of order
+    times = [NOW + 10 * (number ^ 5) for number in range(100)]  # slightly out of order
     for timestamp in times:
         append(log, batch(timestamp=timestamp))
     for asked in range(NOW - 5, NOW + 1100, 7):
@@ -292,7 +292,7 @@ def test_offsets_are_found_by_time_over_all_segments(files: ForgetfulFiles) -> N
     assert finished(log.offset_for_timestamp(-1)) == (-1, 100, 0)
 
 
-def test_an_empty_log_has_no_record_at_any_time(files: ForgetfulFiles) -> None:
+def test_a_search_by_time_finds_nothing_in_an_empty_log(files: ForgetfulFiles) -> None:
     log = open_small(files)
     assert finished(log.offset_for_timestamp(0)) is None
     assert finished(log.offset_for_timestamp(-3)) is None
@@ -310,7 +310,7 @@ PLAIN = [(b"key", b"value"), (b"gone", None)]
 
 
 def plain_append(log: Log) -> tuple[BatchHeader, list[tuple[bytes | None, bytes | None]]]:
-    """The stored header of a coordinator's batch, and its keys and values."""
+    """Returns the stored header of a coordinator's batch, and its keys and values."""
     log.append_as_leader(build_plain_batch([(b"before", b"")], NOW), 4)
     info = log.append_as_leader(build_plain_batch(PLAIN, NOW), 4, origin=AppendOrigin.COORDINATOR)
     log.update_high_watermark(log.log_end_offset)
@@ -330,7 +330,7 @@ def test_a_coordinators_batch_is_stored_in_the_topics_codec(files: ForgetfulFile
     assert header.max_timestamp == NOW
 
 
-def test_a_coordinators_batch_gets_the_time_of_a_topic_that_wants_it(files: ForgetfulFiles) -> None:
+def test_a_coordinators_batch_gets_log_append_time_if_the_topic_uses_it(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW + 99)
     log = open_small(files, clock=clock, message_timestamp_type="LogAppendTime")
     header, stored = plain_append(log)
@@ -339,7 +339,7 @@ def test_a_coordinators_batch_gets_the_time_of_a_topic_that_wants_it(files: Forg
     assert header.max_timestamp == NOW + 99
 
 
-def test_a_coordinators_batch_is_not_larger_than_the_topic_allows(files: ForgetfulFiles) -> None:
+def test_a_coordinators_batch_above_the_topics_limit_is_refused(files: ForgetfulFiles) -> None:
     log = open_small(files, max_message_bytes=1000)
     large = build_plain_batch([(b"k", bytes(1000))], NOW)
     assert refused(lambda: log.append_as_leader(large, 4)) is ErrorCode.MESSAGE_TOO_LARGE

@@ -1,4 +1,4 @@
-"""Partitions that are made: what a failure leaves behind, and what unused ones and unused segments cost."""
+"""Creating partitions: what a failure leaves behind, and the cost of unused partitions and segments."""
 
 import os
 import uuid
@@ -25,7 +25,7 @@ TOPIC_ID = uuid.UUID(int=7)
 
 
 class NoRoomFor(ForgetfulFiles):
-    """A disk that takes all but files whose names contain `name`."""
+    """A disk that refuses files whose names contain `name`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class NoRoomFor(ForgetfulFiles):
 
 
 @pytest.mark.parametrize("name", ["orders-0", ".log", ".index", ".timeindex", "partition.metadata"])
-def test_a_partition_that_could_not_be_made_can_be_made_when_there_is_room(name: str) -> None:
+def test_a_partition_can_be_created_after_a_failure_once_there_is_space(name: str) -> None:
     files = NoRoomFor()
     clock = ManualClock(wall_ms=NOW)
     manager = LogManager(["/data"], files, clock)
@@ -86,7 +86,7 @@ def new_manager(data: Path) -> LogManager:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_a_partition_that_nobody_uses_holds_no_file_open(data: Path, ends_well: bool) -> None:
+def test_an_unused_partition_has_no_open_files(data: Path, ends_well: bool) -> None:
     manager = new_manager(data)
     before = open_files()
     logs = [manager.get_or_create(TopicPartition("orders", number), TOPIC_ID, LogConfig()) for number in range(50)]
@@ -109,7 +109,7 @@ def test_a_partition_that_nobody_uses_holds_no_file_open(data: Path, ends_well: 
     again.shutdown()
 
 
-def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_by_time_does_not_open_segments_that_it_can_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_small(ForgetfulFiles(), segment_bytes=200)
     for number in range(20):
         append(log, batch(b"x" * 40, timestamp=NOW + number))
@@ -134,9 +134,7 @@ def test_a_look_up_by_time_opens_no_segment_that_it_can_pass_over(monkeypatch: p
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
-def test_many_rolled_segments_are_flushed_without_holding_all_their_files_open(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_rolled_segments_are_flushed_with_few_open_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_manager, "SEGMENTS_PER_FLUSH", 5)
     manager = new_manager(data)
     logs = [
@@ -160,7 +158,7 @@ def test_many_rolled_segments_are_flushed_without_holding_all_their_files_open(
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
-def test_segments_that_roll_faster_than_they_are_flushed_hold_few_files_open(data: Path) -> None:
+def test_segments_that_roll_faster_than_they_are_flushed_have_few_open_files(data: Path) -> None:
     manager = LogManager([str(data)], OsFiles(), ManualClock(wall_ms=NOW), cache=SegmentCache(8))
     manager.open()
     before = open_files()

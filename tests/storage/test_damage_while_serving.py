@@ -1,4 +1,4 @@
-"""Files that change under a running broker: what is left is read, what is not is an error, never a gap unsaid."""
+"""Files that change under a running broker: intact data is read, and damage is an error, never a silent gap."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def files() -> ForgetfulFiles:
 
 
 def three_segments(files: ForgetfulFiles) -> tuple[Log, LogSegment]:
-    """A log of three segments, and the one in the middle."""
+    """Returns a log of three segments, and the middle one."""
     log = open_small(files, segment_bytes=500, index_interval_bytes=100)
     while len(log.segments) < 3:
         append(log, batch(b"x" * 40))
@@ -32,7 +32,7 @@ def offsets_read(log: Log, offset: int) -> list[int]:
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros"])
-def test_a_segment_that_lost_its_batches_is_an_error_and_not_a_gap(
+def test_reading_a_segment_that_lost_its_batches_is_an_error(
     files: ForgetfulFiles, logged: list[Any], damage: str
 ) -> None:
     log, middle = three_segments(files)
@@ -51,7 +51,7 @@ def test_a_segment_that_lost_its_batches_is_an_error_and_not_a_gap(
     assert append(log) == log.log_end_offset - 1
 
 
-def test_files_that_are_not_named_by_an_offset_are_left_alone(files: ForgetfulFiles) -> None:
+def test_files_not_named_by_an_offset_are_left_alone(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log)
     log.close()

@@ -1,4 +1,4 @@
-"""Slices of files: what a socket takes of them, and how long they last."""
+"""Slices of files: sending them to a socket, and how long their descriptors stay open."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def sliced(path: Path, position: int, length: int) -> FileSlice:
-    """Its file is closed."""
+    """Returns a slice whose file is closed."""
     file = OsFiles().open(str(path))
     found = file.slice(position, length)
     file.close()
@@ -53,12 +53,12 @@ def received(ends: tuple[socket.socket, socket.socket], part: FileSlice) -> byte
     return data
 
 
-def test_its_bytes_are_sent(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_slice_is_sent(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
     assert received(ends, sliced(path, 1000, 700_000)) == CONTENT[1000:701_000]
 
 
 @pytest.mark.parametrize("reason", [errno.EINVAL, errno.ENOSYS])
-def test_they_are_read_where_the_file_system_knows_no_sendfile(
+def test_a_slice_is_read_if_the_file_system_does_not_support_sendfile(
     path: Path, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
     def refused(*_: int) -> int:
@@ -68,7 +68,7 @@ def test_they_are_read_where_the_file_system_knows_no_sendfile(
     assert received(ends, sliced(path, 1000, 700_000)) == CONTENT[1000:701_000]
 
 
-def test_a_socket_that_takes_nothing_says_so(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_full_socket_raises_blocking_io_error(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
     part = sliced(path, 0, len(CONTENT))
     taken = part.send(ends[0].fileno(), 0, len(part))
     assert 0 < taken < len(part)
@@ -76,13 +76,13 @@ def test_a_socket_that_takes_nothing_says_so(path: Path, ends: tuple[socket.sock
         part.send(ends[0].fileno(), taken, len(part) - taken)
 
 
-def test_a_socket_that_is_gone_raises(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_closed_socket_raises_connection_error(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
     ends[1].close()
     with pytest.raises(ConnectionError):
         sliced(path, 0, 100).send(ends[0].fileno(), 0, 100)
 
 
-def test_a_file_that_was_cut_short_raises(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_truncated_file_raises_eof_error(path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
     part = sliced(path, 1000, 500)
     os.truncate(path, 1200)
     assert part.send(ends[0].fileno(), 0, 500) == 200
@@ -90,7 +90,7 @@ def test_a_file_that_was_cut_short_raises(path: Path, ends: tuple[socket.socket,
         part.send(ends[0].fileno(), 200, 300)
 
 
-def test_the_descriptor_lives_as_long_as_the_last_slice(path: Path) -> None:
+def test_the_descriptor_is_open_as_long_as_the_last_slice(path: Path) -> None:
     def is_open() -> bool:
         return any(Path(f"/proc/self/fd/{name}").resolve() == path for name in os.listdir("/proc/self/fd"))
 
@@ -104,7 +104,7 @@ def test_the_descriptor_lives_as_long_as_the_last_slice(path: Path) -> None:
     assert not is_open()
 
 
-async def test_what_the_cache_does_not_hold_is_told(path: Path) -> None:
+async def test_bytes_missing_from_the_page_cache_are_detected(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
         try:
@@ -115,7 +115,7 @@ async def test_what_the_cache_does_not_hold_is_told(path: Path) -> None:
         assert part.is_cached(0, 1 << 20)
 
         def is_forgotten() -> bool:
-            """The kernel keeps the pages that it still has in another processor's list."""
+            """Retried, because the kernel may keep pages that are on another processor's list."""
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             return not part.is_cached(0, 1 << 20)
 
@@ -123,7 +123,7 @@ async def test_what_the_cache_does_not_hold_is_told(path: Path) -> None:
     assert not part.is_cached(699_999, 1 << 20)
 
 
-def test_a_read_gives_a_slice_of_what_is_large_and_bytes_of_what_is_small(
+def test_a_large_read_returns_a_slice_and_a_small_one_bytes(
     tmp_path: Path, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     log = open_small(OsFiles(), str(tmp_path / "orders-0"))
@@ -140,14 +140,14 @@ def test_a_read_gives_a_slice_of_what_is_large_and_bytes_of_what_is_small(
     log.close()
 
 
-def test_a_file_that_cannot_be_sent_is_read() -> None:
+def test_a_read_returns_bytes_if_the_file_cannot_be_sent() -> None:
     log = open_small(ForgetfulFiles())
     for number in range(100):
         append(log, batch(bytes([number]) * 5000))
     assert log.read(0, 1 << 20, sendable=True).records == log.read(0, 1 << 20).records
 
 
-def test_a_cold_read_of_what_is_sent_warms_no_more_than_the_first_slice_needs() -> None:
+def test_a_cold_sendable_read_caches_only_the_first_slice() -> None:
     files = ForgetfulFiles()
     log = open_small(files, segment_bytes=400_000)
     for number in range(100):

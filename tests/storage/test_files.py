@@ -1,4 +1,4 @@
-"""What OsFiles promises about other users of the machine."""
+"""What OsFiles guarantees about other users of the machine."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ def victim(tmp_path: Path) -> Path:
     return victim
 
 
-def test_what_it_makes_is_its_owners_alone(tmp_path: Path) -> None:
+def test_new_files_and_directories_are_private(tmp_path: Path) -> None:
     files = OsFiles()
     before = os.umask(0)
     try:
@@ -39,7 +39,7 @@ def test_what_it_makes_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path: Path, victim: Path, sync: bool) -> None:
+def test_a_symbolic_link_under_the_temporary_name_is_not_followed(tmp_path: Path, victim: Path, sync: bool) -> None:
     (tmp_path / "checkpoint.tmp").symlink_to(victim)
     OsFiles().replace_file(str(tmp_path / "checkpoint"), b"new", sync=sync)
     assert victim.read_text() == "precious"
@@ -48,13 +48,13 @@ def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path: Pat
     assert not (tmp_path / "checkpoint.tmp").is_symlink()
 
 
-def test_a_hard_link_in_the_place_of_the_temporary_file_is_not_written(tmp_path: Path, victim: Path) -> None:
+def test_a_hard_link_under_the_temporary_name_is_not_written(tmp_path: Path, victim: Path) -> None:
     os.link(victim, tmp_path / "checkpoint.tmp")
     OsFiles().replace_file(str(tmp_path / "checkpoint"), b"new")
     assert victim.read_text() == "precious"
 
 
-def test_what_a_crash_left_of_a_temporary_file_is_replaced(tmp_path: Path) -> None:
+def test_a_temporary_file_left_by_a_crash_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.tmp").write_bytes(b"half of someth")
     OsFiles().replace_file(str(tmp_path / "checkpoint"), b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
@@ -62,7 +62,7 @@ def test_what_a_crash_left_of_a_temporary_file_is_replaced(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_no_file_is_made_through_a_link(tmp_path: Path, victim: Path, exclusive: bool) -> None:
+def test_no_file_is_created_through_a_symbolic_link(tmp_path: Path, victim: Path, exclusive: bool) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "a.log").symlink_to(victim)
     for name in ("dangling", "a.log"):
@@ -71,14 +71,14 @@ def test_no_file_is_made_through_a_link(tmp_path: Path, victim: Path, exclusive:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_lock_is_not_taken_through_a_link(tmp_path: Path) -> None:
+def test_a_lock_is_not_taken_through_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match=r"\.lock"):
         OsFiles().lock(str(tmp_path / ".lock"))
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_permissions_of_others_are_taken_away_once_and_a_link_is_left_alone(tmp_path: Path, victim: Path) -> None:
+def test_permissions_of_others_are_removed_once_and_links_are_left_alone(tmp_path: Path, victim: Path) -> None:
     files = OsFiles()
     victim.chmod(0o644)
     (tmp_path / "link").symlink_to(victim)

@@ -1,6 +1,4 @@
-"""A disk without room: the append fails with KAFKA_STORAGE_ERROR, nothing is lost, and appends go on when there
-is room.
-"""
+"""A full disk: appends fail with KAFKA_STORAGE_ERROR, lose nothing, and work again once there is space."""
 
 import errno
 import os
@@ -36,7 +34,7 @@ def append_fails(log: Log, data: bytes) -> None:
 
 
 def append_code(log: Log, data: bytes) -> ErrorCode | None:
-    """How an append failed; None when it did not."""
+    """Returns the error of an append; None if it succeeded."""
     try:
         append(log, data)
     except ProtocolError as error:
@@ -44,8 +42,8 @@ def append_code(log: Log, data: bytes) -> ErrorCode | None:
     return None
 
 
-def test_a_disk_that_is_full_at_any_byte_costs_nothing_but_the_append() -> None:
-    needed = 1300  # what the twelve appends below take, and a little less
+def test_a_disk_full_at_any_byte_fails_only_the_append() -> None:
+    needed = 1300  # slightly less than the twelve appends below need
     for room in range(needed):
         files = ForgetfulFiles()
         log = open_small(files, **SETTINGS)
@@ -77,7 +75,7 @@ def test_a_disk_that_is_full_at_any_byte_costs_nothing_but_the_append() -> None:
         assert again.producer_state.producers[1].last_sequence == sequence
 
 
-def test_a_torn_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() -> None:
+def test_a_torn_tail_that_cannot_be_truncated_is_truncated_before_the_next_append() -> None:
     files = ForgetfulFiles()
     log = open_small(files)
     append(log)
@@ -96,14 +94,14 @@ def test_a_torn_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() 
     assert files.size(path) == len(whole) + 30
     assert all_bytes(log) == whole
     files.room = None
-    append_fails(log, batch())  # the tail is still there
+    append_fails(log, batch())  # the torn tail is still there
     refusing = False
     append(log, batch(b"y"))
     assert [header.base_offset for header in headers_of(log)] == [0, 1]
     assert files.size(path) == log.size
 
 
-def test_a_roll_that_fails_leaves_the_old_segment_active() -> None:
+def test_a_failed_roll_leaves_the_old_segment_active() -> None:
     files = ForgetfulFiles()
     log = open_small(files, **SETTINGS)
     while log.size + len(batch(b"x" * 50)) <= 400:
@@ -118,7 +116,7 @@ def test_a_roll_that_fails_leaves_the_old_segment_active() -> None:
     assert len(log.base_offsets) == 2
 
 
-def test_a_flush_that_failed_ends_appending_until_the_log_is_opened_again() -> None:
+def test_a_failed_flush_prevents_appends_until_the_log_is_opened_again() -> None:
     files = ForgetfulFiles()
     log = open_small(files)
     append(log)
@@ -136,7 +134,7 @@ def test_a_flush_that_failed_ends_appending_until_the_log_is_opened_again() -> N
     assert again.flushed_offset == 2
 
 
-def test_what_goes_wrong_is_named_in_the_log(logged: list[dict[str, object]]) -> None:
+def test_a_failed_append_is_logged(logged: list[dict[str, object]]) -> None:
     files = ForgetfulFiles()
     log = open_small(files)
     files.room = 10
@@ -160,7 +158,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(target)], check=True)
 
 
-def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
+def test_a_log_survives_a_real_full_disk(small_disk: Path) -> None:
     log = open_small(OsFiles(), str(small_disk / "orders-0"), segment_bytes=64 << 10)
     size = 0
     while (code := append_code(log, batch(b"x" * 3000))) is None:
@@ -169,7 +167,7 @@ def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
     assert 60 < size < 90
     append_fails(log, batch(b"x" * 3000))
     assert len(headers_of(log)) == log.log_end_offset == size
-    # DeleteRecords makes room, and appends go on
+    # DeleteRecords frees space, and appends work again
     log.delete_records_before(50)
     assert log.apply_retention(0) > 0
     for _, path in log.removals:
@@ -186,8 +184,8 @@ def test_a_real_disk_that_is_full_is_survived(small_disk: Path) -> None:
     again.close()
 
 
-def test_a_full_disk_while_a_transaction_is_aborted_leaves_it_open_and_a_later_abort_ends_it() -> None:
-    """The entry in the transaction index and the marker are both there, or neither is."""
+def test_an_abort_on_a_full_disk_leaves_the_transaction_open_until_a_later_abort() -> None:
+    """Either both the entry in the transaction index and the marker are there, or neither."""
     reached: set[int] = set()
     for room in range(0, 34 + 78 + 100, 3):
         files = ForgetfulFiles()
@@ -227,7 +225,7 @@ def append_code_of_abort(log: Log, epoch: int = 0) -> ErrorCode | None:
 
 
 def crashed_log(files: ForgetfulFiles) -> ForgetfulFiles:
-    """The disk after a crash of a log of several segments, with producers, aborted transactions and two epochs."""
+    """Returns the disk after a crash of a log with several segments, producers, aborted transactions and two epochs."""
     log = open_small(files, **SETTINGS)
     for number in range(12):
         append(log, idempotent(2 * number, b"x" * 30, is_transactional=True), epoch=number // 6)
@@ -237,11 +235,11 @@ def crashed_log(files: ForgetfulFiles) -> ForgetfulFiles:
     after = files.crash()
     for name in after.list_directory("/data/orders-0"):
         if name.endswith((".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")):
-            after.remove(f"/data/orders-0/{name}")  # of those a crash may leave anything
+            after.remove(f"/data/orders-0/{name}")  # after a crash these may have any content
     return after
 
 
-def test_a_log_that_needs_recovery_is_read_whole_on_a_disk_with_any_room() -> None:
+def test_a_log_is_recovered_completely_on_a_nearly_full_disk() -> None:
     whole = crashed_log(ForgetfulFiles())
     expected = open_small(whole, options={"clean": False}, **SETTINGS)
     for room in (*range(1, 600, 23), 1000, 2000):
@@ -269,7 +267,7 @@ def test_a_log_that_needs_recovery_is_read_whole_on_a_disk_with_any_room() -> No
             assert again.aborted_transactions(data) == expected.aborted_transactions(data)
 
 
-def test_a_log_that_could_not_write_what_it_derives_is_not_closed_cleanly() -> None:
+def test_a_log_with_unwritten_derived_data_is_not_closed_cleanly() -> None:
     files = crashed_log(ForgetfulFiles())
     files.room = 1
     log = open_small(files, options={"clean": False}, **SETTINGS)
@@ -279,7 +277,7 @@ def test_a_log_that_could_not_write_what_it_derives_is_not_closed_cleanly() -> N
 
 
 class NoRoomInOneFolder(ForgetfulFiles):
-    """Takes no new file into `folder`."""
+    """Refuses new files in `folder`."""
 
     folder = "none"
 
@@ -289,7 +287,7 @@ class NoRoomInOneFolder(ForgetfulFiles):
         return super()._new(path)
 
 
-def test_a_log_that_cannot_be_opened_on_a_full_disk_keeps_no_other_closed_and_its_checkpoints_stay() -> None:
+def test_a_log_that_a_full_disk_keeps_closed_does_not_affect_others_and_keeps_its_checkpoints() -> None:
     files, clock = NoRoomInOneFolder(), ManualClock(wall_ms=NOW)
     whole, empty = TopicPartition("orders", 0), TopicPartition("orders", 1)
     manager = LogManager(["/data"], files, clock)

@@ -1,4 +1,4 @@
-"""Directories of a real broker: stopped, killed and damaged ones are opened, and say what Kafka said of them."""
+"""Directories of a real broker, clean, killed or damaged, are opened and have the content that Kafka reported."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ from tests.storage.vector_logs import LOGS, answers, config_of, contents, copy_o
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
-# clean/ is the broker of killed/ started again; it cleaned these once more.
+# clean/ is the directory of killed/ after a restart; the broker cleaned these logs once more.
 CLEANED_SINCE = {
     TopicPartition("compacted", 0),
     TopicPartition("compacted-idempotent", 0),
@@ -107,7 +107,7 @@ def described_segment(segment: LogSegment) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "partition"), CASES, ids=str)
-def test_every_batch_is_the_one_that_kafka_reads(
+def test_every_batch_equals_the_one_that_kafka_reads(
     managers: dict[str, LogManager], name: str, partition: TopicPartition
 ) -> None:
     log = log_of(managers, name, partition)
@@ -117,7 +117,7 @@ def test_every_batch_is_the_one_that_kafka_reads(
 
 
 @pytest.mark.parametrize(("name", "partition"), ANSWERED, ids=str)
-def test_offsets_by_time_are_kafkas(managers: dict[str, LogManager], name: str, partition: TopicPartition) -> None:
+def test_offsets_by_time_equal_kafkas(managers: dict[str, LogManager], name: str, partition: TopicPartition) -> None:
     log = log_of(managers, name, partition)
     for asked in answers(name)[partition]["listOffsets"]:
         last = log.last_stable_offset if asked["isolationLevel"] == READ_COMMITTED else log.high_watermark
@@ -131,7 +131,9 @@ def test_offsets_by_time_are_kafkas(managers: dict[str, LogManager], name: str, 
 
 
 @pytest.mark.parametrize(("name", "partition"), ANSWERED, ids=str)
-def test_fetches_give_what_kafkas_give(managers: dict[str, LogManager], name: str, partition: TopicPartition) -> None:
+def test_fetches_return_the_same_as_kafkas(
+    managers: dict[str, LogManager], name: str, partition: TopicPartition
+) -> None:
     log = log_of(managers, name, partition)
     for asked in answers(name)[partition]["fetch"]:
         committed = asked["isolationLevel"] == READ_COMMITTED
@@ -153,7 +155,7 @@ def test_fetches_give_what_kafkas_give(managers: dict[str, LogManager], name: st
 
 
 @pytest.mark.parametrize(("name", "partition"), ANSWERED, ids=str)
-def test_ends_of_leader_epochs_are_kafkas(
+def test_end_offsets_of_leader_epochs_equal_kafkas(
     managers: dict[str, LogManager], name: str, partition: TopicPartition
 ) -> None:
     log = log_of(managers, name, partition)
@@ -163,9 +165,7 @@ def test_ends_of_leader_epochs_are_kafkas(
 
 
 @pytest.mark.parametrize(("name", "partition"), ANSWERED, ids=str)
-def test_the_producers_are_those_that_kafka_knows(
-    managers: dict[str, LogManager], name: str, partition: TopicPartition
-) -> None:
+def test_the_producers_equal_kafkas(managers: dict[str, LogManager], name: str, partition: TopicPartition) -> None:
     log = log_of(managers, name, partition)
     found = [
         {
@@ -183,14 +183,14 @@ def test_the_producers_are_those_that_kafka_knows(
 
 
 @pytest.mark.parametrize("partition", partition_folders("killed"), ids=str)
-def test_a_killed_brokers_directory_recovers_to_what_the_broker_itself_made_of_it(
+def test_a_killed_brokers_directory_is_recovered_as_by_kafka(
     managers: dict[str, LogManager], partition: TopicPartition
 ) -> None:
     log = log_of(managers, "killed", partition)
     found = [batch for segment in log.segments for batch in described_segment(segment)]
     expected = contents("clean", partition)
     if partition in CLEANED_SINCE:
-        # the cleaner ran after the restart: what it kept must be what we have of those offsets
+        # the cleaner ran after the restart: the records that it kept must equal ours at those offsets
         kept = {record["offset"]: record for batch in expected for record in batch["records"]}
         ours = {record["offset"]: record for batch in found for record in batch["records"]}
         assert all(ours[offset]["value"] == record["value"] for offset, record in kept.items() if offset in ours)
@@ -206,7 +206,7 @@ def test_a_killed_brokers_directory_recovers_to_what_the_broker_itself_made_of_i
 
 
 @pytest.mark.parametrize("partition", partition_folders("recovered"), ids=str)
-def test_the_indexes_of_a_damaged_log_find_what_kafkas_new_ones_find(
+def test_the_rebuilt_indexes_of_a_damaged_log_find_the_same_as_kafkas(
     managers: dict[str, LogManager], partition: TopicPartition, tmp_path: Path
 ) -> None:
     log = log_of(managers, "recovered", partition)
@@ -240,7 +240,7 @@ def test_an_opened_directory_can_be_written_and_opened_again(name: str, tmp_path
     again.shutdown()
 
 
-def test_a_directory_that_was_stopped_cleanly_is_not_changed_by_opening_and_closing_it(tmp_path: Path) -> None:
+def test_opening_and_closing_a_cleanly_closed_directory_does_not_change_it(tmp_path: Path) -> None:
     directory = copy_of("clean", tmp_path / "data")
     manager = open_manager(directory)
     manager.shutdown()
@@ -248,21 +248,19 @@ def test_a_directory_that_was_stopped_cleanly_is_not_changed_by_opening_and_clos
         files = sorted((LOGS / "clean" / str(folder)).iterdir())
         snapshots = [path for path in files if path.suffix == ".snapshot"]
         segments = {path.stem for path in files if path.suffix == ".log"}
-        strays = [
-            path for path in snapshots[:-1] if path.stem not in segments
-        ]  # Kafka's next start takes them away too
+        strays = [path for path in snapshots[:-1] if path.stem not in segments]  # Kafka's next start removes them too
         for before in files:
             if before in strays:
                 continue
             after = directory / str(folder) / before.name
             if before.name == "leader-epoch-checkpoint" and not contents("clean", folder):
-                continue  # an epoch that begins at the log's end goes, in Kafka too, until there is a leader
+                continue  # Kafka too drops an epoch that starts at the log's end until there is a leader
             assert after.read_bytes() == before.read_bytes(), after
         extra = {path.name for path in (directory / str(folder)).iterdir()}
         assert extra == {path.name for path in files if path not in strays}, folder
 
 
-def test_a_segment_that_waited_for_its_deletion_goes_when_the_directory_is_opened(
+def test_segments_marked_for_deletion_are_removed_when_the_directory_is_opened(
     managers: dict[str, LogManager], tmp_path: Path
 ) -> None:
     waiting = list((LOGS / "killed").rglob("*.deleted"))
@@ -272,13 +270,13 @@ def test_a_segment_that_waited_for_its_deletion_goes_when_the_directory_is_opene
     manager.release()
 
 
-def test_a_lost_leader_epoch_checkpoint_is_made_anew_even_after_a_clean_shutdown(tmp_path: Path) -> None:
+def test_a_lost_leader_epoch_checkpoint_is_rebuilt_even_after_a_clean_shutdown(tmp_path: Path) -> None:
     directory = copy_of("clean", tmp_path / "data")
     (directory / "plain-0" / "leader-epoch-checkpoint").unlink()
     manager = open_manager(directory)
     log = manager.get(TopicPartition("plain", 0))
     assert log is not None
-    # epochs as the batches have them: they begin with their first batch, not with the election
+    # epochs according to the batches: they start with their first batch, not with the election
     assert [epoch for epoch, _ in log.leader_epochs.entries] == [0, 2, 4]
     manager.release()
 

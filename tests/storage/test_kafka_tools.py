@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads the files that our storage writes, and finds nothing wrong."""
+"""Kafka's own DumpLogSegments reads the files that our storage writes, and finds no errors."""
 
 import io
 import subprocess
@@ -70,7 +70,7 @@ def fill(folder: Path, clean: bool, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
-def test_kafka_finds_nothing_wrong_with_a_log_of_ours(
+def test_kafka_finds_no_errors_in_our_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str], clean: bool
 ) -> None:
     folder = tmp_path / "orders-0"
@@ -78,7 +78,7 @@ def test_kafka_finds_nothing_wrong_with_a_log_of_ours(
     check(java_tools, folder, monkeypatch)
 
 
-def test_kafka_finds_nothing_wrong_with_log_append_time(
+def test_kafka_finds_no_errors_in_logs_with_log_append_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str]
 ) -> None:
     folder = tmp_path / "orders-0"
@@ -86,7 +86,7 @@ def test_kafka_finds_nothing_wrong_with_log_append_time(
     check(java_tools, folder, monkeypatch)
 
 
-def test_kafka_finds_nothing_wrong_with_what_we_recovered(
+def test_kafka_finds_no_errors_in_recovered_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str]
 ) -> None:
     directory = copy_of("damaged", tmp_path / "data")

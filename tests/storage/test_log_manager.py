@@ -1,4 +1,4 @@
-"""Directories of log.dirs: whose they are, what is in them, how they are left."""
+"""Directories of log.dirs: who owns them, which partitions they contain, how they are closed."""
 
 import random
 import uuid
@@ -86,7 +86,7 @@ def test_a_start_after_a_crash_recovers(files: ForgetfulFiles, logged: list[Any]
     ]
 
 
-def test_checkpoints_are_kafkas(files: ForgetfulFiles) -> None:
+def test_checkpoints_have_kafkas_format(files: ForgetfulFiles) -> None:
     manager = started(files)
     log = manager.get_or_create(partition(3, "a.b-c_d"), None, CONFIG)
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_checkpoints_are_kafkas(files: ForgetfulFiles) -> None:
 
 
 @pytest.mark.parametrize("content", [b"1\n0\n", b"0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff"])
-def test_a_corrupt_checkpoint_is_named_and_everything_is_read_again(
+def test_a_corrupt_checkpoint_is_logged_and_all_segments_are_read_again(
     files: ForgetfulFiles, content: bytes, logged: list[Any]
 ) -> None:
     manager = started(files)
@@ -120,7 +120,7 @@ def test_a_corrupt_checkpoint_is_named_and_everything_is_read_again(
     assert again.logs[partition()].log_end_offset == 5
 
 
-# ---- whose directory it is
+# ---- owners of directories
 
 
 def test_a_directory_is_locked_while_it_is_used(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_directory_is_locked_while_it_is_used(tmp_path: Path) -> None:
     started(OsFiles(), str(tmp_path)).shutdown()
 
 
-def test_one_locked_directory_gives_the_others_back(files: ForgetfulFiles) -> None:
+def test_if_one_directory_is_locked_the_other_locks_are_released(files: ForgetfulFiles) -> None:
     holder = started(files, "/b")
     with pytest.raises(DirectoryLocked):
         started(files, "/a", "/b")
@@ -173,14 +173,14 @@ def test_a_directory_of_another_cluster_or_broker_is_refused(files: ForgetfulFil
 
 
 @pytest.mark.parametrize("content", [b"version=2\n", b"broker.id=x\nversion=0\n", b"", b"broker.id=1\n"])
-def test_meta_properties_that_cannot_be_understood_are_refused(files: ForgetfulFiles, content: bytes) -> None:
+def test_invalid_meta_properties_are_refused(files: ForgetfulFiles, content: bytes) -> None:
     files.make_directories("/data")
     files.replace_file("/data/meta.properties", content)
     with pytest.raises(MetaPropertiesError):
         started(files)
 
 
-def test_a_broker_without_an_id_is_given_one_above_1000(files: ForgetfulFiles) -> None:
+def test_a_broker_without_an_id_gets_one_above_1000(files: ForgetfulFiles) -> None:
     manager = started(files, broker_id=-1)
     assert manager.broker_id is not None
     assert manager.broker_id > 1000
@@ -191,7 +191,7 @@ def test_a_broker_without_an_id_is_given_one_above_1000(files: ForgetfulFiles) -
 # ---- partitions
 
 
-def test_new_partitions_go_where_there_are_the_fewest(files: ForgetfulFiles) -> None:
+def test_new_partitions_are_created_in_the_directory_with_the_fewest(files: ForgetfulFiles) -> None:
     manager = started(files, "/a", "/b/")
     for number in range(5):
         manager.get_or_create(partition(number), None, CONFIG)
@@ -202,7 +202,7 @@ def test_new_partitions_go_where_there_are_the_fewest(files: ForgetfulFiles) -> 
     assert [again.directory_of(again.logs[partition(number)]) for number in range(5)] == places
 
 
-def test_a_partition_in_two_directories_is_opened_once_and_named(files: ForgetfulFiles, logged: list[Any]) -> None:
+def test_a_partition_in_two_directories_is_opened_once_and_logged(files: ForgetfulFiles, logged: list[Any]) -> None:
     for path in ("/a", "/b"):
         manager = started(files, path)
         append(manager.get_or_create(partition(), None, CONFIG))
@@ -213,7 +213,7 @@ def test_a_partition_in_two_directories_is_opened_once_and_named(files: Forgetfu
     assert (entry["directory"], entry["folder"]) == ("/b", "orders-0")
 
 
-def test_a_folder_that_the_store_does_not_know_is_named_and_left_alone(
+def test_a_folder_unknown_to_the_metadata_store_is_logged_and_left_alone(
     files: ForgetfulFiles, logged: list[Any]
 ) -> None:
     manager = started(files)
@@ -229,7 +229,7 @@ def test_a_folder_that_the_store_does_not_know_is_named_and_left_alone(
     assert {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name} == before
 
 
-def test_a_folder_of_another_topic_of_that_name_is_left_alone_and_its_partition_not_created(
+def test_a_folder_of_another_topic_with_the_same_name_is_left_alone_and_blocks_creation(
     files: ForgetfulFiles,
 ) -> None:
     manager = started(files)
@@ -254,7 +254,7 @@ def test_a_log_refuses_another_topics_id(files: ForgetfulFiles) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"version: 1\ntopic_id: UieKdJ1TSpeJpQOhQhA2fQ", b"version: 0\ntopic_id: short"]
 )
-def test_a_corrupt_topic_id_is_said_loudly_and_taken_from_the_store(
+def test_a_corrupt_topic_id_is_logged_and_taken_from_the_metadata_store(
     files: ForgetfulFiles, content: bytes, logged: list[Any]
 ) -> None:
     manager = started(files)
@@ -278,7 +278,7 @@ def test_a_corrupt_topic_id_is_said_loudly_and_taken_from_the_store(
     assert error.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_corrupt_topic_id_in_a_folder_that_the_store_does_not_know_is_left_alone(files: ForgetfulFiles) -> None:
+def test_a_folder_with_a_corrupt_topic_id_unknown_to_the_metadata_store_is_left_alone(files: ForgetfulFiles) -> None:
     manager = started(files)
     manager.get_or_create(partition(), TOPIC_ID, CONFIG)
     manager.shutdown()
@@ -287,7 +287,7 @@ def test_a_corrupt_topic_id_in_a_folder_that_the_store_does_not_know_is_left_alo
     assert bytes(files.content("/data/orders-0/partition.metadata")) == b"?"
 
 
-def test_a_stop_hands_out_what_waits_for_the_disk_and_all_of_it_is_durable_then(files: ForgetfulFiles) -> None:
+def test_a_shutdown_syncs_logs_in_groups_and_makes_them_durable(files: ForgetfulFiles) -> None:
     manager = started(files)
     for number in range(100):
         append(manager.get_or_create(partition(number), None, CONFIG), idempotent(0))
@@ -310,7 +310,7 @@ def test_a_stop_hands_out_what_waits_for_the_disk_and_all_of_it_is_durable_then(
     again.release()
 
 
-def test_a_log_that_cannot_be_synced_at_the_end_leaves_its_directory_unclean_and_the_others_closed(
+def test_a_log_that_cannot_be_synced_at_shutdown_makes_only_its_directory_unclean(
     files: ForgetfulFiles, logged: list[Any]
 ) -> None:
     manager = started(files, "/a", "/b")
@@ -332,14 +332,14 @@ def test_a_log_that_cannot_be_synced_at_the_end_leaves_its_directory_unclean_and
     assert "flush failed" in [entry["event"] for entry in logged]
 
 
-def test_partition_metadata_reads_back(files: ForgetfulFiles) -> None:
+def test_partition_metadata_can_be_read_back(files: ForgetfulFiles) -> None:
     files.make_directories("/x")
     assert read_partition_metadata(files, "/x/partition.metadata") is None
     write_partition_metadata(files, "/x/partition.metadata", TOPIC_ID)
     assert read_partition_metadata(files, "/x/partition.metadata") == TOPIC_ID
 
 
-def test_a_deleted_partition_is_renamed_and_removed_when_its_time_has_come(files: ForgetfulFiles) -> None:
+def test_a_deleted_partition_is_renamed_and_removed_after_the_delay(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     manager = started(files, clock=clock)
     append(manager.get_or_create(partition(), TOPIC_ID, LogConfig({"file.delete.delay.ms": 500})))
@@ -349,7 +349,7 @@ def test_a_deleted_partition_is_renamed_and_removed_when_its_time_has_come(files
     (folder,) = [name for name in files.list_directory("/data") if name.endswith("-delete")]
     assert is_deleted_folder(folder)
     assert manager.take_removals() is None
-    # a topic of the same name may come at once
+    # a topic of the same name may be created immediately
     fresh = manager.get_or_create(partition(), uuid.uuid4(), CONFIG)
     assert fresh.log_end_offset == 0
     clock.advance(500)
@@ -361,7 +361,7 @@ def test_a_deleted_partition_is_renamed_and_removed_when_its_time_has_come(files
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["in the same run", "after a restart"])
-def test_a_crash_does_not_take_a_new_partition_for_the_deleted_one_of_its_name(
+def test_checkpoints_of_a_deleted_partition_are_not_applied_to_a_new_one_after_a_crash(
     files: ForgetfulFiles, restarted: bool
 ) -> None:
     manager = started(files)
@@ -381,7 +381,7 @@ def test_a_crash_does_not_take_a_new_partition_for_the_deleted_one_of_its_name(
     assert (log.log_start_offset, log.log_end_offset) == (0, 1)
 
 
-def test_a_removal_that_was_interrupted_is_finished_after_the_next_start(files: ForgetfulFiles) -> None:
+def test_an_interrupted_removal_is_finished_after_the_next_start(files: ForgetfulFiles) -> None:
     manager = started(files)
     append(manager.get_or_create(partition(), None, CONFIG))
     manager.delete(partition())
@@ -413,11 +413,11 @@ def test_a_removal_that_was_interrupted_is_finished_after_the_next_start(files: 
         ("orders-0.0123456789abcdef0123456789abcdef-delete", None),
     ],
 )
-def test_folders_are_told_by_their_names(name: str, expected: TopicPartition | None) -> None:
+def test_partitions_are_parsed_from_folder_names(name: str, expected: TopicPartition | None) -> None:
     assert parse_folder(name) == expected
 
 
-def test_the_name_of_a_deleted_folder_fits_into_a_directory() -> None:
+def test_the_name_of_a_deleted_folder_is_not_too_long() -> None:
     name = deleted_folder(TopicPartition("t" * 249, 12), uuid.uuid4())
     assert len(name) == 255
     assert is_deleted_folder(name)
@@ -457,7 +457,7 @@ def test_the_snapshot_is_synced_before_the_segments_and_the_directory(files: For
     assert f"/data/orders-0/{log.active_segment.base_offset:020d}.log" in files.durable_names
 
 
-def test_flush_ms_flushes_what_has_waited_that_long(files: ForgetfulFiles) -> None:
+def test_flush_ms_flushes_records_after_that_time(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     manager = started(files, clock=clock)
     log = manager.get_or_create(partition(), None, LogConfig({"flush.ms": 1000}))
@@ -472,7 +472,7 @@ def test_flush_ms_flushes_what_has_waited_that_long(files: ForgetfulFiles) -> No
     assert list(manager.take_flush_jobs()) == []
 
 
-def test_flush_messages_asks_for_a_flush_before_the_answer(files: ForgetfulFiles) -> None:
+def test_flush_messages_requires_a_flush_before_the_response(files: ForgetfulFiles) -> None:
     manager = started(files)
     log = manager.get_or_create(partition(), None, LogConfig({"flush.messages": 3}))
     asked = [log.append_as_leader(batch(), 0, api_version=9).flush_required for _ in range(4)]
@@ -481,7 +481,7 @@ def test_flush_messages_asks_for_a_flush_before_the_answer(files: ForgetfulFiles
     assert not log.append_as_leader(batch(), 0, api_version=9).flush_required
 
 
-def test_expired_producers_are_forgotten_in_all_logs(files: ForgetfulFiles) -> None:
+def test_expired_producers_are_dropped_in_all_logs(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     manager = started(files, clock=clock)
     log = manager.get_or_create(partition(), None, CONFIG)
@@ -491,7 +491,7 @@ def test_expired_producers_are_forgotten_in_all_logs(files: ForgetfulFiles) -> N
     assert manager.expire_producers() == 1
 
 
-def test_segments_beyond_the_limit_give_their_files_back(tmp_path: Path) -> None:
+def test_segments_beyond_the_cache_limit_are_released(tmp_path: Path) -> None:
     from odradek.storage.segment_cache import SegmentCache
     from tests.storage.small_logs import open_small
 

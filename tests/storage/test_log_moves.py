@@ -1,4 +1,4 @@
-"""A log moves from one directory of log.dirs to another while it is used, and whatever happens meanwhile."""
+"""Moving a log from one directory of log.dirs to another while it is used, and failures during the move."""
 
 import errno
 import itertools
@@ -31,7 +31,7 @@ A, B = "/a", "/b"
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch does not fit into one."""
+    """Makes slices smaller than a batch."""
     monkeypatch.setattr(log_move, "SLICE_BYTES", 100)
 
 
@@ -46,7 +46,7 @@ def started(files: Files, clock: ManualClock | None = None) -> LogManager:
 
 
 def filled(manager: LogManager, batches: int = 12) -> Log:
-    """In the first directory: several segments, an idempotent producer, records deleted from the front."""
+    """Returns a log in the first directory: several segments, an idempotent producer, deleted records at the start."""
     manager.moves.prefer(PARTITION, A)
     log = manager.get_or_create(PARTITION, TOPIC_ID, CONFIG)
     log.assign_epoch_start_offset(2)
@@ -59,7 +59,7 @@ def filled(manager: LogManager, batches: int = 12) -> Log:
 
 
 def carry_out(manager: LogManager, move: LogMove, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """All pieces, one after the other, with something else between any two."""
+    """Runs all pieces one after the other, and `meanwhile` between any two."""
     for _ in range(1000):
         job = move.next_job()
         is_last = job is None
@@ -112,7 +112,7 @@ def test_the_old_folder_is_removed_after_its_delay() -> None:
     assert folders(files, A) == []
 
 
-def test_what_is_appended_while_the_log_moves_is_there_too() -> None:
+def test_records_appended_during_a_move_are_copied() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     sequence = iter(range(12, 30))
@@ -133,7 +133,7 @@ def test_what_is_appended_while_the_log_moves_is_there_too() -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", [100_000_000, 1000], ids=["one segment", "many segments"])
-def test_a_log_that_grows_faster_than_the_disk_syncs_is_caught_up_with(
+def test_a_move_catches_up_with_a_log_that_grows_faster_than_the_disk_syncs(
     segment_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_move, "REST_BYTES", 1000)
@@ -164,7 +164,7 @@ def test_a_log_that_grows_faster_than_the_disk_syncs_is_caught_up_with(
     assert manager.directory_of(log) == B
 
 
-def test_what_retention_deletes_while_the_log_moves_is_not_in_the_copy() -> None:
+def test_segments_deleted_by_retention_during_a_move_are_not_in_the_copy() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)
@@ -181,7 +181,7 @@ def test_what_retention_deletes_while_the_log_moves_is_not_in_the_copy() -> None
     assert len(logs) == len(log.segments)
 
 
-def test_a_truncated_log_is_copied_anew() -> None:
+def test_a_log_truncated_during_a_move_is_copied_again() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     move = manager.moves.begin(PARTITION, B)
@@ -193,7 +193,7 @@ def test_a_truncated_log_is_copied_anew() -> None:
     assert all_bytes(started(manager.files).logs[PARTITION]) == expected
 
 
-def test_a_flush_that_was_under_way_at_the_swap_says_nothing_of_the_new_place() -> None:
+def test_a_flush_in_progress_at_the_swap_is_ignored() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     move = manager.moves.begin(PARTITION, B)
@@ -213,7 +213,7 @@ def test_a_flush_that_was_under_way_at_the_swap_says_nothing_of_the_new_place() 
     assert log.flushed_offset == 13
 
 
-def test_how_far_a_move_is_shows_in_bytes_and_offsets() -> None:
+def test_the_progress_of_a_move_is_reported_in_bytes_and_offsets() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     move = manager.moves.begin(PARTITION, B)
@@ -231,7 +231,7 @@ def test_how_far_a_move_is_shows_in_bytes_and_offsets() -> None:
     assert log.segments[-1].base_offset <= seen[-1][1]
 
 
-def test_checkpoints_of_the_target_know_the_log_before_it_is_there() -> None:
+def test_the_targets_checkpoints_list_the_log_before_the_swap() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)
@@ -246,7 +246,7 @@ def test_checkpoints_of_the_target_know_the_log_before_it_is_there() -> None:
     assert read_offsets(files, f"{A}/{RECOVERY_POINT}") == {}
 
 
-def test_a_full_target_leaves_the_log_where_it_is() -> None:
+def test_a_full_target_disk_leaves_the_log_in_place() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)
@@ -262,7 +262,7 @@ def test_a_full_target_leaves_the_log_where_it_is() -> None:
     append(log, idempotent(12), epoch=2)
 
 
-def test_a_folder_in_the_way_leaves_the_log_where_it_is() -> None:
+def test_an_existing_target_folder_leaves_the_log_in_place() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)
@@ -273,7 +273,7 @@ def test_a_folder_in_the_way_leaves_the_log_where_it_is() -> None:
     append(log, idempotent(12), epoch=2)
 
 
-def test_a_log_that_has_failed_does_not_move() -> None:
+def test_a_failed_log_is_not_moved() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     move = manager.moves.begin(PARTITION, B)
@@ -282,7 +282,7 @@ def test_a_log_that_has_failed_does_not_move() -> None:
         carry_out(manager, move)
 
 
-def test_a_partition_that_is_deleted_takes_its_move_along() -> None:
+def test_deleting_a_partition_cancels_its_move() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     filled(manager)
@@ -292,11 +292,11 @@ def test_a_partition_that_is_deleted_takes_its_move_along() -> None:
     manager.delete(PARTITION)
     assert move.abandoned
     job.run()
-    assert job.error is not None  # its folder has another name
+    assert job.error is not None  # its folder has been renamed
     assert all(name.endswith("-delete") for name in (*folders(files, A), *folders(files, B)))
 
 
-def test_a_log_that_somebody_wishes_in_a_directory_is_made_there() -> None:
+def test_a_log_is_created_in_its_preferred_directory() -> None:
     manager = started(ForgetfulFiles())
     for number in range(4):
         manager.moves.prefer(TopicPartition("wished", number), B)
@@ -304,7 +304,7 @@ def test_a_log_that_somebody_wishes_in_a_directory_is_made_there() -> None:
     assert {manager.directory_of(log) for log in found} == {B}
 
 
-def test_future_folders_are_named_as_kafkas() -> None:
+def test_future_folders_are_named_like_kafkas() -> None:
     unique = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
     name = future_folder(TopicPartition("a.b-c", 12), unique)
     assert name == "a.b-c-12.52278a749d534a9789a503a14210367d-future"
@@ -319,11 +319,11 @@ def test_future_folders_are_named_as_kafkas() -> None:
 
 
 class PowerCut(BaseException):
-    """The power goes before the next change reaches the disk."""
+    """The power fails before the next change reaches the disk."""
 
 
 class FailingPower(ForgetfulFiles):
-    """Counts the changes and ends everything at the one numbered `ends_at`."""
+    """Counts the changes and raises PowerCut at number `ends_at`."""
 
     changes = 0
     ends_at: int | None = None
@@ -351,7 +351,7 @@ class FailingPower(ForgetfulFiles):
 
 
 def moved_until(ends_at: int | None) -> tuple[FailingPower, bytes, int]:
-    """A log that moves until the power goes; the disk, what was on it for sure, and the changes that it took."""
+    """Moves a log until the power fails. Returns the disk, its durable records, and the number of changes made."""
     disk = FailingPower()
     manager = started(disk)
     log = filled(manager)
@@ -385,7 +385,7 @@ def crashes() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
-def test_a_power_cut_at_any_step_leaves_the_log_in_exactly_one_directory(seed: int | None) -> None:
+def test_a_power_failure_at_any_step_leaves_the_log_in_exactly_one_directory(seed: int | None) -> None:
     places = set()
     for ends_at in crashes():
         disk, durable, _ = moved_until(ends_at)
@@ -403,7 +403,7 @@ def test_a_power_cut_at_any_step_leaves_the_log_in_exactly_one_directory(seed: i
     assert places == {A, B}
 
 
-def test_a_swap_that_a_crash_cut_in_two_is_finished_by_the_next_start(logged: list[Any]) -> None:
+def test_a_swap_interrupted_by_a_crash_is_finished_by_the_next_start(logged: list[Any]) -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)
@@ -428,7 +428,7 @@ def test_a_swap_that_a_crash_cut_in_two_is_finished_by_the_next_start(logged: li
     assert [entry["partition"] for entry in logged if entry["event"] == "interrupted move completed"] == ["orders-0"]
 
 
-def test_a_swap_that_the_target_refuses_is_taken_back() -> None:
+def test_a_swap_that_fails_on_the_target_is_undone() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)

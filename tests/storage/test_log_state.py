@@ -1,4 +1,4 @@
-"""What LogState promises, by the letters of its docstring, and that nothing else writes its fields."""
+"""The invariants of LogState, by the letters of its docstring, and that no other code writes its fields."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def check(state: LogState) -> None:
     assert state.recovery_point <= state.log_end_offset, state  # (B)
 
 
-def test_a_log_that_is_opened_takes_nothing_for_replicated() -> None:
+def test_an_opened_log_has_its_high_watermark_at_its_start() -> None:
     state = LogState()
     state.opened(10, 30, 25)
     assert offsets(state) == (10, 10, 30, 25)
 
 
-def test_a_recovery_point_behind_the_end_is_taken_for_the_end() -> None:
+def test_a_recovery_point_beyond_the_log_end_is_set_to_the_log_end() -> None:
     assert offsets(opened(recovery_point=99)) == (10, 20, 30, 30)
 
 
-def test_an_append_moves_the_end_alone() -> None:
+def test_an_append_moves_only_the_log_end() -> None:
     state = opened()
     state.appended(33)
     assert offsets(state) == (10, 20, 33, 25)
@@ -58,7 +58,7 @@ def test_the_high_watermark_stays_within_the_log(asked: int, found: int) -> None
 
 
 @pytest.mark.parametrize(("asked", "found"), [(20, 25), (27, 27), (99, 30)])
-def test_a_flush_moves_the_recovery_point_forwards_and_not_beyond_the_end(asked: int, found: int) -> None:
+def test_a_flush_advances_the_recovery_point_at_most_to_the_log_end(asked: int, found: int) -> None:
     state = opened()
     state.flushed_to(asked)
     assert offsets(state) == (10, 20, 30, found)
@@ -67,7 +67,7 @@ def test_a_flush_moves_the_recovery_point_forwards_and_not_beyond_the_end(asked:
 @pytest.mark.parametrize(
     ("asked", "found"), [(15, (15, 20, 30, 25)), (22, (22, 22, 30, 25)), (28, (28, 28, 30, 28)), (99, (30, 30, 30, 30))]
 )
-def test_a_new_start_takes_the_high_watermark_and_the_recovery_point_along(
+def test_a_new_start_also_moves_the_high_watermark_and_the_recovery_point(
     asked: int, found: tuple[int, int, int, int]
 ) -> None:
     state = opened()
@@ -78,7 +78,7 @@ def test_a_new_start_takes_the_high_watermark_and_the_recovery_point_along(
 @pytest.mark.parametrize(
     ("asked", "found"), [(28, (10, 20, 28, 25)), (22, (10, 20, 22, 22)), (15, (10, 15, 15, 15)), (5, (5, 5, 5, 5))]
 )
-def test_a_truncation_takes_back_what_lay_behind_it(asked: int, found: tuple[int, int, int, int]) -> None:
+def test_a_truncation_moves_all_offsets_back(asked: int, found: tuple[int, int, int, int]) -> None:
     state = opened()
     state.cleaned_to(24)
     state.truncation_begun(asked)
@@ -89,7 +89,7 @@ def test_a_truncation_takes_back_what_lay_behind_it(asked: int, found: tuple[int
     assert state.cleaned_offset == min(24, asked)
 
 
-def test_a_truncation_that_fails_halfway_ends_the_generation_too() -> None:
+def test_a_truncation_that_fails_halfway_also_begins_a_new_generation() -> None:
     state = opened()
     state.truncation_begun(15)
     assert state.generation == 1
@@ -104,14 +104,14 @@ def test_an_announced_truncation_keeps_the_generation() -> None:
     assert state.cleaned_offset is None
 
 
-def test_a_move_begins_a_generation_and_keeps_the_offsets() -> None:
+def test_a_move_begins_a_new_generation_and_keeps_the_offsets() -> None:
     state = opened()
     state.relocated()
     assert state.generation == 1
     assert offsets(state) == offsets(opened())
 
 
-def test_a_log_is_being_cleaned_from_the_beginning_of_a_clean_to_its_end() -> None:
+def test_being_cleaned_is_set_from_the_start_to_the_end_of_a_clean() -> None:
     state = opened()
     state.cleaning_begun()
     assert state.being_cleaned
@@ -121,7 +121,7 @@ def test_a_log_is_being_cleaned_from_the_beginning_of_a_clean_to_its_end() -> No
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_sequence_of_transitions_breaks_a_promise(seed: int) -> None:
+def test_no_sequence_of_transitions_breaks_an_invariant(seed: int) -> None:
     source = random.Random(seed)
     state = opened()
     for _ in range(500):
@@ -155,7 +155,7 @@ def test_no_sequence_of_transitions_breaks_a_promise(seed: int) -> None:
         )  # (C)
 
 
-def test_a_truncation_whose_sync_fails_takes_the_high_watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncation_whose_sync_fails_moves_the_high_watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_small(ForgetfulFiles())
     for _ in range(10):
         append(log)
@@ -169,11 +169,11 @@ def test_a_truncation_whose_sync_fails_takes_the_high_watermark_back(monkeypatch
     assert offsets(log.state) == (0, 5, 5, 0)
 
 
-# ---- nobody else
+# ---- no other writers
 
 
 def written(path: Path) -> Iterator[ast.Attribute]:
-    """The attributes that the file assigns to."""
+    """Returns the attributes that the file assigns to."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node
@@ -183,21 +183,21 @@ FIELDS = frozenset(node.attr for node in written(OWNER))
 
 
 def written_fields(path: Path, *, is_storage: bool) -> list[int]:
-    """The lines where the file writes a field of a LogState, as far as names tell: in storage/ that is a field of these
-    names of anything but the object itself.
+    """Returns the lines where the file writes a field of a LogState, judging by names: in storage/, an assignment to a
+    field of that name of any object but `self`.
     """
     fields = [(node, ast.unparse(node.value)) for node in written(path) if node.attr in FIELDS]
     return sorted(node.lineno for node, owner in fields if owner.endswith("state") or (is_storage and owner != "self"))
 
 
 @pytest.mark.parametrize("room", ["storage", "broker", "benchmarks", "tests/storage", "tests/broker/replica"])
-def test_the_fields_are_written_by_transitions_alone(room: str) -> None:
+def test_the_fields_are_written_only_by_transitions(room: str) -> None:
     paths = [path for path in (ROOT / room).rglob("*.py") if path != OWNER]
     assert paths
     assert {str(path): lines for path in paths if (lines := written_fields(path, is_storage="storage" in room))} == {}
 
 
-def test_a_write_from_elsewhere_would_be_found(tmp_path: Path) -> None:
+def test_writes_from_other_code_are_detected(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.py"
     path.write_text(
         "state.log_end_offset = 1\n"

@@ -1,4 +1,4 @@
-"""Idempotent producers, and transactions as far as the log knows them."""
+"""Idempotent producers, and the log's part of transactions."""
 
 import pytest
 import structlog
@@ -57,7 +57,7 @@ def test_a_duplicate_batch_returns_its_original_offset(files: ForgetfulFiles) ->
     assert log.log_end_offset == 4
 
 
-def test_the_last_five_batches_are_known_as_duplicates_and_the_sixth_is_not(files: ForgetfulFiles) -> None:
+def test_the_last_five_batches_are_duplicates_and_the_sixth_is_not(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for sequence in range(6):
         append(log, idempotent(sequence))
@@ -75,7 +75,7 @@ def test_a_gap_between_sequences_is_refused(files: ForgetfulFiles) -> None:
     append(log, idempotent(2))
 
 
-def test_sequences_go_on_at_zero_after_the_largest(files: ForgetfulFiles) -> None:
+def test_sequences_wrap_to_zero_after_the_largest(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, idempotent(MAX_INT - 1, b"a", b"b", b"c"))  # MAX_INT - 1, MAX_INT, 0
     info = log.append_as_leader(idempotent(MAX_INT - 1, b"a", b"b", b"c"), 0, api_version=9)
@@ -87,7 +87,7 @@ def test_sequences_go_on_at_zero_after_the_largest(files: ForgetfulFiles) -> Non
     append(other, idempotent(0))
 
 
-def test_a_producer_that_is_not_known_may_begin_with_any_sequence(files: ForgetfulFiles) -> None:
+def test_an_unknown_producer_may_start_with_any_sequence(files: ForgetfulFiles) -> None:
     log = open_small(files)
     assert append(log, idempotent(77)) == 0
     assert refusal(log, idempotent(79)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -95,7 +95,7 @@ def test_a_producer_that_is_not_known_may_begin_with_any_sequence(files: Forgetf
     assert log.producer_state.producers[1].last_sequence == 78
 
 
-def test_a_new_epoch_begins_at_sequence_zero(files: ForgetfulFiles) -> None:
+def test_a_new_epoch_starts_at_sequence_zero(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, idempotent(0))
     assert refusal(log, idempotent(1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -103,12 +103,12 @@ def test_a_new_epoch_begins_at_sequence_zero(files: ForgetfulFiles) -> None:
     assert refusal(log, idempotent(1, epoch=0)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_epochs_below_none_are_fenced_even_when_the_producer_is_new(files: ForgetfulFiles) -> None:
+def test_negative_epochs_are_fenced_even_for_new_producers(files: ForgetfulFiles) -> None:
     log = open_small(files)
     assert refusal(log, idempotent(0, epoch=-2)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_producers_do_not_know_of_each_other(files: ForgetfulFiles) -> None:
+def test_producers_are_independent(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for sequence in range(3):
         for producer_id in (1, 2, 3):
@@ -117,7 +117,7 @@ def test_producers_do_not_know_of_each_other(files: ForgetfulFiles) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_the_last_batch_is_a_duplicate_after_a_restart_too(files: ForgetfulFiles, clean: bool) -> None:
+def test_the_last_batch_is_a_duplicate_after_a_restart(files: ForgetfulFiles, clean: bool) -> None:
     log = open_small(files, segment_bytes=500)
     for sequence in range(12):
         append(log, idempotent(sequence))
@@ -130,8 +130,8 @@ def test_the_last_batch_is_a_duplicate_after_a_restart_too(files: ForgetfulFiles
 
 
 @pytest.mark.parametrize("segment_bytes", [1_000_000, 200], ids=["one segment", "many segments"])
-def test_the_last_five_batches_are_duplicates_after_a_kill_too(files: ForgetfulFiles, segment_bytes: int) -> None:
-    """A client repeats all five requests that were under way, and none of them may be out of order."""
+def test_the_last_five_batches_are_duplicates_after_a_kill(files: ForgetfulFiles, segment_bytes: int) -> None:
+    """A client repeats all five requests in flight, and none of them may be out of order."""
     log = open_small(files, segment_bytes=segment_bytes)
     for sequence in range(12):
         append(log, idempotent(sequence))
@@ -143,17 +143,17 @@ def test_the_last_five_batches_are_duplicates_after_a_kill_too(files: ForgetfulF
     append(again, idempotent(12))
 
 
-def test_a_silent_producer_expires_by_its_records_time(files: ForgetfulFiles) -> None:
+def test_an_idle_producer_expires_by_record_timestamps(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock, options={"producer_id_expiration_ms": 1000})
     append(log, idempotent(0, timestamp=NOW - 500))
     assert log.producer_state.remove_expired(clock.wall_ms()) == 0
     clock.advance(500)
     assert log.producer_state.remove_expired(clock.wall_ms()) == 1
-    append(log, idempotent(9))  # not known any more: any sequence will do
+    append(log, idempotent(9))  # unknown by now: any sequence is accepted
 
 
-def test_an_expired_producer_does_not_come_back_with_the_snapshot(files: ForgetfulFiles) -> None:
+def test_an_expired_producer_is_not_loaded_from_the_snapshot(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, idempotent(0))
     log.close()
@@ -161,7 +161,7 @@ def test_an_expired_producer_does_not_come_back_with_the_snapshot(files: Forgetf
     assert open_small(files, clock=late).producer_state.producers == {}
 
 
-def test_sequences_are_not_asked_of_the_brokers_own_appends(files: ForgetfulFiles) -> None:
+def test_sequences_are_not_checked_in_the_brokers_own_appends(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for _ in range(2):
         log.append_as_leader(idempotent(0), 0, origin=AppendOrigin.COORDINATOR)
@@ -171,7 +171,7 @@ def test_sequences_are_not_asked_of_the_brokers_own_appends(files: ForgetfulFile
 # ---- transactions
 
 
-def test_an_open_transaction_holds_the_last_stable_offset_back(files: ForgetfulFiles) -> None:
+def test_an_open_transaction_holds_back_the_last_stable_offset(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log)
     append(log, transactional(0))
@@ -184,7 +184,7 @@ def test_an_open_transaction_holds_the_last_stable_offset_back(files: ForgetfulF
     assert log.last_stable_offset == 4
 
 
-def test_interleaved_transactions_are_stable_in_the_order_of_their_beginnings(files: ForgetfulFiles) -> None:
+def test_interleaved_transactions_become_stable_in_the_order_of_their_starts(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, transactional(0, producer_id=1))
     append(log, transactional(0, producer_id=2))
@@ -196,7 +196,7 @@ def test_interleaved_transactions_are_stable_in_the_order_of_their_beginnings(fi
     assert log.last_stable_offset == 4
 
 
-def test_an_aborted_transaction_is_told_to_whoever_reads_its_records(files: ForgetfulFiles) -> None:
+def test_a_read_of_aborted_records_returns_their_transaction(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log)
     append(log, transactional(0, producer_id=1))
@@ -206,7 +206,7 @@ def test_an_aborted_transaction_is_told_to_whoever_reads_its_records(files: Forg
     log.update_high_watermark(log.log_end_offset)
     found = log.aborted_transactions(log.read(0, 1 << 20))
     assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found] == [(1, 1, 3)]
-    assert found[0].last_stable_offset == 2  # producer 2 was still open
+    assert found[0].last_stable_offset == 2  # producer 2's transaction was still open
     assert log.aborted_transactions(log.read(4, 1 << 20)) == []
 
 
@@ -232,7 +232,7 @@ def test_transactions_survive_a_restart(files: ForgetfulFiles, clean: bool) -> N
     assert again.last_stable_offset == again.log_end_offset
 
 
-def test_a_producer_within_a_transaction_may_not_write_outside_of_it(files: ForgetfulFiles) -> None:
+def test_a_producer_with_an_open_transaction_may_not_write_outside_it(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, transactional(0))
     assert refusal(log, idempotent(1)) == ErrorCode.INVALID_TXN_STATE
@@ -249,7 +249,7 @@ def test_a_marker_fences_older_epochs_and_coordinators(files: ForgetfulFiles) ->
     append(log, transactional(0, epoch=1))
 
 
-def test_an_open_transaction_keeps_its_producer_from_expiring(files: ForgetfulFiles) -> None:
+def test_a_producer_with_an_open_transaction_does_not_expire(files: ForgetfulFiles) -> None:
     log = open_small(files, options={"producer_id_expiration_ms": 1})
     append(log, transactional(0))
     assert log.producer_state.remove_expired(NOW + 10_000) == 0
@@ -260,7 +260,7 @@ def test_an_open_transaction_keeps_its_producer_from_expiring(files: ForgetfulFi
 # ---- snapshots
 
 
-def test_a_snapshot_reads_back_as_it_was_written() -> None:
+def test_a_snapshot_can_be_read_back() -> None:
     entries = [ProducerStateEntry(5, 2, 7, NOW, 40), ProducerStateEntry(6, 0, -1, NOW + 1)]
     entries[0].batches += [BatchMetadata(8, 30, 2, NOW - 1), BatchMetadata(9, 31, 0, NOW)]
     read = read_snapshot(write_snapshot(entries))
@@ -273,7 +273,7 @@ def test_a_snapshot_reads_back_as_it_was_written() -> None:
     assert [entry.last_timestamp for entry in read] == [NOW, NOW + 1]
 
 
-def test_no_byte_of_a_snapshot_can_be_changed_or_lost() -> None:
+def test_every_changed_or_lost_byte_of_a_snapshot_is_detected() -> None:
     entry = ProducerStateEntry(5, 2, 7, NOW, 40)
     entry.batches.append(BatchMetadata(9, 31, 0, NOW))
     data = write_snapshot([entry])
@@ -286,7 +286,7 @@ def test_no_byte_of_a_snapshot_can_be_changed_or_lost() -> None:
             read_snapshot(data[:position])
 
 
-def test_a_corrupt_snapshot_is_removed_and_the_producers_are_read_from_the_log(files: ForgetfulFiles) -> None:
+def test_a_corrupt_snapshot_is_removed_and_the_producers_are_rebuilt_from_the_log(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=400)
     for sequence in range(10):
         append(log, idempotent(sequence))
@@ -299,7 +299,7 @@ def test_a_corrupt_snapshot_is_removed_and_the_producers_are_read_from_the_log(f
     assert len(headers_of(again)) == 10
 
 
-def test_batches_without_a_producer_leave_no_trace(files: ForgetfulFiles) -> None:
+def test_batches_without_a_producer_add_no_producer_state(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, batch())
     assert log.producer_state.producers == {}
@@ -313,7 +313,7 @@ def aborted_of(log: Log) -> list[tuple[int, int]]:
     return [(entry.first_offset, entry.last_offset) for entry in log.aborted_transactions(log.read(0, 1 << 20))]
 
 
-def test_an_aborted_transaction_is_still_told_after_a_clean_stop_and_a_power_cut(files: ForgetfulFiles) -> None:
+def test_an_aborted_transaction_is_known_after_a_clean_shutdown_and_a_power_failure(files: ForgetfulFiles) -> None:
     log = open_small(files)
     files.make_durable()
     append(log, transactional(0))
@@ -322,7 +322,7 @@ def test_an_aborted_transaction_is_still_told_after_a_clean_stop_and_a_power_cut
     assert aborted_of(open_small(files.crash(), options={"clean": True})) == [(0, 1)]
 
 
-def test_an_aborted_transaction_of_a_recovered_segment_is_still_told_when_that_was_flushed_and_the_power_cut(
+def test_an_aborted_transaction_of_a_recovered_and_flushed_segment_survives_a_power_failure(
     files: ForgetfulFiles,
 ) -> None:
     log = open_small(files)
@@ -341,7 +341,7 @@ def test_an_aborted_transaction_of_a_recovered_segment_is_still_told_when_that_w
     assert aborted_of(open_small(after.crash(), options={"clean": False, "recovery_point": point})) == [(0, 1)]
 
 
-def test_a_spoilt_transaction_index_beside_a_spoilt_segment_does_not_keep_the_log_from_opening(
+def test_a_log_with_a_damaged_segment_and_transaction_index_can_be_opened(
     files: ForgetfulFiles,
 ) -> None:
     log = open_small(files, segment_bytes=150)
@@ -362,10 +362,10 @@ def test_a_spoilt_transaction_index_beside_a_spoilt_segment_does_not_keep_the_lo
 
 
 @pytest.mark.parametrize("spoilt", [b"\x00\x07" + bytes(32), bytes(34)])
-def test_a_transaction_index_that_is_spoilt_while_it_is_served_is_an_error_until_the_log_is_opened_again(
+def test_a_transaction_index_damaged_while_serving_is_an_error_until_the_log_is_opened_again(
     files: ForgetfulFiles, spoilt: bytes
 ) -> None:
-    """Of a version from the future, or of a transaction that ended before its segment began."""
+    """A version from the future, or a transaction that ended before its segment began."""
     log = open_small(files, segment_bytes=150)
     append(log)
     append(log)

@@ -1,8 +1,8 @@
-"""A model of a log, and the log beside it on a disk that forgets: appended to, flushed, cut, restarted and
+"""A log on a disk that loses unsynced data, compared with a model: appended to, flushed, truncated, restarted and
 crashed at random.
 
-What the model promises: everything that was flushed survives a crash; nothing appears that was not appended; what
-is read is what was appended; producers keep their sequences. A failing seed is the test's name.
+Everything that was flushed survives a crash; no record appears that was not appended; reads return what was appended;
+producers keep their sequences. The name of a failing test contains the seed.
 """
 
 import random
@@ -29,7 +29,7 @@ CONFIG = LogConfig({"segment.bytes": 700, "index.interval.bytes": 100, "retentio
 
 
 class Model:
-    """Batches as stored: (base offset, last offset, bytes); `flushed`: below it nothing may be lost."""
+    """Batches as stored: (base offset, last offset, bytes). Nothing below `flushed` may be lost."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, bytes]] = []
@@ -84,7 +84,7 @@ class Run:
         self.model.batches.append((info.first_offset, info.last_offset, stored))
 
     def append_again(self) -> None:
-        """A producer that did not hear the answer sends its last batch once more."""
+        """A producer that did not receive the response sends its last batch again."""
         last = [header for header in headers_of(self.log) if header.producer_id > 0]
         if last:
             stored = next(data for base, _, data in self.model.batches if base == last[-1].base_offset)
@@ -101,7 +101,7 @@ class Run:
         self.model.flushed = self.model.end
 
     def flush_of_the_past(self) -> None:
-        """A flush that takes a while covers what was there when it began."""
+        """A slow flush covers the records that existed when it began."""
         job = self.log.begin_flush()
         end = self.model.end
         self.append()
@@ -163,11 +163,13 @@ class Run:
                 self.sequences[header.producer_id] = header.last_sequence + 1
         known = self.log.producer_state.producers
         for producer_id in [producer_id for producer_id in self.sequences if producer_id not in known]:
-            del self.sequences[producer_id]  # all its batches lie before the log's start: it may begin anew
+            del self.sequences[
+                producer_id
+            ]  # all its batches are before the log's start: it may start with any sequence
         for producer_id, next_sequence in self.sequences.items():
             assert known[producer_id].last_sequence + 1 == next_sequence
 
-    # ---- what must hold
+    # ---- invariants
 
     def check(self) -> None:
         log, model = self.log, self.model
@@ -209,7 +211,7 @@ WEIGHTS = {
 
 @pytest.mark.soak("1,200 seeds", minutes=1)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_flushed_survives_and_nothing_else_appears(seed: int) -> None:
+def test_flushed_records_survive_and_nothing_else_appears(seed: int) -> None:
     run = Run(seed)
     steps = run.random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS)
     for step in steps:

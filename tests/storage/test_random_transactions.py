@@ -1,5 +1,5 @@
-"""Transactions in the random life of a log (test_random_crashes.py): after every step a read_committed consumer gets
-what was committed, in order, and nothing else; the last stable offset is where the oldest open transaction begins.
+"""Transactions in random runs of a log (test_random_crashes.py). After every step a read_committed consumer gets the
+committed records, in order, and nothing else; the last stable offset is the start of the oldest open transaction.
 """
 
 import random
@@ -19,7 +19,7 @@ TRANSACTIONAL = (3, 4, 5)
 
 
 class TransactionalRun(Run):
-    """Run, with three producers that write in transactions."""
+    """A Run with three transactional producers."""
 
     # ---- steps
 
@@ -48,7 +48,7 @@ class TransactionalRun(Run):
         self.model.batches.append((info.first_offset, info.last_offset, stored))
 
     def mark_as_a_zombie(self) -> None:
-        """A coordinator that was replaced."""
+        """A marker of a coordinator that has been replaced."""
         known = self.log.producer_state.producers
         marked = [producer_id for producer_id in TRANSACTIONAL if producer_id in known]
         marked = [producer_id for producer_id in marked if known[producer_id].coordinator_epoch == 1]
@@ -74,10 +74,12 @@ class TransactionalRun(Run):
         super().learn_sequences()
         self.model.batches = kept
 
-    # ---- what must hold
+    # ---- invariants
 
     def decided(self) -> tuple[list[bool | None], dict[int, list[int]]]:
-        """Of each batch whether it is committed (None: its transaction is open), and each producer's open batches."""
+        """Returns for each batch whether it is committed (None: its transaction is open), and each producer's open
+        batches.
+        """
         outcomes: list[bool | None] = []
         pending: dict[int, list[int]] = {}
         for slot, (_, _, data) in enumerate(self.model.batches):
@@ -116,14 +118,14 @@ class TransactionalRun(Run):
         stable = self.log.last_stable_offset
         if all(first >= start for first in firsts):
             assert stable == min(firsts, default=self.model.end)
-        else:  # of a transaction whose beginning was deleted it depends on whether the producers were read anew
+        else:  # if the start of a transaction was deleted, the result depends on whether the producer state was rebuilt
             assert start <= stable <= max(min(remaining, default=self.model.end), start)
         for producer_id in TRANSACTIONAL:
             if producer_id not in pending:
                 assert not self.log.producer_state.has_ongoing_transaction(producer_id)
 
     def consume(self, offset: int) -> Iterator[int]:
-        """The base offsets of the batches that a read_committed consumer gives its application."""
+        """Returns the base offsets of the batches that a read_committed consumer passes to its application."""
         while offset < self.log.last_stable_offset:
             data = self.log.read(offset, 500, upper=self.log.last_stable_offset_metadata)
             aborted = sorted(self.log.aborted_transactions(data), key=lambda entry: entry.first_offset)
@@ -162,7 +164,7 @@ WEIGHTS: dict[Callable[[TransactionalRun], None], int] = {
 
 @pytest.mark.soak("1,200 seeds", minutes=1)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_read_committed_consumer_sees_what_was_committed_whatever_happens_to_the_log(seed: int) -> None:
+def test_a_read_committed_consumer_always_sees_exactly_the_committed_records(seed: int) -> None:
     run = TransactionalRun(seed)
     source = random.Random(seed + 1)
     for step in source.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS):

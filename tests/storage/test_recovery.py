@@ -1,4 +1,4 @@
-"""A small log, cut and changed at every position, opens to what it still holds."""
+"""A small log, truncated or changed at every position, opens with the batches that are still intact."""
 
 import struct
 from typing import Any
@@ -14,12 +14,12 @@ from tests.storage.small_logs import NOW, all_bytes, append, batch, bytes_of, he
 
 FOLDER = "/data/orders-0"
 SETTINGS: dict[str, Any] = {"segment_bytes": 420, "index_interval_bytes": 60}
-# No checksum covers a batch's base offset (0-7) and leader epoch (12-15): Kafka takes them as they stand.
+# No checksum covers a batch's base offset (0-7) and leader epoch (12-15): Kafka accepts any value.
 UNPROTECTED = {*range(8), *range(12, 16)}
 
 
 def small_log(files: ForgetfulFiles) -> Log:
-    """Several segments of a few batches each, of a producer and of none, in two epochs."""
+    """Returns a log of several segments with a few batches each, with and without a producer, in two epochs."""
     log = open_small(files, **SETTINGS)
     for number in range(6):
         append(log, idempotent(2 * number, b"x" * number, b"y", timestamp=NOW + number), epoch=number // 3)
@@ -32,7 +32,7 @@ def reopened(files: ForgetfulFiles, clean: bool, recovery_point: int = 0) -> Log
 
 
 def check_usable(log: Log) -> None:
-    """It can be written and read to its end, and opened again."""
+    """The log can be written, read to its end, and opened again."""
     end = log.log_end_offset
     assert append(log, batch(b"after")) == end
     assert headers_of(log)[-1].base_offset == end
@@ -43,7 +43,7 @@ def check_usable(log: Log) -> None:
 
 
 def batches_with_place(log: Log) -> list[tuple[int, int, int, int]]:
-    """(segment's base offset, position, size, base offset) of every batch."""
+    """Returns (segment's base offset, position, size, base offset) of every batch."""
     return [
         (segment.base_offset, found.position, found.size, found.base_offset)
         for segment in log.segments
@@ -51,13 +51,13 @@ def batches_with_place(log: Log) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def test_the_small_log_has_what_the_tests_need() -> None:
+def test_the_small_log_has_everything_the_tests_need() -> None:
     log = small_log(ForgetfulFiles())
     assert len(log.segments) >= 3
     assert all(len(segment.offset_index) for segment in log.segments[:-1])
 
 
-def test_a_log_that_was_killed_at_any_byte_recovers_to_its_last_whole_batch() -> None:
+def test_a_log_truncated_at_any_byte_recovers_to_its_last_complete_batch() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     path = log.active_segment.path(".log")
@@ -78,7 +78,7 @@ def test_a_log_that_was_killed_at_any_byte_recovers_to_its_last_whole_batch() ->
             files.remove(name)
 
 
-def test_zeros_at_the_end_of_a_segment_are_cut_off() -> None:
+def test_zeros_at_the_end_of_a_segment_are_truncated() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     whole = all_bytes(log)
@@ -87,7 +87,7 @@ def test_zeros_at_the_end_of_a_segment_are_cut_off() -> None:
         assert all_bytes(reopened(files, clean=False)) == whole
 
 
-def test_a_changed_byte_of_a_segment_costs_at_most_what_comes_after() -> None:
+def test_a_changed_byte_of_a_segment_loses_at_most_the_data_after_it() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     whole = all_bytes(log)
@@ -111,7 +111,7 @@ def test_a_changed_byte_of_a_segment_costs_at_most_what_comes_after() -> None:
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_no_changed_byte_of_an_index_changes_what_is_read(suffix: str, clean: bool) -> None:
+def test_a_changed_byte_of_an_index_does_not_change_reads(suffix: str, clean: bool) -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     whole = all_bytes(log)
@@ -136,7 +136,7 @@ def test_no_changed_byte_of_an_index_changes_what_is_read(suffix: str, clean: bo
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [b"", b"\x01", b"\xff" * 24, b"\x00" * 48, b"garbage that is no index.."])
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_index_that_is_wrong_is_made_anew(suffix: str, content: bytes, clean: bool) -> None:
+def test_an_invalid_index_is_rebuilt(suffix: str, content: bytes, clean: bool) -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     log.flush()
@@ -149,13 +149,13 @@ def test_an_index_that_is_wrong_is_made_anew(suffix: str, content: bytes, clean:
     assert all_bytes(again) == whole
     times = [finished(again.offset_for_timestamp(NOW + number)) for number in range(6)]
     assert [found.offset for found in times if found] == [0, 3, 6, 9, 12, 15]
-    if content not in (b"", b"\x00" * 48):  # an empty index, and one of zeros, are less than they could be, not wrong
+    if content not in (b"", b"\x00" * 48):  # an empty index, or one of zeros, is incomplete but not wrong
         again.close()
         assert {name: bytes(files.content(name)) for name in expected} == expected
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_missing_indexes_are_made_anew(clean: bool) -> None:
+def test_missing_indexes_are_rebuilt(clean: bool) -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     log.close()
@@ -192,7 +192,7 @@ def test_only_segments_from_the_recovery_point_on_are_read_again() -> None:
     assert thorough.log_end_offset == 0
 
 
-def test_segments_behind_a_damaged_one_go() -> None:
+def test_segments_after_a_damaged_one_are_deleted() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     second = log.segments[1]
@@ -203,7 +203,7 @@ def test_segments_behind_a_damaged_one_go() -> None:
     check_usable(again)
 
 
-def test_a_torn_tail_is_found_even_when_the_shutdown_called_itself_clean() -> None:
+def test_a_torn_tail_is_found_even_after_a_shutdown_marked_as_clean() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     whole = all_bytes(log)
@@ -214,7 +214,7 @@ def test_a_torn_tail_is_found_even_when_the_shutdown_called_itself_clean() -> No
     check_usable(again)
 
 
-def test_epochs_and_producers_are_found_again_in_the_batches() -> None:
+def test_epochs_and_producers_are_rebuilt_from_the_batches() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     epochs, last = log.leader_epochs.entries, log.producer_state.producers[1].batches[-1]
@@ -226,7 +226,7 @@ def test_epochs_and_producers_are_found_again_in_the_batches() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx y\n", b"\xff\xff", b"0\n1\n-1 0\n"])
-def test_a_corrupt_leader_epoch_checkpoint_is_begun_anew(content: bytes) -> None:
+def test_a_corrupt_leader_epoch_checkpoint_is_rebuilt(content: bytes) -> None:
     files = ForgetfulFiles()
     log = small_log(files)
     files.content(f"{FOLDER}/leader-epoch-checkpoint")[:] = content
@@ -254,7 +254,7 @@ def test_an_interrupted_replacement_of_segments_is_finished_or_undone() -> None:
     assert not [name for name in files.names if name.endswith(".swap")]
 
 
-def test_a_log_that_ends_before_its_start_offset_begins_anew_there() -> None:
+def test_a_log_that_ends_before_its_start_offset_restarts_empty_there() -> None:
     files = ForgetfulFiles()
     small_log(files).close()
     again = open_small(files, options={"clean": True, "log_start_offset": 500}, **SETTINGS)
@@ -262,8 +262,8 @@ def test_a_log_that_ends_before_its_start_offset_begins_anew_there() -> None:
     check_usable(again)
 
 
-def test_messages_of_old_formats_are_kept_and_walked_over() -> None:
-    """A directory that was written before Kafka 0.11 keeps its first batches; nothing of them is lost."""
+def test_messages_of_old_formats_are_kept_and_skipped() -> None:
+    """A directory written before Kafka 0.11 keeps its first batches, without any loss."""
     import zlib
 
     def old_message(offset: int, magic: int, value: bytes) -> bytes:

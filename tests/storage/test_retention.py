@@ -1,4 +1,4 @@
-"""What leaves a log, when, and what stays readable."""
+"""What is removed from a log, when, and what stays readable."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def files() -> ForgetfulFiles:
 SIZE = len(batch(b"x" * 50))
 
 
-def test_segments_whose_records_are_too_old_go(files: ForgetfulFiles) -> None:
+def test_segments_with_too_old_records_are_deleted(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1000)
     for number in range(8):
         append(log, batch(b"x" * 50, timestamp=NOW + 100 * number))
@@ -38,7 +38,7 @@ def test_retention_by_size_keeps_at_least_that_much(files: ForgetfulFiles) -> No
     assert (log.log_start_offset, log.size) == (2, 6 * SIZE)
 
 
-def test_nothing_above_the_high_watermark_goes(files: ForgetfulFiles) -> None:
+def test_nothing_above_the_high_watermark_is_deleted(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1)
     for _ in range(8):
         append(log, batch(b"x" * 50))
@@ -47,7 +47,7 @@ def test_nothing_above_the_high_watermark_goes(files: ForgetfulFiles) -> None:
     assert log.log_start_offset == 2
 
 
-def test_a_compacted_log_keeps_what_is_old(files: ForgetfulFiles) -> None:
+def test_a_compacted_log_keeps_old_records(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1, retention_bytes=1, cleanup_policy="compact")
     for _ in range(8):
         append(log, batch(b"x" * 50))
@@ -56,22 +56,22 @@ def test_a_compacted_log_keeps_what_is_old(files: ForgetfulFiles) -> None:
     assert log.apply_retention(NOW + 10_000) == 2
 
 
-def test_without_limits_everything_stays(files: ForgetfulFiles) -> None:
+def test_without_limits_nothing_is_deleted(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=-1, retention_bytes=-1)
     for _ in range(8):
         append(log, batch(b"x" * 50))
     assert log.apply_retention(NOW + 10**12) == 0
 
 
-def test_records_without_a_time_are_as_old_as_their_file(files: ForgetfulFiles) -> None:
+def test_records_without_a_timestamp_are_as_old_as_their_file(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1000)
     for _ in range(4):
         append(log, batch(b"x" * 50, timestamp=-1))
-    assert log.apply_retention(1000) == 0  # files in memory are of the year 1970
+    assert log.apply_retention(1000) == 0  # files in memory have a modification time in 1970
     assert log.apply_retention(1001) == 2
 
 
-def test_deleted_files_keep_their_content_until_their_time_has_come(files: ForgetfulFiles) -> None:
+def test_deleted_files_keep_their_content_until_their_removal(files: ForgetfulFiles) -> None:
     clock = ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock, segment_bytes=2 * SIZE, retention_ms=1000, file_delete_delay_ms=5000)
     for number in range(4):
@@ -90,7 +90,7 @@ def test_deleted_files_keep_their_content_until_their_time_has_come(files: Forge
 # ---- DeleteRecords
 
 
-def test_records_before_an_offset_are_gone_at_once_and_their_segments_with_the_next_retention(
+def test_deleted_records_are_unreadable_immediately_and_retention_deletes_their_segments(
     files: ForgetfulFiles,
 ) -> None:
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=-1)
@@ -114,11 +114,11 @@ def test_minus_one_deletes_up_to_the_high_watermark(files: ForgetfulFiles) -> No
         append(log)
     log.update_high_watermark(3)
     assert log.delete_records_before(-1) == 3
-    assert log.delete_records_before(1) == 3  # never back
+    assert log.delete_records_before(1) == 3  # never moves back
 
 
 @pytest.mark.parametrize("offset", [-2, 4, 100])
-def test_the_start_cannot_pass_the_high_watermark(files: ForgetfulFiles, offset: int) -> None:
+def test_the_log_start_cannot_pass_the_high_watermark(files: ForgetfulFiles, offset: int) -> None:
     log = open_small(files)
     for _ in range(4):
         append(log)
@@ -129,7 +129,7 @@ def test_the_start_cannot_pass_the_high_watermark(files: ForgetfulFiles, offset:
     assert log.log_start_offset == 0
 
 
-def test_leader_epochs_that_end_before_the_start_are_forgotten(files: ForgetfulFiles) -> None:
+def test_leader_epochs_that_end_before_the_log_start_are_dropped(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for epoch in (0, 0, 2, 2, 7):
         append(log, epoch=epoch)
@@ -140,7 +140,7 @@ def test_leader_epochs_that_end_before_the_start_are_forgotten(files: ForgetfulF
 # ---- truncation
 
 
-def test_a_truncated_log_ends_there_in_every_respect(files: ForgetfulFiles) -> None:
+def test_a_truncation_removes_batches_epochs_and_producer_state(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=3 * SIZE, index_interval_bytes=SIZE)
     for number in range(10):
         append(log, idempotent(number, b"x" * 50, timestamp=NOW + number), epoch=number // 4)
@@ -167,7 +167,7 @@ def test_a_log_can_be_truncated_below_its_start(files: ForgetfulFiles) -> None:
     assert append(log) == 3
 
 
-def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after(files: ForgetfulFiles) -> None:
+def test_a_flush_that_began_before_a_truncation_does_not_count_after_it(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for _ in range(4):
         append(log)
@@ -181,7 +181,7 @@ def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after(
     assert log.flushed_offset <= 1
 
 
-def test_thousands_of_segments_go_some_at_a_time_and_the_log_can_be_used_in_between(files: ForgetfulFiles) -> None:
+def test_thousands_of_segments_are_deleted_in_steps_and_the_log_is_usable_in_between(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=SIZE, retention_ms=1000)
     for _ in range(100):
         append(log, batch(b"x" * 50))
@@ -198,7 +198,7 @@ def test_thousands_of_segments_go_some_at_a_time_and_the_log_can_be_used_in_betw
     assert len(log.removals) >= 100
 
 
-def test_what_size_and_a_moved_start_let_go_is_the_same_in_steps(files: ForgetfulFiles) -> None:
+def test_retention_by_size_after_deleted_records_runs_in_steps(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=SIZE, retention_bytes=10 * SIZE, retention_ms=-1)
     for _ in range(100):
         append(log, batch(b"x" * 50))
@@ -207,10 +207,8 @@ def test_what_size_and_a_moved_start_let_go_is_the_same_in_steps(files: Forgetfu
     assert log.log_start_offset == 90
 
 
-def test_retention_takes_the_records_of_an_open_transaction_too(files: ForgetfulFiles) -> None:
-    """As in Kafka, which looks at the high watermark alone: what is left of the transaction begins at the log's
-    start.
-    """
+def test_retention_also_deletes_records_of_open_transactions(files: ForgetfulFiles) -> None:
+    """As in Kafka, which considers only the high watermark: the rest of the transaction starts at the log's start."""
     log = open_small(files, segment_bytes=SIZE, retention_ms=1000)
     append(log, idempotent(0, b"x" * 50, is_transactional=True))
     for _ in range(5):

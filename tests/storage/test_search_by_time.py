@@ -1,4 +1,4 @@
-"""Searches by time that take several steps, between which anything may happen to the log."""
+"""Searches by time that take several steps, while the log may change between the steps."""
 
 import pytest
 
@@ -14,13 +14,13 @@ RECORDS = 5000
 
 
 def large_batch(codec: int, last: int = NOW) -> bytes:
-    """Of many pieces; only its last record has the time `last`."""
+    """Returns a batch of many pieces; only its last record has the timestamp `last`."""
     times = [NOW - 1] * (RECORDS - 1) + [last]
     return batch(*[b"%060d" % number for number in range(RECORDS)], timestamps=times, compression=codec)
 
 
 def steps_of(log: Log, search: Steps[TimestampOffset | None]) -> tuple[int, TimestampOffset | None]:
-    """How often the search has paused, and what it found. At each pause its segments give their files back."""
+    """Returns the number of pauses and the result of the search. At each pause its segments are released."""
     pauses = 0
     while True:
         try:
@@ -33,7 +33,7 @@ def steps_of(log: Log, search: Steps[TimestampOffset | None]) -> tuple[int, Time
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_a_search_in_a_large_batch_pauses_and_reads_on(codec: Compression) -> None:
+def test_a_search_in_a_large_batch_pauses_and_continues(codec: Compression) -> None:
     log = open_small(ForgetfulFiles())
     append(log)
     append(log, large_batch(codec))
@@ -47,7 +47,7 @@ def test_a_search_in_a_large_batch_pauses_and_reads_on(codec: Compression) -> No
     assert pauses > 3
 
 
-def test_a_search_past_many_batches_pauses_and_reads_on() -> None:
+def test_a_search_past_many_batches_pauses_and_continues() -> None:
     log = open_small(ForgetfulFiles(), index_interval_bytes=1 << 30)
     for _ in range(1000):
         append(log, batch(timestamp=NOW - 1))
@@ -57,7 +57,7 @@ def test_a_search_past_many_batches_pauses_and_reads_on() -> None:
     assert (pauses, found) == (3, (NOW, 1000, 0))
 
 
-def test_the_largest_time_is_found_in_steps() -> None:
+def test_the_largest_timestamp_is_found_in_steps() -> None:
     log = open_small(ForgetfulFiles())
     append(log, large_batch(Compression.GZIP, last=NOW + 5))
     log.roll()
@@ -67,7 +67,7 @@ def test_the_largest_time_is_found_in_steps() -> None:
     assert pauses > 3
 
 
-def test_the_largest_time_is_found_also_where_its_record_was_deleted() -> None:
+def test_the_largest_timestamp_is_found_even_if_its_record_was_deleted() -> None:
     log = open_small(ForgetfulFiles())
     append(log, batch(b"a", b"b", b"c", timestamps=[NOW, NOW + 2, NOW + 1]))
     log.delete_records_before(2)
@@ -75,7 +75,7 @@ def test_the_largest_time_is_found_also_where_its_record_was_deleted() -> None:
     assert steps_of(log, log.offset_for_timestamp(NOW)) == (0, (NOW + 1, 2, 0))
 
 
-def test_a_search_whose_log_is_closed_meanwhile_fails() -> None:
+def test_a_search_fails_if_the_log_is_closed_meanwhile() -> None:
     files = ForgetfulFiles()
     log = open_small(files)
     append(log, large_batch(Compression.NONE))

@@ -1,4 +1,4 @@
-"""What was appended last is served from memory: the same bytes as on the disk, bounded for all logs together."""
+"""The most recent batches are read from memory: the same bytes as on the disk, with one limit for all logs together."""
 
 import os
 import random
@@ -24,7 +24,7 @@ KB, MB = 1 << 10, 1 << 20
 
 
 class CountedFile(MemoryFile):
-    """Notes every read."""
+    """Records every read."""
 
     def __init__(self, disk: "CountingFiles", path: str, inode: Inode) -> None:
         super().__init__(disk, path, inode)
@@ -40,7 +40,7 @@ class CountedFile(MemoryFile):
 
 
 class CountingFiles(ForgetfulFiles):
-    """Notes every read of a file of records."""
+    """Records every read of a log file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,22 +83,22 @@ def test_a_consumer_at_the_end_of_the_log_reads_no_file(files: CountingFiles, ta
     assert files.reads == []
 
 
-def test_what_is_served_owes_nothing_to_the_page_cache(files: CountingFiles, tails: Tails) -> None:
+def test_reads_from_the_tail_do_not_need_the_page_cache(files: CountingFiles, tails: Tails) -> None:
     log = open_log(files, tails)
     append(log)
     files.cold.add(log.active_segment.path(".log"))
     assert log.read(0, MB, may_block=False).cold is None
 
 
-def test_a_batch_is_handed_out_by_reference(files: CountingFiles, tails: Tails) -> None:
-    """Two hundred consumers cost one copy."""
+def test_a_batch_is_returned_by_reference(files: CountingFiles, tails: Tails) -> None:
+    """Two hundred consumers need only one copy."""
     log = open_log(files, tails)
     append(log, batch(b"x" * 20_000))
     assert log.read(0, MB).records is log.read(0, MB).records
 
 
 @pytest.mark.parametrize("limit", [1, 61, 70, 100, 1000])
-def test_max_bytes_cuts_as_on_the_disk(limit: int) -> None:
+def test_max_bytes_cuts_reads_from_the_tail_like_reads_from_the_disk(limit: int) -> None:
     logs = [open_log(ForgetfulFiles(), tails) for tails in (Tails(), None)]
     for number in range(10):
         for log in logs:
@@ -118,7 +118,7 @@ def test_a_read_below_the_high_watermark_ends_there(files: CountingFiles, tails:
     assert files.reads == []
 
 
-def test_what_is_cut_off_is_not_served_again(files: CountingFiles, tails: Tails) -> None:
+def test_truncated_batches_are_not_served_again(files: CountingFiles, tails: Tails) -> None:
     log = open_log(files, tails)
     for value in (b"a", b"b", b"old"):
         append(log, batch(value))
@@ -142,7 +142,7 @@ def test_a_sealed_segment_has_no_tail(files: CountingFiles, tails: Tails) -> Non
     assert files.reads != []
 
 
-def test_an_append_that_fails_leaves_nothing_to_be_served(files: CountingFiles, tails: Tails) -> None:
+def test_a_failed_append_adds_nothing_to_the_tail(files: CountingFiles, tails: Tails) -> None:
     log = open_log(files, tails)
     append(log, batch(b"whole"))
     files.room = 10
@@ -157,21 +157,21 @@ def test_an_append_that_fails_leaves_nothing_to_be_served(files: CountingFiles, 
     assert b"torn" not in records
 
 
-def test_a_log_that_is_closed_holds_nothing(files: CountingFiles, tails: Tails) -> None:
+def test_a_closed_log_has_no_tail(files: CountingFiles, tails: Tails) -> None:
     log = open_log(files, tails)
     append(log)
     log.close()
     assert (len(tails), tails.held_bytes) == (0, 0)
 
 
-def test_logs_to_which_nobody_appends_hold_nothing(files: CountingFiles, tails: Tails) -> None:
+def test_logs_without_appends_have_no_tail(files: CountingFiles, tails: Tails) -> None:
     for number in range(20):
         open_log(files, tails, f"/data/idle-{number}")
     assert (len(tails), tails.held_bytes) == (0, 0)
 
 
-def test_all_logs_together_stay_within_the_bound(files: CountingFiles) -> None:
-    """The log that was appended to least recently gives its tail up first."""
+def test_the_tails_of_all_logs_stay_within_the_limit(files: CountingFiles) -> None:
+    """The log with the oldest last append loses its tail first."""
     tails = Tails(max_bytes=10 * KB)
     logs = [open_log(files, tails, f"/data/orders-{number}") for number in range(50)]
     for _ in range(3):
@@ -190,7 +190,7 @@ def is_served_from_memory(files: CountingFiles, log: Log) -> bool:
 
 
 @pytest.mark.parametrize("size", [10, 1000, 16_000, 100_000])
-def test_one_log_holds_a_bounded_tail(files: CountingFiles, tails: Tails, size: int) -> None:
+def test_the_tail_of_one_log_is_limited(files: CountingFiles, tails: Tails, size: int) -> None:
     log = open_log(files, tails)
     for _ in range(3 * TAIL_BATCHES if size < 1000 else 60):
         append(log, batch(b"x" * size))
@@ -199,7 +199,7 @@ def test_one_log_holds_a_bounded_tail(files: CountingFiles, tails: Tails, size: 
 
 
 @pytest.mark.parametrize(("size", "batches"), [(70, 1), (70, 100), (5000, 1), (5000, 20)])
-def test_the_count_of_what_is_held_is_what_it_takes_in_memory(size: int, batches: int) -> None:
+def test_held_bytes_covers_the_memory_used(size: int, batches: int) -> None:
     tails = Tails(max_bytes=1 << 40)
     kept: list[Tail] = []
     tracemalloc.start()
@@ -231,8 +231,8 @@ def real_files(tmp_path: Path) -> tuple[OsFiles, str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_to_a_log_its_reads_are_the_files_bytes(real_files: tuple[OsFiles, str], seed: int) -> None:
-    """Appends, rolls, truncation, DeleteRecords and retention in any order, beside evictions by another log."""
+def test_reads_always_return_the_files_bytes(real_files: tuple[OsFiles, str], seed: int) -> None:
+    """Appends, rolls, truncation, DeleteRecords and retention in any order, with evictions caused by another log."""
     files, directory = real_files
     source = random.Random(seed)
     tails = Tails(max_bytes=40 * KB)

@@ -1,4 +1,4 @@
-"""What fails again and again has one line a period."""
+"""Repeated failures are logged once per period."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ def errors(logged: list[dict[str, object]]) -> list[tuple[object, object]]:
     return [(entry["event"], entry.get("suppressed")) for entry in logged if entry["log_level"] == "error"]
 
 
-def test_refused_appends_have_one_line_a_period_and_the_next_one_counts_them(logged: list[dict[str, object]]) -> None:
+def test_refused_appends_are_logged_once_per_period_with_a_count(logged: list[dict[str, object]]) -> None:
     files, clock = ForgetfulFiles(), ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock)
     append(log)
@@ -28,7 +28,7 @@ def test_refused_appends_have_one_line_a_period_and_the_next_one_counts_them(log
     assert errors(logged) == [("append failed", None), ("append failed", 499)]
 
 
-def test_another_reason_has_a_line_of_its_own_at_once(logged: list[dict[str, object]]) -> None:
+def test_another_reason_is_logged_immediately(logged: list[dict[str, object]]) -> None:
     files = ForgetfulFiles()
     log = open_small(files)
     append(log)
@@ -39,7 +39,7 @@ def test_another_reason_has_a_line_of_its_own_at_once(logged: list[dict[str, obj
     assert errors(logged)[:2] == [("append failed", None), ("append failed", None)]
 
 
-def test_kinds_are_not_kept_without_end() -> None:
+def test_the_number_of_kinds_is_limited() -> None:
     said: list[str] = []
     lines = ThrottledLines(ManualClock())
     for kind in range(10 * MOST_KINDS):

@@ -1,4 +1,4 @@
-"""A large batch's records are written before the batch is appended, and count for nothing until then."""
+"""A large batch's records are written before the batch is appended, and are not part of the log until then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 3
 
 
 class CountedFile(OsFile):
-    """Notes the size of each write with its disk."""
+    """Reports the size of each write to its disk."""
 
     def __init__(self, path: str, disk: CountedWrites) -> None:
         super().__init__(path, os.open(path, os.O_RDWR))
@@ -36,7 +36,7 @@ class CountedFile(OsFile):
 
 
 class CountedWrites(OsFiles):
-    """Knows the size of each write to a log; `error` is raised by the next one."""
+    """Records the size of each write to a log; `error` is raised by the next one."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -57,7 +57,7 @@ def files() -> CountedWrites:
 
 @pytest.fixture
 def log(files: CountedWrites, tmp_path: Path) -> Log:
-    """With one small batch in it."""
+    """Returns a log with one small batch."""
     log = open_again(files, tmp_path)
     append(log)
     files.sizes.clear()
@@ -79,12 +79,12 @@ def append_checked(log: Log, large: ValidatedBatch) -> int:
 
 
 def counts(log: Log) -> list[int]:
-    """The records of each batch, of a log whose active file ends where the log does."""
+    """Returns the size of each batch; asserts that the active file ends where the log does."""
     assert log.active_segment.file.size() == log.active_segment.size
     return [header.size_in_bytes for header in headers_of(log)]
 
 
-def test_it_is_written_in_pieces_and_appended_by_its_place_alone(log: Log, files: CountedWrites) -> None:
+def test_a_batch_is_written_in_pieces_and_its_append_writes_only_the_header(log: Log, files: CountedWrites) -> None:
     before, large = log.active_segment.size, checked(log)
     for _ in log.write_ahead(large):
         assert (log.log_end_offset, log.active_segment.size) == (1, before)
@@ -97,7 +97,7 @@ def test_it_is_written_in_pieces_and_appended_by_its_place_alone(log: Log, files
 
 
 @pytest.mark.parametrize("steps", [1, STEPS])
-def test_another_append_in_between_cuts_it_off_and_stands_before_it(log: Log, steps: int) -> None:
+def test_another_append_in_between_truncates_the_written_ahead_records(log: Log, steps: int) -> None:
     before, large = log.active_segment.size, checked(log)
     writing = log.write_ahead(large)
     for _ in range(steps):
@@ -109,7 +109,7 @@ def test_another_append_in_between_cuts_it_off_and_stands_before_it(log: Log, st
     assert counts(log) == [before, before, len(LARGE)]
 
 
-def test_a_segment_that_has_no_room_for_it_is_rolled_first(log: Log) -> None:
+def test_a_segment_without_space_for_the_batch_is_rolled_first(log: Log) -> None:
     for _ in range(3):
         large = checked(log)
         assert sum(1 for _ in log.write_ahead(large)) == STEPS
@@ -118,7 +118,7 @@ def test_a_segment_that_has_no_room_for_it_is_rolled_first(log: Log) -> None:
     assert counts(log)[1:] == [len(LARGE)] * 3
 
 
-def test_a_roll_in_between_leaves_nothing_of_it_in_the_old_segment(log: Log) -> None:
+def test_a_roll_in_between_removes_the_records_from_the_old_segment(log: Log) -> None:
     before, large = log.active_segment.size, checked(log)
     writing = log.write_ahead(large)
     next(writing)
@@ -129,7 +129,7 @@ def test_a_roll_in_between_leaves_nothing_of_it_in_the_old_segment(log: Log) -> 
     assert counts(log) == [before, len(LARGE)]
 
 
-def test_given_up_it_is_cut_off_before_the_next_append(log: Log) -> None:
+def test_records_given_up_are_truncated_before_the_next_append(log: Log) -> None:
     before = log.active_segment.size
     for _ in log.write_ahead(checked(log)):
         pass
@@ -139,7 +139,7 @@ def test_given_up_it_is_cut_off_before_the_next_append(log: Log) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, STEPS])
-def test_after_a_crash_nothing_of_it_is_there(files: CountedWrites, log: Log, steps: int, tmp_path: Path) -> None:
+def test_recovery_removes_written_ahead_records(files: CountedWrites, log: Log, steps: int, tmp_path: Path) -> None:
     before = log.active_segment.size
     writing = log.write_ahead(checked(log))
     for _ in range(steps):
@@ -149,7 +149,7 @@ def test_after_a_crash_nothing_of_it_is_there(files: CountedWrites, log: Log, st
     assert (again.log_end_offset, again.active_segment.file.size()) == (1, before)
 
 
-def test_a_disk_that_is_full_leaves_the_log_as_it_was(log: Log, files: CountedWrites) -> None:
+def test_a_full_disk_leaves_the_log_unchanged(log: Log, files: CountedWrites) -> None:
     before, large = log.active_segment.size, checked(log)
     writing = log.write_ahead(large)
     next(writing)
@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_leaves_the_log_as_it_was(log: Log, files: CountedWr
     assert append_checked(log, large) == 1
 
 
-def test_a_batch_that_no_segment_can_hold_is_not_written_ahead(log: Log) -> None:
+def test_a_batch_larger_than_a_segment_is_not_written_ahead(log: Log) -> None:
     large = checked(log)
     log.update_config(LogConfig({"segment.bytes": PIECE_BYTES}))
     assert list(log.write_ahead(large)) == []

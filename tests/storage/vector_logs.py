@@ -1,4 +1,4 @@
-"""Log directories that Apache Kafka wrote (tests/vectors/logs), opened with that broker's settings."""
+"""Log directories written by Apache Kafka (tests/vectors/logs), opened with that broker's settings."""
 
 import json
 import shutil
@@ -13,11 +13,11 @@ from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
 
 LOGS = Path(__file__).parent.parent / "vectors" / "logs"
-WRITTEN_MS = 1795231531000 + 60_000  # about when that broker ran: producers expire by it
+WRITTEN_MS = 1795231531000 + 60_000  # about when that broker ran: it decides which producers have expired
 
 
 def config_of(topic: str) -> LogConfig:
-    """The settings of that broker; offsets, transactions and compacted topics had their own."""
+    """Returns the settings of that broker; offsets, transactions and compacted topics had their own."""
     segment_bytes = 1500 if topic.startswith("compacted") else 4096
     properties = {
         "segment.bytes": segment_bytes,
@@ -31,7 +31,7 @@ def config_of(topic: str) -> LogConfig:
 
 
 def copy_of(name: str, target: Path, *parts: str) -> Path:
-    """A copy that may be written; of everything that is in the set's directory, or of the named entries."""
+    """Returns a writable copy of everything in the set's directory, or of the named entries."""
     source = LOGS / name
     target.mkdir(parents=True, exist_ok=True)
     for entry in source.iterdir():
@@ -77,5 +77,5 @@ def partition_folders(name: str) -> list[TopicPartition]:
 
 
 def whole_log(log: Log) -> bytes:
-    """All records from the log's first byte on, read segment by segment."""
+    """Returns all records from the log's first byte on, read segment by segment."""
     return b"".join(bytes(log.use(segment).file.read(0, segment.size)) for segment in log.segments)

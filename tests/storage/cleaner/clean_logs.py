@@ -1,4 +1,4 @@
-"""Cleaning a log in a test: all steps at once, the swaps included, as the broker's cleaner drives them."""
+"""Cleaning a log in a test: runs all steps at once, including the swaps, like the broker's cleaner."""
 
 from collections.abc import Callable, Iterator
 
@@ -23,7 +23,7 @@ PLENTY = 64 << 20
 
 
 def job_of(log: Log, now_ms: int = NOW, map_bytes: int = PLENTY, chunk_bytes: int = 4096) -> CleanJob:
-    """As it arrives in another process."""
+    """Returns the job as the other process receives it."""
     to_clean = log_to_clean(log, now_ms)
     return CleanJob.from_json(clean_job(to_clean, now_ms, map_bytes, chunk_bytes, log).to_json())
 
@@ -31,7 +31,7 @@ def job_of(log: Log, now_ms: int = NOW, map_bytes: int = PLENTY, chunk_bytes: in
 def clean(
     log: Log, now_ms: int = NOW, map_bytes: int = PLENTY, chunk_bytes: int = 4096, each: Callable[[], object] = list
 ) -> CleanDone:
-    """One clean, `each` called after every step of it."""
+    """Runs one clean, and calls `each` after every step."""
     job = job_of(log, now_ms, map_bytes, chunk_bytes)
     segments = {segment.base_offset: segment for segment in log.segments}
     steps = clean_steps(log.files, job)
@@ -52,7 +52,7 @@ def clean(
 
 
 def put(log: Log, *pairs: tuple[bytes | None, bytes | None], time: int = NOW, **options: object) -> int:
-    """Appends one batch of (key, value); the first offset."""
+    """Appends one batch of (key, value); returns the first offset."""
     records = [Record(offset=i, timestamp=time, key=key, value=value) for i, (key, value) in enumerate(pairs)]
     info = log.append_as_leader(build_batch(records, **options), 0)  # type: ignore[arg-type]
     log.update_high_watermark(log.log_end_offset)
@@ -70,14 +70,14 @@ def end_transaction(log: Log, producer_id: int, committed: bool, epoch: int = 0,
 
 
 def seal(log: Log) -> None:
-    """The active segment becomes one that may be cleaned: rolled, and on the disk."""
+    """Makes the active segment cleanable: rolls and flushes it."""
     log.roll()
     log.flush()
     log.unsynced_segments.clear()
 
 
 def batches(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """All batches of all segments, those before the log's start too."""
+    """Returns all batches of all segments, including those before the log's start."""
     for segment in log.segments:
         data = bytes(log.use(segment).file.read(0, segment.size))
         for position, header in iter_batches(data):
@@ -85,7 +85,7 @@ def batches(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
 
 
 def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of all records that are no markers."""
+    """Returns (offset, key, value) of all records except markers."""
     return [
         (record.offset, record.key, record.value)
         for header, records in batches(log)

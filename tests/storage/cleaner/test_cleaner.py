@@ -1,4 +1,4 @@
-"""What a clean keeps and what goes: keys, tombstones, transactions, producers, offsets, segments."""
+"""What a clean keeps and removes: keys, tombstones, transactions, producers, offsets, segments."""
 
 import random
 from typing import Any
@@ -36,7 +36,7 @@ def values(log: Log) -> dict[int, bytes | None]:
 
 
 class TestKeys:
-    def test_the_last_value_of_each_key_stays_at_its_offset(self, files: ForgetfulFiles) -> None:
+    def test_the_last_value_of_each_key_keeps_its_offset(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
         put(log, (b"b", b"4"), (b"c", b"5"))
@@ -51,7 +51,7 @@ class TestKeys:
         ]
         assert (done.end_offset, log.cleaned_offset) == (5, 5)
 
-    def test_keys_that_differ_only_behind_their_first_kilobyte_are_two(self, files: ForgetfulFiles) -> None:
+    def test_keys_that_differ_only_after_their_first_kilobyte_are_distinct(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         long = b"k" * 1024
         put(log, (long + b"1", b"1"), (long + b"2", b"2"), (long + b"1", b"3"), (b"", b"4"), (b"", b"5"))
@@ -59,7 +59,7 @@ class TestKeys:
         clean(log)
         assert list(values(log)) == [1, 2, 4]
 
-    def test_records_without_a_key_go(self, files: ForgetfulFiles) -> None:
+    def test_records_without_a_key_are_removed(self, files: ForgetfulFiles) -> None:
         log = open_small(files, cleanup_policy="delete")
         put(log, (None, b"1"), (b"a", b"2"), (None, b"3"))
         seal(log)
@@ -69,7 +69,7 @@ class TestKeys:
         assert done.stats.invalid_messages_read == 2
 
     @pytest.mark.parametrize("codec", list(Compression))
-    def test_a_thinned_batch_keeps_its_codec_offsets_sequence_and_times(
+    def test_a_batch_that_loses_records_keeps_its_codec_offsets_sequence_and_times(
         self, files: ForgetfulFiles, codec: Compression
     ) -> None:
         log = compacted(files)
@@ -83,7 +83,7 @@ class TestKeys:
         assert (header.producer_id, header.producer_epoch, header.compression) == (5, 2, codec)
         assert [(r.offset, r.sequence, r.timestamp, r.key) for r in records] == [(7, 14, NOW, b"1"), (8, 15, NOW, b"2")]
 
-    def test_times_of_a_thinned_batch_are_those_it_had(self, files: ForgetfulFiles) -> None:
+    def test_a_batch_that_loses_records_keeps_its_timestamps(self, files: ForgetfulFiles) -> None:
         for kind in TimestampType:
             log = open_small(
                 ForgetfulFiles(),
@@ -99,7 +99,7 @@ class TestKeys:
                 offset: before[offset] for offset in (2, 3)
             }
 
-    def test_a_batch_that_loses_nothing_stays_byte_for_byte(self, files: ForgetfulFiles) -> None:
+    def test_a_batch_that_loses_nothing_is_copied_byte_for_byte(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(20):
             put(log, (b"%d" % number, b"x" * 100), (b"other %d" % number, b"y"), compression=number % 5)
@@ -108,7 +108,7 @@ class TestKeys:
         first = next(batches(log))[0].size_in_bytes
         segment = log.segments[0]
         clean(log)
-        assert log.segments[0] is segment  # nothing has gone: it is not even replaced
+        assert log.segments[0] is segment  # nothing was removed: the segment is not even replaced
         put(log, (b"0", b"new"), (b"other 0", b"new"))
         seal(log)
         clean(log)
@@ -117,7 +117,7 @@ class TestKeys:
 
 
 class TestTombstones:
-    def test_a_tombstone_stays_until_its_horizon_has_passed_and_then_goes(self, files: ForgetfulFiles) -> None:
+    def test_a_tombstone_is_removed_after_its_delete_horizon(self, files: ForgetfulFiles) -> None:
         log = compacted(files, delete_retention_ms=DAY)
         put(log, (b"a", b"1"), (b"b", b"2"))
         put(log, (b"a", None), time=NOW + 5)
@@ -132,14 +132,14 @@ class TestTombstones:
         seal(log)
         clean(log, NOW + HOUR + DAY - 1)
         assert list(values(log)) == [1, 2, 3]
-        assert list(batches(log))[1][0].delete_horizon_ms == NOW + HOUR + DAY  # not put off
+        assert list(batches(log))[1][0].delete_horizon_ms == NOW + HOUR + DAY  # not postponed
 
         put(log, (b"y", b""))
         seal(log)
         clean(log, NOW + HOUR + DAY)
         assert list(values(log)) == [1, 3, 4]
 
-    def test_a_tombstone_that_a_value_follows_goes_at_once(self, files: ForgetfulFiles) -> None:
+    def test_a_tombstone_followed_by_a_value_is_removed_immediately(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", None))
         put(log, (b"a", b"1"))
@@ -162,7 +162,7 @@ class TestTombstones:
 
 
 class TestTransactions:
-    def test_aborted_data_goes_and_its_marker_follows_when_its_horizon_has_passed(self, files: ForgetfulFiles) -> None:
+    def test_aborted_data_is_removed_and_its_marker_after_the_delete_horizon(self, files: ForgetfulFiles) -> None:
         log = compacted(files, delete_retention_ms=1000)
         put(log, (b"a", b"good"))
         put(log, (b"a", b"bad"), producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -185,7 +185,7 @@ class TestTransactions:
         clean(log, NOW + 1001)
         assert markers() == []
 
-    def test_a_commit_marker_stays_as_long_as_any_record_of_its_transaction(self, files: ForgetfulFiles) -> None:
+    def test_a_commit_marker_is_kept_as_long_as_any_record_of_its_transaction(self, files: ForgetfulFiles) -> None:
         log = compacted(files, delete_retention_ms=0)
         transaction = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
         put(log, (b"a", b"1"), (b"b", b"2"), base_sequence=0, **transaction)
@@ -202,7 +202,7 @@ class TestTransactions:
         assert sum(header.is_control for header, _ in batches(log)) == 0
         assert list(values(log)) == [3, 4, 5]
 
-    def test_nothing_of_an_open_transaction_or_behind_it_is_cleaned(self, files: ForgetfulFiles) -> None:
+    def test_an_open_transaction_and_everything_after_it_are_not_cleaned(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"))
         seal(log)
@@ -219,7 +219,7 @@ class TestTransactions:
         clean(log)
         assert list(values(log)) == [3]
 
-    def test_an_aborted_transaction_over_two_segments_goes_from_both(self, files: ForgetfulFiles) -> None:
+    def test_an_aborted_transaction_in_two_segments_is_removed_from_both(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         transaction = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
         put(log, (b"a", b"1"), base_sequence=0, **transaction)
@@ -232,7 +232,7 @@ class TestTransactions:
 
 
 class TestProducers:
-    def test_the_last_batch_of_a_producer_stays_empty_and_a_restart_finds_its_sequence(
+    def test_the_last_batch_of_a_producer_is_kept_empty_and_a_restart_finds_its_sequence(
         self, files: ForgetfulFiles
     ) -> None:
         log = compacted(files)
@@ -251,7 +251,7 @@ class TestProducers:
         assert again.producer_state.producers[1].last_sequence == 13
         assert again.producer_state.producers[1].producer_epoch == 3
 
-    def test_the_last_batch_of_a_producer_that_is_forgotten_goes(self, files: ForgetfulFiles) -> None:
+    def test_the_last_batch_of_an_expired_producer_is_removed(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"), producer_id=1, producer_epoch=3, base_sequence=10)
         put(log, (b"a", b"2"))
@@ -260,7 +260,7 @@ class TestProducers:
         clean(log)
         assert [header.base_offset for header, _ in batches(log)] == [1]
 
-    def test_the_last_batch_of_the_cleaned_range_stays_so_that_offsets_do_not_move_back(
+    def test_the_last_batch_of_the_cleaned_range_is_kept_so_that_offsets_do_not_move_back(
         self, files: ForgetfulFiles
     ) -> None:
         log = open_small(files, cleanup_policy="delete")
@@ -273,7 +273,7 @@ class TestProducers:
 
 
 class TestHowFar:
-    def test_min_compaction_lag_keeps_young_records_from_being_cleaned(self, files: ForgetfulFiles) -> None:
+    def test_records_younger_than_min_compaction_lag_are_not_cleaned(self, files: ForgetfulFiles) -> None:
         log = compacted(files, min_compaction_lag_ms=HOUR)
         for age in (2 * HOUR, HOUR // 2, 0):
             put(log, (b"a", b"%d" % age), time=NOW - age)
@@ -283,7 +283,7 @@ class TestHowFar:
         clean(log, NOW + HOUR)
         assert list(values(log)) == [2]
 
-    def test_max_compaction_lag_makes_a_log_due_however_clean_it_is(self, files: ForgetfulFiles) -> None:
+    def test_a_log_is_due_after_max_compaction_lag_even_if_nearly_clean(self, files: ForgetfulFiles) -> None:
         log = compacted(files, max_compaction_lag_ms=HOUR, min_cleanable_dirty_ratio=0.9)
         for number in range(50):
             put(log, (b"%d" % number, b"x" * 100), time=NOW)
@@ -295,7 +295,7 @@ class TestHowFar:
         due = log_to_clean(log, NOW + 1 + HOUR + 500)
         assert (due.is_due, due.delay_ms) == (True, 500)
 
-    def test_a_log_is_due_when_its_dirty_share_is_above_the_ratio(self, files: ForgetfulFiles) -> None:
+    def test_a_log_is_due_when_its_dirty_ratio_exceeds_the_limit(self, files: ForgetfulFiles) -> None:
         log = compacted(files, min_cleanable_dirty_ratio=0.5)
         assert not log_to_clean(log, NOW).is_due
         put(log, (b"a", b"x" * 1000))
@@ -311,9 +311,7 @@ class TestHowFar:
         seal(log)
         assert log_to_clean(log, NOW).is_due
 
-    def test_when_the_memory_for_keys_is_used_up_the_clean_ends_there_and_the_next_goes_on(
-        self, files: ForgetfulFiles
-    ) -> None:
+    def test_a_clean_ends_where_its_key_memory_is_full_and_the_next_one_continues(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(300):
             put(log, (b"%03d" % number, b"1"), (b"%03d" % number, b"2"))
@@ -328,7 +326,7 @@ class TestHowFar:
         assert len(values(log)) == 300
         assert set(values(log).values()) == {b"2"}
 
-    def test_a_batch_with_more_keys_than_there_is_memory_is_cleaned_all_the_same(self, files: ForgetfulFiles) -> None:
+    def test_a_batch_with_more_keys_than_fit_in_memory_is_cleaned(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for _ in range(2):
             put(log, *[(b"%d" % number, b"") for number in range(500)])
@@ -337,7 +335,7 @@ class TestHowFar:
             pass
         assert list(values(log)) == list(range(500, 1000))
 
-    def test_a_segment_that_is_not_on_the_disk_yet_waits(self, files: ForgetfulFiles) -> None:
+    def test_an_unsynced_segment_is_not_cleaned(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"))
         put(log, (b"a", b"2"))
@@ -347,7 +345,7 @@ class TestHowFar:
         log.unsynced_segments.clear()
         assert log_to_clean(log, NOW).cleanable_bytes > 0
 
-    def test_a_checkpoint_that_cannot_be_is_reset_to_the_log_start(self, files: ForgetfulFiles) -> None:
+    def test_an_impossible_checkpoint_is_reset_to_the_log_start(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"))
         seal(log)
@@ -357,7 +355,7 @@ class TestHowFar:
 
 
 class TestSegments:
-    def test_small_segments_become_one_and_large_ones_stay_apart(self, files: ForgetfulFiles) -> None:
+    def test_small_segments_are_merged_and_large_ones_are_not(self, files: ForgetfulFiles) -> None:
         log = compacted(files, segment_bytes=2000)
         for number in range(100):
             put(log, (b"%d" % (number % 40), b"x" * 50))
@@ -388,7 +386,7 @@ class TestSegments:
             answer = finished(log.offset_for_timestamp(NOW + time))
             assert (answer.offset if answer else None) == expected
 
-    def test_groups_end_where_offsets_would_not_fit_an_index(self, files: ForgetfulFiles) -> None:
+    def test_groups_end_before_offsets_exceed_the_index_range(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         far = 2**31
         segments = [
@@ -400,13 +398,13 @@ class TestSegments:
         job = job_of(log)._replace(segments=segments, upper_bound_offset=far + 9)
         assert [[s.base_offset for s in group] for group in group_segments(job, far + 9)] == [[0, 10], [far, far + 5]]
 
-    def test_groups_end_where_an_index_would_be_full(self, files: ForgetfulFiles) -> None:
+    def test_groups_end_before_an_index_is_full(self, files: ForgetfulFiles) -> None:
         log = compacted(files, segment_index_bytes=36)
         segments = [SourceSegment(number, number + 1, 10, 16, 12, NOW) for number in range(5)]
         job = job_of(log)._replace(segments=segments)
         assert [len(group) for group in group_segments(job, 5)] == [2, 2, 1]
 
-    def test_a_reader_that_holds_a_segment_goes_on_while_it_is_replaced(self, files: ForgetfulFiles) -> None:
+    def test_a_reader_of_a_segment_can_continue_while_it_is_replaced(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"))
         put(log, (b"a", b"2"))
@@ -417,7 +415,7 @@ class TestSegments:
         assert bytes(handle.read(0, 1000)) == before
         assert bytes_of(log.read(0, 1000)) != before
 
-    def test_the_new_segment_is_as_old_as_the_last_of_those_it_replaces(self, files: ForgetfulFiles) -> None:
+    def test_the_new_segment_has_the_modification_time_of_the_last_replaced_one(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(3):
             put(log, (b"a", b"%d" % number))
@@ -439,7 +437,7 @@ class TestSegments:
         assert bytes(files.content(path)) == before
         assert not [name for name in files.list_directory(log.directory) if name.endswith(".cleaned")]
 
-    def test_a_clean_that_is_dropped_leaves_no_files(self, files: ForgetfulFiles) -> None:
+    def test_an_abandoned_clean_leaves_no_files(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(30):
             put(log, (b"a", b"%d" % number))
@@ -452,7 +450,7 @@ class TestSegments:
             steps.close()
             assert files.list_directory(log.directory) == before
 
-    def test_a_full_disk_ends_the_clean_and_the_log_stays_as_it_was(self, files: ForgetfulFiles) -> None:
+    def test_a_full_disk_ends_the_clean_and_leaves_the_log_unchanged(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(30):
             put(log, (b"%d" % (number % 20), b"x" * 100))
@@ -466,7 +464,7 @@ class TestSegments:
         clean(log)
         assert list(values(log)) == list(range(10, 30))
 
-    def test_a_cleaned_segment_that_is_gone_replaces_nothing(self, files: ForgetfulFiles) -> None:
+    def test_a_missing_cleaned_segment_replaces_nothing(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"))
         put(log, (b"a", b"2"))
@@ -476,7 +474,7 @@ class TestSegments:
         assert log.failure is None
         assert values(log) == {0: b"1", 1: b"2"}
 
-    def test_retention_by_time_takes_whole_segments_of_a_log_that_is_compacted_and_deleted(
+    def test_retention_by_time_deletes_whole_segments_of_a_log_with_compact_and_delete(
         self, files: ForgetfulFiles
     ) -> None:
         clock = ManualClock(wall_ms=NOW)
@@ -504,7 +502,7 @@ def test_a_truncated_log_is_cleaned_again_from_there(files: ForgetfulFiles) -> N
     assert log.cleaned_offset == 3
 
 
-def test_random_cuts_of_the_same_log_into_chunks_clean_it_alike() -> None:
+def test_the_chunk_size_does_not_change_the_result_of_a_clean() -> None:
     found = []
     for chunk_bytes in (1, 333, 1 << 20):
         source = random.Random(5)

@@ -1,4 +1,4 @@
-"""The cleaner and Apache Kafka's: Kafka's tools read what ours has cleaned, and both keep the same of the same log."""
+"""Our cleaner compared with Apache Kafka's: Kafka's tools read our cleaned logs, and both keep the same records."""
 
 import shutil
 import subprocess
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def fill(log: Log, now_ms: int, first: int = 0, rounds: int = 60) -> None:
-    """Values, tombstones, codecs, an idempotent producer and transactions that are committed or aborted."""
+    """Appends values, tombstones, codecs, an idempotent producer, and committed and aborted transactions."""
     for number in range(first, first + rounds):
         put(
             log,
@@ -50,7 +50,7 @@ def kafkas_dump(tools: list[str], folder: Path, names: list[str], *flags: str) -
     return done.stdout + done.stderr
 
 
-def test_kafka_finds_nothing_wrong_with_what_was_cleaned(tmp_path: Path, java_tools: list[str]) -> None:
+def test_kafka_finds_no_errors_in_cleaned_logs(tmp_path: Path, java_tools: list[str]) -> None:
     folder = tmp_path / "orders-0"
     log = open_small(OsFiles(), str(folder), **SETTINGS)
     for round_number in range(4):
@@ -77,8 +77,8 @@ COMPACTED = ["compacted-0", "compacted-idempotent-0", "compacted-transactions-0"
 
 @pytest.mark.parametrize("name", COMPACTED)
 @pytest.mark.parametrize("state", ["clean", "killed"])
-def test_logs_that_kafka_has_cleaned_are_cleaned_on_from_its_checkpoint(tmp_path: Path, name: str, state: str) -> None:
-    """What kafka kept stays, but for keys that later records have; a second clean changes nothing more."""
+def test_logs_cleaned_by_kafka_are_cleaned_from_its_checkpoint_on(tmp_path: Path, name: str, state: str) -> None:
+    """Records that Kafka kept stay, except for keys that later records have; a second clean changes nothing more."""
     directory = copy_of(state, tmp_path / "data")
     manager = open_manager(directory)
     log = manager.logs[TopicPartition(name.rpartition("-")[0], 0)]
@@ -105,7 +105,7 @@ def test_logs_that_kafka_has_cleaned_are_cleaned_on_from_its_checkpoint(tmp_path
 
 
 class Kafka:
-    """A Kafka on `port` that keeps its data below `directory`; the test starts and stops it."""
+    """A Kafka on `port` with its data below `directory`; the test starts and stops it."""
 
     def __init__(self, control: list[str], tools: list[str], directory: Path) -> None:
         self.port = free_port_beside_another()
@@ -133,8 +133,8 @@ def kafka(kafka_control: list[str], java_tools: list[str], tmp_path: Path) -> It
     kafka.stop(check=False)
 
 
-def test_kafkas_cleaner_keeps_the_same_of_the_same_log(tmp_path: Path, kafka: Kafka) -> None:
-    """A log of ours is given to Kafka in the place of one of its own, and is cleaned by both."""
+def test_kafkas_cleaner_keeps_the_same_records_as_ours(tmp_path: Path, kafka: Kafka) -> None:
+    """One of our logs replaces one of Kafka's, and both brokers clean it."""
     directory = kafka.directory
     settings = ["log.cleaner.backoff.ms=100", "log.cleaner.min.cleanable.ratio=0.01", "log.segment.bytes=3000"]
     settings += ["log.index.size.max.bytes=4096", "log.index.interval.bytes=200", "log.cleanup.policy=compact"]
@@ -169,7 +169,7 @@ def test_kafkas_cleaner_keeps_the_same_of_the_same_log(tmp_path: Path, kafka: Ka
     assert contents(by_kafka) == contents(log)
 
     def shapes(cleaned: Log) -> list[tuple[object, ...]]:
-        """Horizons are the clocks' of the two."""
+        """Without delete horizons, which depend on the two clocks."""
         return [
             (
                 header.base_offset,
@@ -183,7 +183,7 @@ def test_kafkas_cleaner_keeps_the_same_of_the_same_log(tmp_path: Path, kafka: Ka
                 [(record.offset, record.timestamp) for record in records],
             )
             for header, records in batches(cleaned)
-            if header.last_offset + 1 != sealed  # 3.9.1 lets the last batch of a cleaned range go
+            if header.last_offset + 1 != sealed  # 3.9.1 removes the last batch of a cleaned range
         ]
 
     assert shapes(by_kafka) == shapes(log)

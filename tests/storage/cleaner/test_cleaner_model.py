@@ -1,8 +1,8 @@
-"""A few-line model of a compacted log, and the log beside it: appended to, cleaned again and again, restarted, at
-random. And the log as it is after a crash at every step of a clean.
+"""A log compared with a model of a compacted log, a few lines long. Both are appended to, cleaned repeatedly and
+restarted at random. Also the log after a crash at every step of a clean.
 
-What the model says of a clean: of the records that are not aborted the last one of each key stays, a tombstone until
-its batch's horizon has passed; nothing goes behind the offset that the clean has come to.
+In the model, a clean keeps the last record of each key that is not aborted, and a tombstone until its batch's horizon
+has passed. It removes nothing after the offset that it has reached.
 """
 
 import random
@@ -47,7 +47,7 @@ class Transaction:
 
 
 def reference_clean(model: list[Batch], first_dirty: int, end: int, touched: int, now: int) -> None:
-    """`touched`: where the segments end that the clean went through."""
+    """`touched`: the end offsets of the segments that the clean has read."""
     latest = {
         key: offset
         for entry in model
@@ -145,7 +145,9 @@ class Run:
             assert self.log.producer_state.producers[producer_id].last_sequence == sequence - 1
 
     def check_transactions(self) -> None:
-        """Whoever reads a record finds its transaction's end, and hears of it if that was an abort."""
+        """For every readable record of a transaction, the marker is there, and the transaction index has the abort, if
+        any.
+        """
         markers = {header.base_offset for header, records in batches(self.log) if header.is_control and records}
         indexed = {
             transaction.last_offset
@@ -161,7 +163,7 @@ class Run:
 
 @pytest.mark.soak("600 seeds", minutes=2)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_log_that_is_cleaned_at_random_keeps_what_the_model_keeps(seed: int) -> None:
+def test_a_randomly_cleaned_log_keeps_what_the_model_keeps(seed: int) -> None:
     run = Run(seed)
     for _ in range(250):
         run.step()
@@ -169,7 +171,7 @@ def test_a_log_that_is_cleaned_at_random_keeps_what_the_model_keeps(seed: int) -
 
 
 @pytest.mark.parametrize("seed", SEEDS[:10])
-def test_in_the_end_all_markers_go_but_those_that_must_stay(seed: int) -> None:
+def test_all_markers_except_required_ones_are_eventually_removed(seed: int) -> None:
     run = Run(seed)
     for _ in range(150):
         run.step()
@@ -177,7 +179,7 @@ def test_in_the_end_all_markers_go_but_those_that_must_stay(seed: int) -> None:
         run.end_one()
     for number in range(10):
         if number == 5:
-            run.log.producer_state.clear()  # they have expired: nothing must stay for them
+            run.log.producer_state.clear()  # their producers have expired: nothing must stay for them
         run.now += 2 * RETENTION_MS
         put(run.log, (b"last", b""))
         run.seal()
@@ -191,7 +193,7 @@ def test_in_the_end_all_markers_go_but_those_that_must_stay(seed: int) -> None:
 
 
 def committed_state(log: Log, run: Run) -> dict[bytes | None, bytes]:
-    """What a read_committed consumer has in the end: the last value of each key."""
+    """Returns what a read_committed consumer has in the end: the last value of each key."""
     outcome = {offset: entry for entry in run.model for offset, _, _ in entry.records}
     state: dict[bytes | None, bytes] = {}
     for offset, key, value in contents(log):

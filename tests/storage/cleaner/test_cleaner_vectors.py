@@ -1,4 +1,4 @@
-"""What Kafka's filter makes of batches, byte for byte (tests/vectors/records/compacted.jsonl)."""
+"""The results of Kafka's filter for batches, compared byte for byte (tests/vectors/records/compacted.jsonl)."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def job(vector: dict[str, Any], first_dirty_offset: int) -> CleanJob:
 
 
 def kept_by_ours(vector: dict[str, Any], first_dirty_offset: int) -> bytes:
-    """The filter, with the keys of the records that are to go known at later offsets."""
+    """Runs the filter with the keys of the records to remove known at later offsets."""
     data = bytes.fromhex(vector["hex"])
     position, header = next(iter_batches(data))
     records = read_records(data, position, header)
@@ -66,7 +66,7 @@ def decoded(data: bytes) -> list[tuple[dict[str, int], list[Record]]]:
 
 @pytest.mark.parametrize("first_dirty_offset", [0, 1 << 37], ids=["dirty", "clean before"])
 @pytest.mark.parametrize("vector", VECTORS, ids=[vector["name"] for vector in VECTORS])
-def test_a_filtered_batch_is_the_one_that_kafka_makes(vector: dict[str, Any], first_dirty_offset: int) -> None:
+def test_a_filtered_batch_equals_kafkas(vector: dict[str, Any], first_dirty_offset: int) -> None:
     ours, kafkas = kept_by_ours(vector, first_dirty_offset), bytes.fromhex(vector["outputHex"])
     if vector["name"].startswith("gzip"):
         assert decoded(ours) == decoded(kafkas)

@@ -1,19 +1,19 @@
 from odradek.storage.cleaner.throttle import BURST_MS, Throttle
 
 
-def test_what_is_done_faster_than_the_rate_waits_for_it() -> None:
+def test_io_above_the_configured_rate_is_delayed() -> None:
     throttle = Throttle(1000)
     assert throttle.delay_ms(int(BURST_MS), 10_000) == 0
     assert throttle.delay_ms(500, 10_000) == 500
     assert throttle.delay_ms(100, 10_500) == 100
 
 
-def test_a_pause_is_not_saved_up_beyond_the_burst() -> None:
+def test_a_pause_allows_no_more_than_the_burst() -> None:
     throttle = Throttle(1000)
     throttle.delay_ms(1, 0)
     assert throttle.delay_ms(BURST_MS + 250, 1_000_000) == 250
 
 
-def test_without_a_limit_nothing_waits() -> None:
+def test_without_a_limit_nothing_is_delayed() -> None:
     throttle = Throttle(1.7976931348623157e308)
     assert throttle.delay_ms(1 << 60, 5) == 0

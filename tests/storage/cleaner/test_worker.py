@@ -1,4 +1,4 @@
-"""The process that cleans, alone."""
+"""The cleaner process on its own."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ subprocess.run([sys.executable, "-m", "odradek.storage.cleaner.worker"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends with its input")
-def test_the_process_ends_with_the_broker_though_its_input_is_still_open(tmp_path: Path) -> None:
+def test_the_process_ends_with_the_broker_even_if_its_input_is_still_open(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert parent.stdin is not None
     assert parent.stdout is not None

@@ -1,4 +1,4 @@
-"""Our dump of Kafka's directories is Kafka's dump of them."""
+"""Our dump of Kafka's directories is the same as Kafka's."""
 
 import io
 import os
@@ -24,7 +24,7 @@ def dumped(folder: Path, names: list[str], options: DumpOptions) -> tuple[list[s
 
 
 def client_warnings(lines: list[str]) -> tuple[list[str], Counter[tuple[str, ...]]]:
-    """The dump, and the groups of client_warnings behind it: Kafka tells of the files in no certain order."""
+    """Returns the dump, followed by its groups of warnings: Kafka reports the files in no particular order."""
     body: list[str] = []
     groups: list[list[str]] = []
     for line in lines:
@@ -49,7 +49,7 @@ def _sorted_partitions(line: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "partition"), CASES, ids=str)
-def test_our_dump_is_kafkas_dump(name: str, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_dump_equals_kafkas_dump(name: str, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = LOGS / name / str(partition)
     monkeypatch.chdir(folder)
     expected = (LOGS / name / "dump" / f"{partition}.txt").read_text(encoding="utf-8").split("\n")

@@ -1,4 +1,4 @@
-"""Records of the coordinators' topics as texts: what Kafka's DumpLogSegments prints of odd ones."""
+"""Unusual records of the coordinators' topics are printed as Kafka's DumpLogSegments prints them."""
 
 import json
 import struct
@@ -33,13 +33,13 @@ NEWEST = {
 
 
 def versioned(message: Message, layout: int, version: int | None = None, behind: bytes = b"") -> bytes:
-    """A message laid out as one version that says it is another."""
+    """Returns a message encoded as one version but labeled as another."""
     data = encode_versioned(message, layout)
     return (data if version is None else struct.pack(">h", version) + data[2:]) + behind
 
 
 def member(subscription: bytes, assignment: bytes, protocol_type: str = "consumer") -> Any:
-    """A member, as the dump of its group shows it."""
+    """Returns a member as the dump of its group shows it."""
     one = GroupMetadataValue.MemberMetadata(member_id="m", subscription=subscription, assignment=assignment)
     value = GroupMetadataValue(protocol_type=protocol_type, generation=1, protocol="p", leader="m", members=[one])
     _, text = offsets_texts(Record(0, 0, GROUP, encode_versioned(value, 3)))
@@ -65,7 +65,7 @@ def transaction(status: int, version: int = 0) -> str:
     return text
 
 
-def test_members_of_consumer_groups_are_opened() -> None:
+def test_members_of_consumer_groups_are_decoded() -> None:
     assert member(versioned(SUBSCRIPTION, 3), versioned(ASSIGNMENT, 3)) == NEWEST
 
 
@@ -85,11 +85,11 @@ def test_versions_below_0_are_read_as_our_oldest() -> None:
 @pytest.mark.parametrize(
     ("data", "text"), [(b"", ""), (b"\x00", "AA=="), (versioned(SUBSCRIPTION, 3)[:9], "AAMAAAABAAF0")]
 )
-def test_what_cannot_be_read_stays_as_it_is(data: bytes, text: str) -> None:
+def test_undecodable_bytes_are_kept(data: bytes, text: str) -> None:
     assert member(data, data) == {"subscription": text, "assignment": text}
 
 
-def test_members_of_other_groups_stay_as_they_are() -> None:
+def test_members_of_other_groups_are_not_decoded() -> None:
     found = member(b"abc", b"def", "connect")
     assert found == {"subscription": "YWJj", "assignment": "ZGVm"}
 
@@ -103,7 +103,9 @@ def test_members_of_other_groups_stay_as_they_are() -> None:
         (struct.pack(">h", -5), None, ("Unknown record type -5 at offset 7, skipping.", None)),
     ],
 )
-def test_tombstones_and_unknown_kinds_are_told(key: bytes, value: bytes | None, texts: tuple[str, str | None]) -> None:
+def test_tombstones_and_unknown_record_types_are_reported(
+    key: bytes, value: bytes | None, texts: tuple[str, str | None]
+) -> None:
     assert offsets_texts(Record(7, 0, key, value)) == texts
 
 
@@ -121,7 +123,7 @@ def test_tombstones_and_unknown_kinds_are_told(key: bytes, value: bytes | None, 
         (OFFSET, encode_versioned(OffsetCommitValue(offset=1), 3)[:-1]),
     ],
 )
-def test_what_is_no_record_of_groups_is_an_error_in_its_place(key: bytes | None, value: bytes) -> None:
+def test_an_invalid_group_record_is_reported_in_its_place(key: bytes | None, value: bytes) -> None:
     text, payload = offsets_texts(Record(7, 0, key, value))
     assert text is not None
     assert text.startswith("Error at offset 7, skipping. ")
@@ -142,7 +144,7 @@ def test_what_is_no_record_of_groups_is_an_error_in_its_place(key: bytes | None,
         (-1, "-1"),
     ],
 )
-def test_transactions_are_told_with_their_states(status: int, state: str) -> None:
+def test_transactions_are_printed_with_their_states(status: int, state: str) -> None:
     expected = (
         f"producerId:1,producerEpoch:2,state={state},partitions=[t-0,t-1],txnLastUpdateTimestamp=4,txnTimeoutMs=3"
     )
@@ -154,13 +156,13 @@ def test_an_empty_transaction_has_no_partitions() -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x01", TRANSACTION[:4]])
-def test_what_is_no_record_of_transactions_is_an_error_in_its_place(key: bytes | None) -> None:
+def test_an_invalid_transaction_record_is_reported_in_its_place(key: bytes | None) -> None:
     text, payload = transaction_texts(Record(7, 0, key, b""))
     assert text is not None
     assert text.startswith("Error at offset 7, skipping. ")
     assert payload is None
 
 
-def test_other_kinds_of_keys_are_unknown_to_the_transactions_decoder() -> None:
+def test_the_transaction_decoder_reports_unknown_key_types() -> None:
     assert transaction_texts(Record(7, 0, struct.pack(">h", 1) + b"xx", b"x")) == ("unknown::version=1", None)
     assert transaction_texts(Record(7, 0, TRANSACTION, None))[1] == "<DELETE>"
