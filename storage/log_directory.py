@@ -161,7 +161,9 @@ class LogDirectory:
             if partition is not None:
                 found.append(partition)
             elif not is_deleted_folder(name) and parse_future_folder(name) is None and "-" in name:
-                _log.warning("folder ignored", directory=self.path, folder=name, reason="it is named like no partition")
+                _log.warning(
+                    "folder ignored", directory=self.path, folder=name, reason="its name is not that of a partition"
+                )
         return found
 
     def futures(self) -> list[str]:

@@ -257,7 +257,7 @@ class LogManager:
                     self.checkpoints.write(CLEANER_OFFSET)
             except OSError as error:
                 raise ProtocolError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be cut: {error}"
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be truncated: {error}"
                 ) from error
         return log.truncate_to(offset)
 

@@ -132,7 +132,7 @@ class RecordReader:
         state, positions = self._state, self._positions
         if offset < state.log_start_offset or offset > state.log_end_offset:
             bounds = f"{self._folder.topic_partition}: {state.log_start_offset} to {state.log_end_offset}"
-            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {bounds}")
+            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside {bounds}")
         if upper is None:
             upper = positions.log_end
         elif upper.segment_base_offset < 0:

@@ -38,10 +38,10 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
     properties = parse_properties(files.read_file(path).decode("utf-8", "replace"))
     version = properties.get("version")
     if version not in _ID_KEYS:
-        raise MetaPropertiesError(f"{path} has version {version}; 0 and 1 are known")
+        raise MetaPropertiesError(f"{path} has version {version}; known versions are 0 and 1")
     text = properties.get(_ID_KEYS[version])
     if text is not None and not text.isdigit():
-        raise MetaPropertiesError(f"{path}: {_ID_KEYS[version]} is a number, not {text!r}")
+        raise MetaPropertiesError(f"{path}: {_ID_KEYS[version]} must be a number, not {text!r}")
     return MetaProperties(int(version), None if text is None else int(text), properties.get("cluster.id"))
 
 
@@ -49,11 +49,11 @@ def check_meta_properties(directory: str, known: MetaProperties, broker_id: int,
     """Raises MetaPropertiesError if the directory belongs to another broker or cluster."""
     if known.cluster_id is not None and known.cluster_id != cluster_id:
         raise MetaPropertiesError(
-            f"{directory} belongs to the cluster {known.cluster_id}, this broker is in {cluster_id}; it is left alone"
+            f"{directory} belongs to cluster {known.cluster_id}, but this broker is in {cluster_id}; it is left alone"
         )
     if known.broker_id is not None and known.broker_id != broker_id:
         raise MetaPropertiesError(
-            f"{directory} belongs to the broker {known.broker_id}, this one is {broker_id}; it is left alone"
+            f"{directory} belongs to broker {known.broker_id}, but this one is {broker_id}; it is left alone"
         )
 
 

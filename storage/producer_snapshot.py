@@ -34,7 +34,7 @@ def read_snapshot(data: bytes) -> list[ProducerStateEntry]:
     if crc32c(memoryview(data)[_CHECKED_FROM:]) != crc:
         raise CorruptSnapshot("the checksum of a producer snapshot does not match")
     if count < 0 or count * _ENTRY.size > len(data) - _HEAD.size:
-        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes has no room for {count} producers")
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes is too short for {count} producers")
     return [_entry(data, _HEAD.size + number * _ENTRY.size) for number in range(count)]
 
 

@@ -70,7 +70,7 @@ class ProducerState:
         if entry.current_transaction_first_offset >= 0 and not header.is_transactional:
             raise ProtocolError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has an open transaction and may only write within it",
+                f"producer {header.producer_id} has an open transaction and may write only within it",
             )
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
@@ -208,7 +208,7 @@ def _check_sequence(header: BatchHeader, entry: ProducerStateEntry) -> None:
         if first != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
             raise ProtocolError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} begins its epoch {header.producer_epoch} with sequence {first}, not 0",
+                f"producer {header.producer_id} starts epoch {header.producer_epoch} with sequence {first}, not 0",
             )
         return
     last = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
@@ -216,5 +216,5 @@ def _check_sequence(header: BatchHeader, entry: ProducerStateEntry) -> None:
         return
     raise ProtocolError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id} is at sequence {last}, the batch begins with {first}",
+        f"producer {header.producer_id} is at sequence {last}, but the batch starts with {first}",
     )

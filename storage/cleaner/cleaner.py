@@ -284,7 +284,7 @@ class _Source:
             if behind > end:
                 break
             if length < 14 or magic > 2 or (magic == 2 and length < BATCH_OVERHEAD - LOG_OVERHEAD):
-                raise UncleanableLog(f"{self._path} has no batch where one should begin")
+                raise UncleanableLog(f"{self._path} has no valid batch at the expected position")
             self.position_behind = behind
             self.consumed = behind
             yield position, read_batch_header(data, position) if magic == 2 else None

@@ -120,7 +120,7 @@ class CleanerManager:
         old = [clean.segments[base] for base in group.replaced]
         if not all(segment in clean.log.segments for segment in old):
             discard_cleaned(clean.log, group.base_offset)
-            raise OSError(2, "a segment has gone while it was being cleaned", clean.log.directory)
+            raise OSError(2, "a segment was removed while it was being cleaned", clean.log.directory)
         return replace_segments(clean.log, group.base_offset, old)
 
     def discard(self, clean: Clean, group: CleanedGroup) -> None:

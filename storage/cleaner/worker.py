@@ -88,7 +88,7 @@ def end_with_the_parent() -> None:
 def main() -> None:
     end_with_the_parent()
     os.nice(NICENESS)
-    gc.disable()  # millions of keys and no cycles
+    gc.disable()  # millions of keys, but no reference cycles
     source, target = sys.stdin.buffer, sys.stdout.buffer
 
     def write(line: bytes) -> None:
