@@ -45,12 +45,12 @@ def test_an_attack_is_one_valid_frame(frame: bytes) -> None:
     assert read(request_class(key), version, frame, position)[1] == len(frame)
 
 
-def test_attacks_have_names_of_their_own() -> None:
+def test_attack_names_are_unique() -> None:
     names = [attack.name for attack in attacks()]
     assert len(set(names)) == len(names) >= 8
 
 
-def test_the_list_that_is_appended_to_stays_as_long_as_it_is_allowed(thread: BrokerThread) -> None:
+def test_a_growing_list_stays_within_its_allowed_length(thread: BrokerThread) -> None:
     port = int(thread.bootstrap.rpartition(":")[2])
     create_topic(port, TOPIC)
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_the_list_that_is_appended_to_stays_as_long_as_it_is_allowed(thread: Bro
     assert 32_000 < len(answer.results[0].configs[0].value or "") <= 32_767
 
 
-def test_the_client_beside_an_attack_counts_its_round_trips(thread: BrokerThread) -> None:
+def test_a_concurrent_client_counts_its_round_trips(thread: BrokerThread) -> None:
     port = int(thread.bootstrap.rpartition(":")[2])
     create_topic(port, "healthy")
     client = Client("records", port, "healthy")
@@ -78,7 +78,7 @@ def test_the_client_beside_an_attack_counts_its_round_trips(thread: BrokerThread
         client.close()
 
 
-def test_round_trips_that_fail_are_counted_by_their_failure(thread: BrokerThread) -> None:
+def test_failed_round_trips_are_counted_by_error(thread: BrokerThread) -> None:
     port = int(thread.bootstrap.rpartition(":")[2])
     create_topic(port, "healthy")
     client = Measured(Records(port, "healthy"))
@@ -95,7 +95,7 @@ def test_round_trips_that_fail_are_counted_by_their_failure(thread: BrokerThread
     assert json.loads(client.reported()) == {"taken": [], "failed": {}}
 
 
-def test_connections_that_say_nothing_stay_until_their_time_is_over() -> None:
+def test_silent_connections_stay_open_until_the_time_is_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         until = time.monotonic() + 0.05
         assert stay_idle(3)(server.getsockname()[1], b"", until) == 0
@@ -106,7 +106,7 @@ def test_connections_that_say_nothing_stay_until_their_time_is_over() -> None:
                 assert connection.recv(1) == b""
 
 
-def test_the_memory_of_a_process_that_ends_is_counted_up_to_then() -> None:
+def test_memory_of_a_process_is_measured_until_it_ends() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         with peak_memory(process.pid) as peak:
             process.kill()
@@ -114,14 +114,14 @@ def test_the_memory_of_a_process_that_ends_is_counted_up_to_then() -> None:
         assert peak[0] >= 0
 
 
-def test_a_broker_without_a_metrics_port_takes_no_part_in_its_attacks(tmp_path: Path) -> None:
+def test_attacks_on_the_metrics_port_skip_brokers_without_one(tmp_path: Path) -> None:
     of_metrics = [attack for attack in attacks() if attack.ground is Ground.METRICS]
     kafka = Kind(KAFKA, Odradek)  # it would fail to start as Kafka, and is not started
     assert measure(kafka, of_metrics, 1, tmp_path) == [None, None]
     assert not list(tmp_path.iterdir())
 
 
-def test_the_table_has_a_line_for_each_attack() -> None:
+def test_the_table_has_a_row_for_each_attack() -> None:
     rest = Felt.of("none", [1.0] * 99 + [50.0], {})
     assert rest == Felt("none", 1.0, rest.p99, 50.0, {}, 0, 0)
     assert 1.0 < (rest.p99 or 0) <= 50.0

@@ -26,19 +26,19 @@ def _kafka_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_CONTROL", "control")
 
 
-def test_an_older_checkout_takes_part_only_where_it_is_given() -> None:
+def test_an_older_checkout_takes_part_only_if_it_is_given() -> None:
     assert [kind.name for kind in kinds()] == ["odradek", "kafka"]
     assert [kind.name for kind in kinds(BARE)] == ["odradek", "before", "kafka"]
 
 
-def test_each_round_begins_with_another_contestant() -> None:
+def test_each_round_begins_with_a_different_contestant() -> None:
     rounds = [[kind.name for kind in program.turns(kinds(BARE), number)] for number in range(3)]
     assert [turn[0] for turn in rounds] == ["odradek", "before", "kafka"]
     assert all(sorted(turn) == sorted(rounds[0]) for turn in rounds)
     assert [kind.name for kind in program.turns(kinds(), 1)] == ["kafka", "odradek"]
 
 
-def test_some_of_the_contestants_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subset_of_the_contestants_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(None) == ["odradek", "kafka"]
     assert names("kafka") == ["kafka"]
     assert names("kafka,odradek") == ["odradek", "kafka"]
@@ -60,7 +60,7 @@ def test_a_directory_that_is_not_set_up_is_refused(tmp_path: Path) -> None:
         Checkout.at(tmp_path)
 
 
-def test_a_checkout_from_before_the_package_has_bare_names() -> None:
+def test_a_checkout_older_than_the_package_has_top_level_module_names() -> None:
     assert BARE.command(BARE.module("broker"), "--port", "1")[-4:] == ["-m", "broker", "--port", "1"]
     assert THIS.module("broker") == "odradek.broker"
 
@@ -83,7 +83,7 @@ def test_a_broker_can_be_killed_and_started_again(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_broker_that_cannot_start_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_fails_at_once(tmp_path: Path) -> None:
     broker = Odradek(tmp_path)
     broker.options = ("--set", "authorizer.class.name=org.example.Authorizer")
     with pytest.raises(RuntimeError, match=r"authorizer\.class\.name"):
@@ -91,9 +91,7 @@ def test_a_broker_that_cannot_start_is_not_waited_for(tmp_path: Path) -> None:
     broker.remove()
 
 
-def test_nothing_is_left_of_a_broker_whose_process_was_not_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_whose_process_is_not_found_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def not_found(_port: int) -> int:
         raise ProcessLookupError
 
@@ -118,7 +116,7 @@ def refuses_soon(port: int) -> bool:
     return False
 
 
-def test_only_a_running_process_runs() -> None:
+def test_only_a_running_process_is_reported_as_running() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
         assert not is_running(ended.pid)

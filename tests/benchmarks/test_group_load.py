@@ -30,7 +30,7 @@ def states(port: int) -> list[tuple[str, int]]:
     return [(group.group_state, len(group.members)) for group in answer.groups]
 
 
-def test_a_crowd_is_stable_when_it_says_so_and_leaves(port: int) -> None:
+def test_a_crowd_of_members_becomes_stable_and_leaves(port: int) -> None:
     with load("members", port, GROUPS, MEMBERS) as crowd:
         assert next_of(crowd.stdout)["stable_ms"] > 0
         assert states(port) == [("Stable", MEMBERS)] * GROUPS
@@ -52,6 +52,6 @@ def test_commits_are_committed(port: int) -> None:
     assert [partition.committed_offset for partition in answer.topics[0].partitions] == [1_000_000, 1_000_001]
 
 
-def test_a_load_that_fails_is_no_measurement(port: int) -> None:
+def test_a_failed_load_raises_an_error(port: int) -> None:
     with pytest.raises(RuntimeError), load("commits", port, 1, 1, 10) as committing:  # there is no such topic
         next_of(committing.stdout)

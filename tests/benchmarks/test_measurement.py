@@ -12,7 +12,7 @@ def values(*numbers: float) -> list[Reading]:
     return [Reading(number) for number in numbers]
 
 
-def test_the_ratio_is_of_medians_and_tells_how_many_times_better_ours_is() -> None:
+def test_the_ratio_of_medians_is_how_many_times_better_odradek_is() -> None:
     speed = result(Metric("speed", "MB/s", MORE), values(10, 300, 20), values(10, 9, 500))
     assert speed.ratio() == 2.0
     assert speed.verdict == "ahead"
@@ -20,18 +20,18 @@ def test_the_ratio_is_of_medians_and_tells_how_many_times_better_ours_is() -> No
     assert (time.ratio(), time.verdict) == (0.5, "behind")
 
 
-def test_the_median_is_one_rounds_reading_with_its_own_cpu_time() -> None:
+def test_the_median_is_a_real_reading_with_its_own_cpu_time() -> None:
     readings = [Reading(5, 1.0), Reading(7, 2.0), Reading(6, 3.0)]
     assert result(Metric("speed", "MB/s", MORE), readings, []).median("odradek") == Reading(6, 3.0)
 
 
-def test_ahead_means_as_many_times_as_wanted() -> None:
+def test_ahead_means_reaching_the_wanted_ratio() -> None:
     metric = Metric("speed", "MB/s", MORE, 1.5)
     assert result(metric, values(149), values(100)).verdict == "behind"
     assert result(metric, values(150), values(100)).verdict == "ahead"
 
 
-def test_where_the_client_is_the_limit_the_cpu_time_per_operation_decides() -> None:
+def test_cpu_time_per_operation_decides_if_the_client_is_the_bottleneck() -> None:
     metric = Metric("speed", "MB/s", MORE, 1.5)
     kafka = [Reading(100, cpu_seconds=4, seconds=10, operations=1000)]
     idle = [Reading(100, cpu_seconds=2, seconds=10, operations=1000)]
@@ -42,7 +42,7 @@ def test_where_the_client_is_the_limit_the_cpu_time_per_operation_decides() -> N
     assert result(metric, hungry, kafka).verdict == "behind"
 
 
-def test_nothing_at_all_is_less_than_something() -> None:
+def test_zero_is_less_than_any_other_reading() -> None:
     nothing = result(Metric("CPU", "ms/s", LESS), values(0), values(17))
     assert (nothing.ratio(), nothing.verdict) == (None, "ahead")
 
@@ -54,7 +54,7 @@ def test_without_kafka_there_is_a_table_and_no_verdict() -> None:
     assert as_json([alone], ["a note"], 1)["rows"][0]["medians"]["odradek"]["value"] == 12.5
 
 
-def test_a_metric_that_is_only_told_has_no_verdict() -> None:
+def test_an_informative_metric_has_no_verdict() -> None:
     assert result(Metric("late", "ms", LESS, None), values(5), values(1)).verdict == ""
 
 
@@ -62,7 +62,7 @@ def beside_before(metric: Metric, ours: list[Reading], before: list[Reading]) ->
     return Result("row", metric, {"odradek": ours, "before": before, "kafka": []})
 
 
-def test_slower_than_before_means_that_no_round_reaches_the_older_ones() -> None:
+def test_slower_than_before_means_that_every_round_is_worse_than_the_older_ones() -> None:
     speed, took = Metric("speed", "MB/s", MORE), Metric("took", "us", LESS)
     assert beside_before(speed, values(8, 9), values(10, 11)).against_before == "slower"
     assert beside_before(speed, values(8, 10), values(10, 11)).against_before == ""
@@ -71,12 +71,12 @@ def test_slower_than_before_means_that_no_round_reaches_the_older_ones() -> None
     assert beside_before(took, values(9, 9), values(10, 11)).against_before == ""
 
 
-def test_the_scatter_of_a_single_round_is_not_known() -> None:
+def test_a_single_round_has_no_scatter() -> None:
     assert beside_before(Metric("took", "us", LESS), values(12), values(10, 11)).against_before == ""
     assert beside_before(Metric("took", "us", LESS), values(12, 13), []).against_before == ""
 
 
-def test_more_cpu_than_before_is_told_apart_from_slower() -> None:
+def test_more_cpu_than_before_is_a_separate_verdict_from_slower() -> None:
     ours = [Reading(5, cpu_seconds=seconds, operations=1000) for seconds in (3, 4)]
     before = [Reading(5, cpu_seconds=seconds, operations=1000) for seconds in (1, 2)]
     found = beside_before(Metric("took", "us", LESS), ours, before)
@@ -85,7 +85,7 @@ def test_more_cpu_than_before_is_told_apart_from_slower() -> None:
     assert slower_than_before([found]) == ["took: more CPU than before in every round"]
 
 
-def test_an_older_checkout_has_columns_and_ratios_where_it_takes_part() -> None:
+def test_an_older_checkout_that_takes_part_has_columns_and_ratios() -> None:
     speed = Metric("speed", "MB/s", MORE)
     results = [beside_before(speed, values(8, 9), values(16, 18))]
     headings, line = table(results).splitlines()[1:]

@@ -21,7 +21,7 @@ def operations() -> Iterator[Operations]:
         yield operations
 
 
-def test_every_api_is_an_operation_or_left_out_for_a_reason(operations: Operations) -> None:
+def test_every_api_is_measured_or_excluded_with_a_reason(operations: Operations) -> None:
     names = {operation.name for operation in operations.all()}
     assert {row.key.api_name for row in client_api_table().rows()} <= names | LEFT_OUT.keys()
 
@@ -29,13 +29,13 @@ def test_every_api_is_an_operation_or_left_out_for_a_reason(operations: Operatio
 @pytest.mark.parametrize(
     "name", ["Fetch", "a topic created and deleted", "a member joins, syncs and leaves", "a transaction with offsets"]
 )
-def test_an_operation_can_be_done_again_and_again(operations: Operations, name: str) -> None:
+def test_an_operation_can_be_repeated(operations: Operations, name: str) -> None:
     (operation,) = [operation for operation in operations.all() if operation.name == name]
     operation.run(3)
     operation.run(3)
 
 
-def test_what_an_operation_keeps_is_counted_without_its_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retained_memory_excludes_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[bytes] = []
 
     class Leaking:
@@ -53,7 +53,7 @@ def test_what_an_operation_keeps_is_counted_without_its_first_round(monkeypatch:
     assert table(kept).splitlines()[2] == "| leaks | 1,000 | 1,000,000 | 0 |"
 
 
-def test_requests_that_are_answered_with_an_error_are_named(operations: Operations) -> None:
+def test_requests_that_return_an_error_are_named(operations: Operations) -> None:
     for operation in operations.all():
         if operation.name in ("Metadata", "SaslHandshake"):
             operation.run(2)

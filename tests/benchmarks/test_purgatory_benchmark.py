@@ -34,7 +34,7 @@ def test_every_request_ends_and_the_last_line_is_one_json_object() -> None:
     assert row["completed"] + row["expired"] <= 3000
 
 
-def test_times_to_completion_have_the_percentiles_that_were_asked_for() -> None:
+def test_completion_times_have_the_requested_percentiles() -> None:
     samples = sorted(latencies_ms(random.Random(1), 200, 400))
     assert math.isclose(samples[SAMPLES // 2], 200, rel_tol=0.03)
     assert math.isclose(samples[SAMPLES * 3 // 4], 400, rel_tol=0.03)
@@ -45,7 +45,7 @@ def test_rounding_to_milliseconds_keeps_the_rate() -> None:
         assert math.isclose(1000 / statistics.mean(intervals_ms(random.Random(1), rate)), rate, rel_tol=0.03)
 
 
-def test_a_workload_that_makes_no_sense_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for number, rate in ((0, 1), (1, 0)):
         with pytest.raises(SystemExit):
             parse([f"--num={number}", f"--rate={rate}", "--pct50=1", "--pct75=2"])

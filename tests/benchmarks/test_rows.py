@@ -22,7 +22,7 @@ def broker(tmp_path: Path) -> Iterator[Odradek]:
     broker.remove()
 
 
-def test_small_requests_are_measured_each(broker: Odradek) -> None:
+def test_small_requests_are_measured_one_by_one(broker: Odradek) -> None:
     broker.start()
     row = SmallRequests(0.001)
     row.warm_up(broker)
@@ -31,7 +31,7 @@ def test_small_requests_are_measured_each(broker: Odradek) -> None:
     assert all(reading.value > 0 and reading.cpu_us_per_operation > 0 for reading in readings.values())
 
 
-def test_an_answer_with_an_error_is_no_measurement() -> None:
+def test_an_error_response_fails_the_measurement() -> None:
     partition = OffsetCommitResponse.OffsetCommitResponsePartition(
         partition_index=0, error_code=ErrorCode.INVALID_REQUEST
     )
@@ -43,7 +43,7 @@ def test_an_answer_with_an_error_is_no_measurement() -> None:
     expect_success(set(), "commits")
 
 
-def test_a_start_after_a_kill_finds_what_was_appended(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_after_a_kill_serves_the_appended_records(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("os.sync", lambda: None)
     monkeypatch.setattr("benchmarks.start_rows.PARTITIONS_OF_A_TOPIC", 5)
@@ -54,7 +54,7 @@ def test_a_start_after_a_kill_finds_what_was_appended(broker: Odradek, monkeypat
     assert first.operations == again.operations == 10
 
 
-def test_starts_with_offsets_serve_them(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_serves_the_committed_offsets(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("os.sync", lambda: None)
     readings = [reading.value for reading in StartWithOffsets(1000).measure(broker).values()]

@@ -25,7 +25,7 @@ def odradek(bootstrap: str, run_odradek: Odradek) -> Odradek:
     return lambda *arguments: run_odradek(*arguments, "--bootstrap-server", bootstrap)
 
 
-def test_a_topic_from_creation_to_deletion(odradek: Odradek) -> None:
+def test_a_topic_is_created_described_and_deleted(odradek: Odradek) -> None:
     assert odradek("topics", "create", "life", "--partitions", "2", "--config", "retention.ms=5") == (
         0,
         "life created\n",
@@ -48,7 +48,7 @@ def test_a_topic_from_creation_to_deletion(odradek: Odradek) -> None:
     assert "life" not in odradek("topics", "list")[1].splitlines()
 
 
-def test_creating_and_deleting_again_is_an_error_unless_told_otherwise(odradek: Odradek) -> None:
+def test_creating_or_deleting_twice_is_an_error_without_the_flag(odradek: Odradek) -> None:
     odradek("topics", "create", "twice")
     status, out, err = odradek("topics", "create", "twice")
     assert (status, out) == (1, "")
@@ -72,7 +72,7 @@ def test_creating_and_deleting_again_is_an_error_unless_told_otherwise(odradek: 
         (["alter", "missing", "--partitions", "2"], "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_the_brokers_refusals_are_shown_with_their_code(odradek: Odradek, arguments: list[str], code: str) -> None:
+def test_the_brokers_errors_are_shown_with_their_code(odradek: Odradek, arguments: list[str], code: str) -> None:
     status, out, err = odradek("topics", *arguments)
     assert (status, out) == (1, "")
     assert err.startswith(f"odradek: {code}: ")
@@ -98,7 +98,7 @@ def test_settings_are_changed_and_shown(odradek: Odradek) -> None:
     assert err.startswith("odradek: INVALID_CONFIG: ")
 
 
-def test_settings_of_brokers_hold_for_topics_without_their_own(odradek: Odradek) -> None:
+def test_broker_settings_apply_to_topics_without_their_own(odradek: Odradek) -> None:
     odradek("topics", "create", "inherits")
     assert odradek("configs", "alter", "--cluster", "--set", "log.retention.ms=12345")[0] == 0
     assert odradek("configs", "describe", "--cluster")[1] == "log.retention.ms=12345\tdynamic cluster\n"
@@ -109,7 +109,7 @@ def test_settings_of_brokers_hold_for_topics_without_their_own(odradek: Odradek)
     assert odradek("configs", "describe", "--topic", "inherits")[1] == ""
 
 
-def test_keys_values_and_headers_come_back_as_they_were_written(odradek: Odradek, tmp_path: Path) -> None:
+def test_consume_prints_the_keys_values_and_headers_that_produce_wrote(odradek: Odradek, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_bytes(b"a:1,b:2\tk1=v1\n\tk2=\n\tk3=NIL\r\n\tk4=v=4 \xc3\xa9")
     odradek("topics", "create", "echo", "--partitions", "2")
@@ -142,7 +142,7 @@ def test_keys_values_and_headers_come_back_as_they_were_written(odradek: Odradek
     assert out == "echo/1@2\t1234 k3=null [all:x] %\n"
 
 
-def test_reading_begins_and_ends_where_it_is_told_to(odradek: Odradek, tmp_path: Path) -> None:
+def test_consume_reads_the_requested_range(odradek: Odradek, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("".join(f"{number}\n" for number in range(10)))
     odradek("topics", "create", "range")
@@ -165,7 +165,7 @@ def test_reading_begins_and_ends_where_it_is_told_to(odradek: Odradek, tmp_path:
     assert (status, err) == (1, "odradek: --offset soon: expected a number, earliest or latest\n")
 
 
-def test_what_cannot_be_written_or_read_is_one_line(odradek: Odradek, tmp_path: Path) -> None:
+def test_a_failed_produce_or_consume_prints_one_line(odradek: Odradek, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("no separator\n")
     odradek("topics", "create", "picky")
@@ -184,7 +184,7 @@ def test_what_cannot_be_written_or_read_is_one_line(odradek: Odradek, tmp_path: 
         assert err.count("\n") == 1
 
 
-def test_lines_come_through_stdin_and_a_reader_that_leaves_is_no_error(bootstrap: str) -> None:
+def test_produce_reads_stdin_and_a_closed_stdout_is_no_error(bootstrap: str) -> None:
     command = f"{sys.executable} -m odradek.cli"
     server = f"--bootstrap-server {bootstrap}"
     script = (

@@ -20,7 +20,7 @@ def test_a_segment_is_printed_batch_by_batch(capsys: pytest.CaptureFixture[str])
     assert not [line for line in lines if line.startswith("|")]
 
 
-def test_records_are_printed_when_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_are_printed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--deep-iteration", str(SEGMENT)]) == 0
     assert "| offset: 0 CreateTime: 1700000001000 keySize: -1 valueSize: 19" in capsys.readouterr().out
     assert main(["--print-data-log", str(SEGMENT)]) == 0
@@ -29,7 +29,7 @@ def test_records_are_printed_when_they_are_asked_for(capsys: pytest.CaptureFixtu
     assert "|  payload: tombstone retention" in capsys.readouterr().out.replace("| payload", "|  payload")
 
 
-def test_files_may_be_named_as_kafkas_tool_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_can_be_given_in_the_form_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
     index = FOLDER / "00000000000000000000.index"
     assert main(["--files", f"{SEGMENT}, {index}"]) == 0
     out = capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_checkpoints_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[5] == "topic: trimmed partition: 0 offset: 101"
 
 
-def test_a_damaged_segment_is_told_about(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_segment_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     damaged = LOGS / "damaged" / "plain-1" / "00000000000000000130.log"
     assert main([str(damaged)]) == 1
     captured = capsys.readouterr()
@@ -70,7 +70,7 @@ def test_a_damaged_segment_is_told_about(capsys: pytest.CaptureFixture[str]) -> 
     assert "isvalid: false" in capsys.readouterr().out
 
 
-def test_a_wrong_index_is_told_about(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     segment, index = tmp_path / SEGMENT.name, tmp_path / "00000000000000000000.index"
     segment.write_bytes(SEGMENT.read_bytes())
     index.write_bytes(b"\x00\x00\x00\x09\x00\x00\x00\x01")
@@ -81,7 +81,7 @@ def test_a_wrong_index_is_told_about(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "is corrupt" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_does_not_hide_the_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_missing_file_does_not_hide_the_next_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing, strange = tmp_path / "00000000000000000000.log", tmp_path / "notes.txt"
     strange.write_text("x")
     assert main([str(missing), str(strange), str(SEGMENT)]) == 1
@@ -91,12 +91,12 @@ def test_a_file_that_is_not_there_does_not_hide_the_next(capsys: pytest.CaptureF
     assert f"Ignoring unknown file {strange}" in captured.err
 
 
-def test_without_a_file_it_says_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_file_it_prints_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "needs at least one file" in capsys.readouterr().err
 
 
-def test_it_is_a_command_of_odradek(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_log_is_a_command_of_odradek(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser(prog="odradek")
     add_parser(parser.add_subparsers())
     arguments = parser.parse_args(

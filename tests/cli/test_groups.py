@@ -138,7 +138,7 @@ def test_members_and_what_they_consume_are_shown(bootstrap: str, odradek: Odrade
         (["--by-duration", "PT0S"], (10, 4)),
     ],
 )
-def test_offsets_are_moved_only_when_told_so(
+def test_offsets_are_reset_only_with_execute(
     bootstrap: str, odradek: Odradek, goal: list[str], expected: tuple[int, int]
 ) -> None:
     topic = "moved"
@@ -161,7 +161,7 @@ def offsets_of_all(odradek: Odradek) -> list[tuple[str, int]]:
     return [(one["topic"], one["partition"]) for group in described for one in group["partitions"]]
 
 
-def test_single_partitions_of_a_group_that_is_new_get_offsets(bootstrap: str, odradek: Odradek) -> None:
+def test_offsets_of_single_partitions_are_set_for_a_new_group(bootstrap: str, odradek: Odradek) -> None:
     topic = a_topic(bootstrap, "single", 5, 5, 5)
     status, _, err = odradek("reset-offsets", "fresh", "--topic", f"{topic}:0,2", "--to-offset", "4", "--execute")
     assert (status, err) == (0, "")
@@ -192,12 +192,14 @@ def test_a_deleted_group_is_gone_with_its_offsets(bootstrap: str, odradek: Odrad
         (["--all-topics", "--to-latest"], "the group 'g' has no offsets; name topics with --topic"),
     ],
 )
-def test_what_cannot_be_moved_is_told(bootstrap: str, odradek: Odradek, arguments: list[str], said: str) -> None:
+def test_offsets_that_cannot_be_reset_are_reported(
+    bootstrap: str, odradek: Odradek, arguments: list[str], said: str
+) -> None:
     main(["topics", "create", "wrong", "--if-not-exists", "--bootstrap-server", bootstrap])
     assert odradek("reset-offsets", "g", *arguments) == (1, "", f"odradek: {said}\n")
 
 
-def test_groups_are_named_or_all_are_meant(odradek: Odradek) -> None:
+def test_describe_needs_group_names_or_all(odradek: Odradek) -> None:
     for arguments in (["describe"], ["describe", "g", "--all"]):
         assert odradek(*arguments) == (1, "", "odradek: groups describe needs the groups' names, or --all\n")
 
@@ -234,12 +236,12 @@ def test_wrong_arguments_end_with_status_2(arguments: list[str], capsys: pytest.
         ("PT0S", 0),
     ],
 )
-def test_durations_are_javas(text: str, expected: int) -> None:
+def test_durations_have_javas_format(text: str, expected: int) -> None:
     assert duration_ms(text) == expected
 
 
 @pytest.mark.parametrize("text", ["P", "PT", "7D", "P7", "P1H", "P-1D", "PT1D", "P1DT", ""])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         duration_ms(text)
 

@@ -90,12 +90,12 @@ def test_failures_are_one_line_and_status_1(
 
 
 @pytest.mark.parametrize("address", ["nonsense:port", ":9092", "", "a:0", "a:99999"])
-def test_an_address_that_is_none_is_named(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_address_is_named(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "list", "--bootstrap-server", address]) == 1
     assert capsys.readouterr().err.startswith("odradek: --bootstrap-server: ")
 
 
-def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
+def test_an_unexpected_error_prints_one_line_and_how_to_see_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("ODRADEK_DEBUG", raising=False)
@@ -111,14 +111,14 @@ def test_an_unforeseen_error_is_one_line_too_and_says_how_to_see_more(
         main(["topics", "list"])
 
 
-def test_every_kind_of_an_error_that_is_for_people_is_told_as_it_stands() -> None:
+def test_every_user_error_is_printed_unchanged() -> None:
     class TopicGone(PipelineError):
         pass
 
     assert describe(TopicGone("orders: gone", "create it")) == "orders: gone; create it"
 
 
-def test_serve_says_in_one_line_why_it_does_not_start() -> None:
+def test_serve_prints_in_one_line_why_it_does_not_start() -> None:
     result = run("serve", "--set", "num.partitions=none")
     assert result.returncode == 1
     assert result.stdout == ""
@@ -126,11 +126,11 @@ def test_serve_says_in_one_line_why_it_does_not_start() -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_the_version_is_the_packages() -> None:
+def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").stdout.startswith("odradek 0.")
 
 
-def test_a_dump_whose_reader_leaves_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_stdout_is_no_error_for_a_dump(tmp_path: Path) -> None:
     batch = build_batch([Record(value=b"x")])
     segment = tmp_path / "00000000000000000000.log"
     segment.write_bytes(b"".join(with_base_offset(batch, offset) for offset in range(5000)))

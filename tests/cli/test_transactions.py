@@ -151,7 +151,7 @@ def test_ids_are_listed_by_producer_and_by_state(bootstrap: str, odradek: Odrade
         (["find-hanging", "--topic", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: There is no topic 'missing'"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(odradek: Odradek, arguments: list[str], told: str) -> None:
+def test_a_failed_command_prints_one_line(odradek: Odradek, arguments: list[str], told: str) -> None:
     assert odradek(*arguments) == (1, "", f"odradek: {told}\n")
 
 

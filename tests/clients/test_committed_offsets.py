@@ -29,7 +29,7 @@ def kafka_pythons(bootstrap: str, group: str) -> KafkaConsumer:
     return KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
 
 
-def test_what_one_client_commits_another_finds(client_broker: ClientBroker, new_topic: NewTopic) -> None:
+def test_offsets_that_one_client_commits_are_read_by_another(client_broker: ClientBroker, new_topic: NewTopic) -> None:
     topic, group = new_topic(3), f"g-{uuid4()}"
     python = kafka_pythons(client_broker.bootstrap, group)
     rdkafka = librdkafkas(client_broker.bootstrap, group)
@@ -46,7 +46,7 @@ def test_what_one_client_commits_another_finds(client_broker: ClientBroker, new_
     python.close()
 
 
-def test_a_commit_of_a_partition_that_is_not_there_is_refused_and_the_others_count(
+def test_a_commit_for_an_unknown_partition_is_refused_and_the_others_succeed(
     client_broker: ClientBroker, new_topic: NewTopic
 ) -> None:
     topic, group = new_topic(1), f"g-{uuid4()}"
@@ -77,7 +77,7 @@ def test_administrators_read_change_and_delete_offsets(client_broker: ClientBrok
     assert group not in {each.group_id for each in admin.list_consumer_groups().result(10).valid}
 
 
-def test_a_group_goes_on_where_it_has_committed(client_broker: ClientBroker, new_topic: NewTopic) -> None:
+def test_a_group_resumes_at_its_committed_offsets(client_broker: ClientBroker, new_topic: NewTopic) -> None:
     topic, group = new_topic(1), f"g-{uuid4()}"
     producer = confluent_kafka.Producer({"bootstrap.servers": client_broker.bootstrap})
     for number in range(20):

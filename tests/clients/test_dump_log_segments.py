@@ -95,7 +95,7 @@ def assert_nothing_is_wrong(tools: list[str], data: Path) -> Counter[str]:
     return counts
 
 
-def test_nothing_is_wrong_with_any_file_after_stops_and_kills(java_tools: list[str], tmp_path: Path) -> None:
+def test_every_file_is_valid_after_stops_and_kills(java_tools: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
     with spawned_broker(data, SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -120,7 +120,7 @@ def test_nothing_is_wrong_with_any_file_after_stops_and_kills(java_tools: list[s
 
 
 @pytest.mark.parametrize("damage", ["record", "index"])
-def test_the_same_check_finds_a_file_that_is_wrong(java_tools: list[str], tmp_path: Path, damage: str) -> None:
+def test_the_same_check_finds_a_damaged_file(java_tools: list[str], tmp_path: Path, damage: str) -> None:
     data = tmp_path / "data"
     with spawned_broker(data, SETTINGS) as broker:
         send(broker.bootstrap, "t", list(binary_records(600))[1:500], "none", True)

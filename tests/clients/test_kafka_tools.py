@@ -64,7 +64,7 @@ def test_kafkas_tools_print_the_same(stages: tuple[Stage, Stage], step: str) -> 
     assert ours.told(step).splitlines() == wanted.splitlines()
 
 
-def test_the_steps_are_all_there_are(stages: tuple[Stage, Stage]) -> None:
+def test_every_step_of_the_script_is_compared(stages: tuple[Stage, Stage]) -> None:
     kafka, ours = stages
     assert tuple(kafka.script.told) == STEPS
     assert tuple(ours.script.told) == STEPS

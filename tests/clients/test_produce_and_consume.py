@@ -38,7 +38,9 @@ def assert_stored_with(broker: ClientBroker, topic: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_kafka_python(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+def test_kafka_python_reads_back_what_it_wrote(
+    client_broker: ClientBroker, new_topic: NewTopicName, codec: str
+) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
     python_clients.kafka_python_produce(
         client_broker.bootstrap, topic, binary_records(count, null_headers=False), codec
@@ -48,7 +50,7 @@ def test_kafka_python(client_broker: ClientBroker, new_topic: NewTopicName, code
     assert_same(read, binary_records(count, null_headers=False))
 
 
-def test_kafka_python_as_a_client_of_2_0_speaks_produce_v6_and_fetch_v8(
+def test_kafka_python_as_a_2_0_client_uses_produce_v6_and_fetch_v8(
     client_broker: ClientBroker, new_topic: NewTopicName
 ) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
@@ -79,7 +81,7 @@ def _requests_by_version(broker: ClientBroker) -> dict[tuple[str, int], float]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_aiokafka(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+def test_aiokafka_reads_back_what_it_wrote(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
     python_clients.aiokafka_produce(client_broker.bootstrap, topic, binary_records(count), codec)
     assert_stored_with(client_broker, topic, codec)
@@ -87,7 +89,9 @@ def test_aiokafka(client_broker: ClientBroker, new_topic: NewTopicName, codec: s
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_confluent_kafka(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+def test_confluent_kafka_reads_back_what_it_wrote(
+    client_broker: ClientBroker, new_topic: NewTopicName, codec: str
+) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
     python_clients.confluent_produce(client_broker.bootstrap, topic, binary_records(count), codec)
     assert_stored_with(client_broker, topic, codec)
@@ -104,7 +108,7 @@ def kcat_records(count: int) -> list[Sent]:
 
 @pytest.mark.usefixtures("kcat")
 @pytest.mark.parametrize("codec", CODECS)
-def test_kcat(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
+def test_kcat_reads_back_what_it_wrote(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
     program_clients.kcat_produce(client_broker.bootstrap, topic, kcat_records(count), codec)
     assert_stored_with(client_broker, topic, codec)
@@ -112,7 +116,9 @@ def test_kcat(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_franz_go(client_broker: ClientBroker, new_topic: NewTopicName, franz_go: Path, codec: str) -> None:
+def test_franz_go_reads_back_what_it_wrote(
+    client_broker: ClientBroker, new_topic: NewTopicName, franz_go: Path, codec: str
+) -> None:
     topic, count = new_topic(PARTITIONS), record_count()
     program_clients.franz_go_produce(franz_go, client_broker.bootstrap, topic, binary_records(count), codec)
     assert_stored_with(client_broker, topic, codec)
@@ -121,7 +127,7 @@ def test_franz_go(client_broker: ClientBroker, new_topic: NewTopicName, franz_go
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_java_console_tools(
+def test_java_console_tools_read_back_what_they_wrote(
     client_broker: ClientBroker, new_topic: NewTopicName, java_tools: list[str], codec: str
 ) -> None:
     topic, count = new_topic(1), record_count()

@@ -117,9 +117,7 @@ def assert_in_order(member: Member) -> None:
 
 
 @pytest.mark.parametrize("strategy", CREWS)
-def test_members_of_mixed_kinds_share_all_records_while_they_join_leave_stall_and_are_killed(
-    crew: Crew, strategy: str
-) -> None:
+def test_mixed_members_process_every_record_while_they_join_leave_stall_and_die(crew: Crew, strategy: str) -> None:
     kinds = CREWS[strategy]
     with work_for(crew) as watch:
         first = crew.start(kinds[0])
@@ -142,7 +140,7 @@ def test_members_of_mixed_kinds_share_all_records_while_they_join_leave_stall_an
 
 
 @pytest.mark.parametrize("leader", CREWS["range"])
-def test_a_topic_that_gains_partitions_is_shared_anew(crew: Crew, leader: str) -> None:
+def test_a_topic_that_gains_partitions_is_reassigned(crew: Crew, leader: str) -> None:
     """The leader's client sees it and joins again."""
     with work_for(crew) as watch:
         crew.start(leader)
@@ -154,9 +152,7 @@ def test_a_topic_that_gains_partitions_is_shared_anew(crew: Crew, leader: str) -
 
 
 @pytest.mark.parametrize("strategy", COME_BACK)
-def test_a_static_member_that_comes_back_gets_its_partitions_again_and_the_others_notice_nothing(
-    crew: Crew, strategy: str
-) -> None:
+def test_a_returning_static_member_gets_its_partitions_back_without_a_rebalance(crew: Crew, strategy: str) -> None:
     kinds = CREWS[strategy]
     with work_for(crew) as watch:
         members = {kind: crew.start(kind, instance=f"static-{kind}") for kind in kinds}
@@ -184,7 +180,7 @@ def until_all_work(members: list[Member]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["confluent", "kafka-python"])
-def test_of_two_members_with_one_instance_id_the_older_is_fenced(crew: Crew, kind: str) -> None:
+def test_a_second_member_with_the_same_instance_id_fences_the_first(crew: Crew, kind: str) -> None:
     with work_for(crew) as watch:
         older = crew.start(kind, instance="the-one")
         before = watch.until_stable(1).assigned

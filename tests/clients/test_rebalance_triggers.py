@@ -89,7 +89,7 @@ def generation(broker: Broker) -> int:
     return group.generation_id
 
 
-async def test_a_consumer_that_joins_gets_its_share(broker: Broker) -> None:
+async def test_a_joining_consumer_gets_its_share(broker: Broker) -> None:
     async with consuming(broker.bootstrap) as first:
         await until_shared(first)
         before = generation(broker)
@@ -98,14 +98,14 @@ async def test_a_consumer_that_joins_gets_its_share(broker: Broker) -> None:
             assert generation(broker) == before + 1
 
 
-async def test_a_consumer_that_leaves_gives_its_share_to_the_others_at_once(broker: Broker) -> None:
+async def test_the_share_of_a_leaving_consumer_is_reassigned_at_once(broker: Broker) -> None:
     async with consuming(broker.bootstrap, session_timeout_ms=600_000) as first:
         async with consuming(broker.bootstrap, session_timeout_ms=600_000) as second:
             await until_shared(first, second)
         await until_shared(first)
 
 
-async def test_a_consumer_that_unsubscribes_gives_its_share_away(broker: Broker) -> None:
+async def test_the_share_of_a_consumer_that_unsubscribes_is_reassigned(broker: Broker) -> None:
     async with consuming(broker.bootstrap) as consumer:
         await until_shared(consumer)
         other = await asyncio.to_thread(_kafka_python_consumer, broker.bootstrap)
@@ -135,7 +135,7 @@ def _poll_until_assigned(consumer: KafkaConsumer) -> None:
         consumer.poll(timeout_ms=1_000)
 
 
-async def test_the_share_of_a_member_that_misses_its_session_goes_to_the_others(broker: Broker) -> None:
+async def test_the_share_of_a_member_whose_session_expires_is_reassigned(broker: Broker) -> None:
     async with consuming(broker.bootstrap) as consumer:
         await until_shared(consumer)
         host, port = broker.bootstrap.split(":")
@@ -147,7 +147,7 @@ async def test_the_share_of_a_member_that_misses_its_session_goes_to_the_others(
             await until_shared(consumer)
 
 
-async def test_a_topic_that_is_created_is_shared_by_those_who_wait_for_it(broker: Broker) -> None:
+async def test_a_created_topic_is_assigned_to_its_waiting_subscribers(broker: Broker) -> None:
     async with consuming(broker.bootstrap, "^orders.*") as first, consuming(broker.bootstrap, "^orders.*") as second:
         await until_shared(first, second)
         await create(broker.bootstrap, "orders-of-today", 2)
@@ -155,7 +155,7 @@ async def test_a_topic_that_is_created_is_shared_by_those_who_wait_for_it(broker
         await until_shared(first, second, of={*old, ("orders-of-today", 0), ("orders-of-today", 1)})
 
 
-async def test_partitions_that_a_topic_gains_are_shared(broker: Broker) -> None:
+async def test_added_partitions_are_assigned(broker: Broker) -> None:
     async with consuming(broker.bootstrap) as first, consuming(broker.bootstrap) as second:
         await until_shared(first, second)
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
@@ -165,7 +165,7 @@ async def test_partitions_that_a_topic_gains_are_shared(broker: Broker) -> None:
         await until_shared(first, second, of={(TOPIC, number) for number in range(PARTITIONS + 3)})
 
 
-async def test_a_restart_of_the_coordinator_keeps_the_generation_and_the_next_change_makes_a_new_one(
+async def test_a_coordinator_restart_keeps_the_generation_until_the_next_rebalance(
     tmp_path: Path,
 ) -> None:
     async with in_process_broker(SETTINGS, data_dir=tmp_path) as broker:

@@ -25,7 +25,7 @@ def test_kafka_python_describes_and_alters_a_topics_settings(
     assert len(settings) >= 36
 
 
-def test_kafkas_config_command_sees_what_it_changed(
+def test_kafkas_config_command_describes_what_it_changed(
     client_broker: ClientBroker, new_topic: Callable[[int], str], java_tools: list[str]
 ) -> None:
     topic = new_topic(1)

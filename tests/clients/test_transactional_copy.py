@@ -90,7 +90,7 @@ def copier(
 
 @pytest.mark.soak("24 kills of a copier, its broker or both", minutes=4)
 @pytest.mark.timeout(900)
-def test_a_copier_that_is_killed_with_its_broker_again_and_again_copies_each_record_once_and_in_order(
+def test_a_repeatedly_killed_copier_copies_each_record_once_and_in_order(
     broker: KilledBroker, copier: CopierProcess
 ) -> None:
     source_topic, target_topic, group = copier.command[-4:-1]

@@ -259,7 +259,7 @@ def last_stable_is_the_end(bootstrap: str, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+def test_committed_records_are_read_and_aborted_records_are_not(
     client: str, client_broker: ClientBroker, new_topic: Callable[[int], str]
 ) -> None:
     topic, bootstrap = new_topic(PARTITIONS), client_broker.bootstrap
@@ -273,7 +273,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_second_producer_of_the_id_aborts_and_fences_the_first(
+def test_a_second_producer_with_the_id_fences_the_first_and_aborts_its_transaction(
     client: str, client_broker: ClientBroker, new_topic: Callable[[int], str]
 ) -> None:
     topic, bootstrap = new_topic(PARTITIONS), client_broker.bootstrap
@@ -292,7 +292,7 @@ def test_a_second_producer_of_the_id_aborts_and_fences_the_first(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_offsets_count_when_their_transaction_is_committed(
+def test_offsets_take_effect_when_their_transaction_commits(
     client: str, client_broker: ClientBroker, new_topic: Callable[[int], str]
 ) -> None:
     topic, bootstrap = new_topic(PARTITIONS), client_broker.bootstrap

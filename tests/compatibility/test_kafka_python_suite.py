@@ -25,7 +25,7 @@ PASS_WITH_KAFKA = 51
 
 
 @pytest.mark.timeout(900)
-def test_all_that_pass_against_apache_kafka_pass_but_the_one_that_needs_an_authorizer(
+def test_every_test_that_passes_against_kafka_passes_except_the_authorizer_test(
     tmp_path: Path, kafka_python_suite: list[str]
 ) -> None:
     report = tmp_path / "report.xml"

@@ -88,7 +88,7 @@ def test_the_image_declares_a_user_a_volume_a_port_and_a_health_check() -> None:
     assert health["Test"] == ["CMD", "odradek", "topics", "list"]
 
 
-def test_records_survive_a_restart_on_the_same_volume_and_the_broker_is_not_root(volume: Path) -> None:
+def test_records_survive_a_restart_and_the_broker_does_not_run_as_root(volume: Path) -> None:
     port = free_port()
     listener = f"listeners=PLAINTEXT://127.0.0.1:{port}"
     address = f"127.0.0.1:{port}"

@@ -29,7 +29,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 
 @pytest.mark.parametrize("room", ["broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer"])
-def test_our_folders_stay_ours(room, odradek_broker):
+def test_the_projects_own_folders_keep_their_names(room, odradek_broker):
     assert importlib.import_module(room).OWNER == "this project"
 
 
@@ -139,7 +139,7 @@ def beside_kafka_python_2(request: pytest.FixtureRequest, tmp_path_factory: pyte
 
 
 @pytest.mark.parametrize("pattern", [COMPILED, PURE], ids=["compiled", "pure"])
-def test_a_wheel_installs_the_package_and_spark_s_data_source_and_nothing_else(pattern: str) -> None:
+def test_a_wheel_installs_only_the_package_and_the_spark_data_source(pattern: str) -> None:
     with zipfile.ZipFile(wheel(pattern)) as archive:
         names = archive.namelist()
     folders = {name.split("/")[0] for name in names}
@@ -148,18 +148,18 @@ def test_a_wheel_installs_the_package_and_spark_s_data_source_and_nothing_else(p
     assert any(name.endswith(".so") for name in names) == (pattern == COMPILED)
 
 
-def test_the_form_of_the_wheel_is_the_form_that_runs(beside_kafka_python_2: Project) -> None:
+def test_the_wheel_runs_in_its_own_form_compiled_or_pure(beside_kafka_python_2: Project) -> None:
     said = beside_kafka_python_2.run("python", "-P", "-m", "odradek.broker.build_info")
     assert "interpreted" not in said
     assert said.startswith(("compiled: odradek.", "nothing is compiled, all is plain Python")), said
 
 
-def test_their_tests_use_the_fixture_and_their_imports_stay_theirs(beside_kafka_python_2: Project) -> None:
+def test_a_projects_tests_use_the_fixture_and_keep_their_own_imports(beside_kafka_python_2: Project) -> None:
     said = beside_kafka_python_2.run("python", "-m", "pytest", "-q", "tests")
     assert "8 passed" in said, said
 
 
-def test_a_broker_that_starts_in_the_project_compacts_a_topic(beside_kafka_python_2: Project) -> None:
+def test_a_broker_started_in_the_project_compacts_a_topic(beside_kafka_python_2: Project) -> None:
     quick = ("log.cleaner.backoff.ms=100", "log.cleaner.min.cleanable.ratio=0.01", "log.segment.bytes=1048576")
     with beside_kafka_python_2.serving(*quick) as bootstrap:
         create = ("topics", "create", "compacted", "--config", "cleanup.policy=compact")
@@ -173,7 +173,7 @@ def test_a_broker_that_starts_in_the_project_compacts_a_topic(beside_kafka_pytho
             time.sleep(0.1)
 
 
-def test_what_an_extra_brings_is_asked_for_in_one_line(beside_kafka_python_2: Project) -> None:
+def test_a_missing_extra_is_reported_in_one_line(beside_kafka_python_2: Project) -> None:
     said = beside_kafka_python_2.run("odradek", "consume", "topic", expect=1)
     assert "pip install 'odradek[cli]'" in said
     said = beside_kafka_python_2.run("odradek", "pipeline", "ingest", "--topics", "t", "--schema", "id LONG", expect=1)
