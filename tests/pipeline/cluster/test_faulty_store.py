@@ -56,7 +56,7 @@ def client(store: ObjectStore, max_retries: int = 0, timeout_s: float = 30, **mo
     )
 
 
-def test_what_no_rule_means_passes_unchanged(faulty: FaultyStore) -> None:
+def test_a_request_that_no_rule_matches_passes_unchanged(faulty: FaultyStore) -> None:
     content, store = os.urandom(6 << 20), client(faulty.store)
     obstore.put(store, "a key/ü+%", content, use_multipart=True, chunk_size=5 << 20)
     assert obstore.get(store, "a key/ü+%").bytes() == content
@@ -86,7 +86,7 @@ def test_pyarrow_writes_through_the_proxy(faulty: FaultyStore) -> None:
 
 
 @pytest.mark.parametrize(("fault", "said"), [(SERVER_ERROR, "InternalError"), (SLOW_DOWN, "SlowDown")])
-def test_a_fault_before_the_store_changes_nothing_there(faulty: FaultyStore, fault: Fault, said: str) -> None:
+def test_a_fault_before_the_store_leaves_the_store_unchanged(faulty: FaultyStore, fault: Fault, said: str) -> None:
     faulty.rule = nth(1, fault, method="PUT")
     with pytest.raises(GenericError, match=said):
         obstore.put(client(faulty.store), "key", b"x")
@@ -94,7 +94,7 @@ def test_a_fault_before_the_store_changes_nothing_there(faulty: FaultyStore, fau
         obstore.get(client(faulty.store), "key")
 
 
-def test_a_fault_after_the_store_makes_a_retried_create_meet_itself(faulty: FaultyStore) -> None:
+def test_a_fault_after_the_store_makes_a_retried_create_conflict_with_itself(faulty: FaultyStore) -> None:
     faulty.rule = nth(1, SERVER_ERROR.applied(), method="PUT")
     with pytest.raises(AlreadyExistsError):
         obstore.put(client(faulty.store, max_retries=1), "key", b"mine", mode="create")
@@ -112,7 +112,7 @@ def test_a_hanging_request_ends_at_the_clients_timeout(faulty: FaultyStore) -> N
         obstore.get(client(faulty.store), "key")
 
 
-def test_a_download_cut_in_its_middle_is_an_error_or_whole(faulty: FaultyStore) -> None:
+def test_a_truncated_download_is_retried_or_raises(faulty: FaultyStore) -> None:
     content = os.urandom(1 << 20)
     obstore.put(client(faulty.store), "key", content)
     faulty.rule = always(CUT, method="GET")
@@ -122,7 +122,7 @@ def test_a_download_cut_in_its_middle_is_an_error_or_whole(faulty: FaultyStore) 
     assert obstore.get(client(faulty.store, max_retries=3), "key").bytes() == content
 
 
-def test_an_upload_whose_answer_is_cut_is_there(faulty: FaultyStore) -> None:
+def test_an_upload_whose_response_is_truncated_is_stored(faulty: FaultyStore) -> None:
     faulty.rule = nth(1, CUT, method="PUT")
     with pytest.raises(GenericError):
         obstore.put(client(faulty.store), "key", b"x")
@@ -130,7 +130,7 @@ def test_an_upload_whose_answer_is_cut_is_there(faulty: FaultyStore) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: nth(3, SLOW_DOWN, method="PUT"), lambda: one_in(10, SLOW_DOWN, seed=4)])
-def test_a_rule_hits_the_same_requests_each_time(
+def test_a_rule_matches_the_same_requests_each_time(
     faulty: FaultyStore, make: Callable[[], Callable[[object], Fault | None]]
 ) -> None:
     hit = []
@@ -158,7 +158,7 @@ def test_a_table_write_survives_one_slow_down(faulty: FaultyStore) -> None:
     assert (table.version(), table.to_pyarrow_table().num_rows) == (2, 9)
 
 
-def test_a_table_write_survives_one_error_in_five_everywhere(faulty: FaultyStore) -> None:
+def test_a_table_write_survives_errors_in_one_request_of_five(faulty: FaultyStore) -> None:
     url = f"{faulty.store.url}/table"
     faulty.rule = one_in(5, SERVER_ERROR, seed=1)
     for _ in range(5):
@@ -169,7 +169,7 @@ def test_a_table_write_survives_one_error_in_five_everywhere(faulty: FaultyStore
 
 
 @pytest.mark.parametrize("below", ["/_delta_log/", ".parquet"])
-def test_endless_errors_end_a_table_write_in_bounded_time(faulty: FaultyStore, below: str) -> None:
+def test_permanent_errors_end_a_table_write_in_bounded_time(faulty: FaultyStore, below: str) -> None:
     url, options = f"{faulty.store.url}/table", {**faulty.store.options, **FEW_TRIES}
     write_deltalake(url, ROWS, storage_options=options)
     faulty.rule = always(SERVER_ERROR, method="PUT", below=below)

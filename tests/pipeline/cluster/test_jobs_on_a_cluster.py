@@ -106,7 +106,7 @@ def settings(
     return in_store(varied(plain), cluster_store.with_new_bucket())
 
 
-def test_all_jobs_make_the_tables_of_one_machine(
+def test_all_jobs_write_the_same_tables_as_on_one_machine(
     spark: SparkSession, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     twin = replace(settings, lake=str(tmp_path / "lake"), store={}, master="", shadow_group="twin")
@@ -125,7 +125,7 @@ def test_all_jobs_make_the_tables_of_one_machine(
     assert doctor["status"] == 0, doctor["out"]
 
 
-def test_an_executor_that_is_killed_amid_a_batch_changes_no_count(
+def test_an_executor_killed_during_a_batch_changes_no_count(
     spark: SparkSession, cluster: NamespacedCluster, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     send(settings.bootstrap_server, topic, every_kind(0, 0, 110))
@@ -147,7 +147,7 @@ def wait_for_a_batch(settings: Settings) -> None:
 
 
 @pytest.mark.soak("a driver on a cluster killed at 4 places, one after the other", minutes=3)
-def test_a_driver_that_is_killed_loses_and_doubles_nothing(
+def test_a_killed_driver_loses_and_duplicates_nothing(
     spark: SparkSession, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     send(settings.bootstrap_server, topic, every_kind(0, 0, 50))
@@ -159,7 +159,7 @@ def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     check_same(settings, ingested_twin(settings, str(tmp_path / "lake")))
 
 
-def test_a_full_disk_of_one_worker_loses_and_doubles_nothing(
+def test_a_full_disk_of_one_worker_loses_and_duplicates_nothing(
     spark: SparkSession, cluster: NamespacedCluster, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = replace(settings, window="", window_by=(), window_sums=(), max_offsets_per_trigger=0, files_per_batch=2)
@@ -189,7 +189,7 @@ def resize(worker: Worker, left_kib: int) -> None:
     worker.run(["mount", "-o", f"remount,size={used + left_kib}k", TMP])
 
 
-def test_a_lake_that_the_workers_do_not_share_ends_the_command_and_commits_nothing(
+def test_an_unshared_lake_ends_the_command_without_a_commit(
     cluster: NamespacedCluster, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     driver.kill()  # It has the cluster's cores.

@@ -46,7 +46,7 @@ def quick_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "RENEWED_S", 0.5)
 
 
-def test_backfill_ingest_compact_and_report_make_the_tables_of_a_local_lake(
+def test_all_jobs_write_the_same_tables_as_in_a_local_lake(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, bucket: ObjectStore
 ) -> None:
     twin = varied(orders, max_offsets_per_trigger=70)
@@ -81,7 +81,7 @@ def test_plain_parquet_is_refused_in_a_store(orders: Settings, bucket: ObjectSto
 
 
 @pytest.mark.usefixtures("quick_lease")
-def test_a_second_job_is_refused_while_the_first_lives(orders: Settings, bucket: ObjectStore) -> None:
+def test_a_second_job_is_refused_while_the_first_runs(orders: Settings, bucket: ObjectStore) -> None:
     settings = in_store(orders, bucket)
     state = Places.of(settings).state
     with alone(state, JOB, HELD):
@@ -94,7 +94,7 @@ def test_a_second_job_is_refused_while_the_first_lives(orders: Settings, bucket:
 
 
 @pytest.mark.usefixtures("quick_lease")
-def test_a_job_that_was_killed_is_waited_out(orders: Settings, bucket: ObjectStore) -> None:
+def test_a_job_waits_for_the_lease_of_a_killed_job_to_expire(orders: Settings, bucket: ObjectStore) -> None:
     settings = in_store(orders, bucket)
     state = Places.of(settings).state
     arguments = [state.url, json.dumps(dict(state.options)), "1.5", "0.5"]
@@ -112,7 +112,7 @@ def test_a_job_that_was_killed_is_waited_out(orders: Settings, bucket: ObjectSto
 
 
 @pytest.mark.usefixtures("quick_lease")
-def test_a_lease_that_another_has_taken_is_left_to_it(
+def test_a_job_does_not_release_a_lease_that_another_job_holds(
     orders: Settings, bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = Places.of(in_store(orders, bucket)).state

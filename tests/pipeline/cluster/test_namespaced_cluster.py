@@ -51,7 +51,7 @@ def test_the_driver_has_two_executors_on_two_machines(cluster: NamespacedCluster
     assert len({seen["driver"], cluster.address, *(one["address"] for one in seen["executors"])}) == 4
 
 
-def test_executors_read_a_topic_by_the_connector(seen: dict[str, Any]) -> None:
+def test_executors_read_a_topic_through_the_connector(seen: dict[str, Any]) -> None:
     assert seen["values"] == VALUES
 
 
@@ -60,14 +60,14 @@ def test_executors_write_to_the_object_store(seen: dict[str, Any], bucket: Objec
     assert [obstore.get(store, f"executor-{number}").bytes() for number in range(2)] == [b"by 0", b"by 1"]
 
 
-def test_machines_see_nothing_of_each_others_lakes(cluster: NamespacedCluster, seen: dict[str, Any]) -> None:
+def test_machines_do_not_see_each_others_lakes(cluster: NamespacedCluster, seen: dict[str, Any]) -> None:
     assert [one["lake"] for one in seen["executors"]] == [[], []]
     assert seen["lake"] == ["driver"] == os.listdir(cluster.lake)
     written = [os.listdir(worker.sees(cluster.lake)) for worker in cluster.workers]
     assert sorted(written) == [["executor-0"], ["executor-1"]]
 
 
-def test_executors_write_to_nothing_that_is_shared(cluster: NamespacedCluster, seen: dict[str, Any]) -> None:
+def test_executors_cannot_write_to_shared_directories(cluster: NamespacedCluster, seen: dict[str, Any]) -> None:
     own = {str(cluster.lake), "/tmp", "/dev/shm"}
     for number, one in enumerate(seen["executors"]):
         assert {place for place, is_written in one["wrote"].items() if is_written} == own
@@ -96,7 +96,7 @@ async def test_a_job_survives_kill_9_of_an_executor_and_of_a_python_worker(
     assert len(retried) == 2, "something was not running where it was killed"
 
 
-def test_a_file_system_over_the_lake_is_one_workers(cluster: NamespacedCluster) -> None:
+def test_a_mount_over_the_lake_affects_one_worker_only(cluster: NamespacedCluster) -> None:
     first, second = cluster.workers
     before = os.listdir(first.sees(cluster.lake))
     first.mount(cluster.lake, options="size=4k,ro")

@@ -91,7 +91,7 @@ def test_nodes_reach_this_process_until_they_are_unplugged(network: Network) -> 
         assert greeted(node, server) == node.address
 
 
-def test_two_networks_know_nothing_of_each_other(network: Network) -> None:
+def test_two_networks_are_isolated_from_each_other(network: Network) -> None:
     with switched_network() as second, socket.create_server((second.address, 0)) as server:
         server.settimeout(PATIENCE_S)
         assert greeted(second.add_node(), server) != network.address
@@ -99,12 +99,12 @@ def test_two_networks_know_nothing_of_each_other(network: Network) -> None:
             network.add_node().run(greet(f"{second.address}:{server.getsockname()[1]}", GIVE_UP_S))
 
 
-def test_servers_on_this_machines_loopback_are_out_of_reach(network: Network) -> None:
+def test_nodes_cannot_reach_servers_on_this_machines_loopback(network: Network) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(RuntimeError, match="refused"):
         network.add_node().run(greet(f"127.0.0.1:{server.getsockname()[1]}", GIVE_UP_S))
 
 
-def test_a_mount_is_the_nodes_own(network: Network, tmp_path: Path) -> None:
+def test_a_mount_is_visible_in_its_node_only(network: Network, tmp_path: Path) -> None:
     node, other = network.add_node(), network.add_node()
     node.mount(tmp_path)
     node.run(["touch", tmp_path / "mine"])
@@ -125,7 +125,7 @@ async def test_a_nodes_processes_are_found_and_killed(network: Network) -> None:
 
 
 @pytest.mark.parametrize("end", ["kill -9", "raise"])
-async def test_nothing_stays_behind_after(namespaces: None, end: str) -> None:
+async def test_nothing_is_left_behind_after(namespaces: None, end: str) -> None:
     with started([sys.executable, "-c", HOLDER, end]) as process:
         assert process.stdout is not None
         address, pid = process.stdout.readline().split()

@@ -56,7 +56,7 @@ def body(number: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
-def test_of_twenty_who_create_a_key_one_wins(bucket: ObjectStore, size: int) -> None:
+def test_one_of_twenty_concurrent_creates_of_a_key_succeeds(bucket: ObjectStore, size: int) -> None:
     for key in (f"created/{number}" for number in range(ROUNDS)):
 
         def create(store: S3Store, number: int, key: str = key) -> None:
@@ -68,7 +68,7 @@ def test_of_twenty_who_create_a_key_one_wins(bucket: ObjectStore, size: int) -> 
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
-def test_of_twenty_who_replace_one_version_one_wins(bucket: ObjectStore, size: int) -> None:
+def test_one_of_twenty_concurrent_replacements_of_a_version_succeeds(bucket: ObjectStore, size: int) -> None:
     for _ in range(ROUNDS):
         seen = obstore.put(client(bucket), "state", os.urandom(8))
 
@@ -80,7 +80,7 @@ def test_of_twenty_who_replace_one_version_one_wins(bucket: ObjectStore, size: i
         assert obstore.get(client(bucket), "state").bytes() == body(won[0], size)
 
 
-def test_of_twenty_who_complete_an_upload_on_condition_one_wins(bucket: ObjectStore) -> None:
+def test_one_of_twenty_concurrent_conditional_upload_completions_succeeds(bucket: ObjectStore) -> None:
     obstore.put(client(bucket), "source", b"content")
     for key in (f"completed/{number}" for number in range(ROUNDS)):
 
@@ -92,7 +92,7 @@ def test_of_twenty_who_complete_an_upload_on_condition_one_wins(bucket: ObjectSt
         assert obstore.get(client(bucket), key).bytes() == b"content"
 
 
-def test_an_upload_in_parts_is_read_whole_and_by_ranges(bucket: ObjectStore) -> None:
+def test_a_multipart_upload_is_read_whole_and_by_ranges(bucket: ObjectStore) -> None:
     content, store = os.urandom(11 << 20), client(bucket)
     obstore.put(store, "big", content, use_multipart=True, chunk_size=5 << 20)
     assert obstore.get(store, "big").bytes() == content
@@ -101,7 +101,7 @@ def test_an_upload_in_parts_is_read_whole_and_by_ranges(bucket: ObjectStore) -> 
     assert tail.bytes() == content[-9:]
 
 
-def test_listings_have_a_delimiter_an_order_and_pages(bucket: ObjectStore) -> None:
+def test_listings_support_a_delimiter_are_sorted_and_have_pages(bucket: ObjectStore) -> None:
     store = client(bucket)
     keys = [f"log/{number:05d}.json" for number in range(1100)] + ["log/_last", "log/a/1", "log/b/c/2"]
     with ThreadPoolExecutor(8) as pool:
@@ -120,7 +120,7 @@ def test_a_wrong_secret_is_refused(bucket: ObjectStore) -> None:
         obstore.put(client(bucket, aws_secret_access_key="wrong"), "key", b"x")
 
 
-def test_commits_of_two_processes_lose_nothing(bucket: ObjectStore) -> None:
+def test_concurrent_commits_of_two_processes_lose_nothing(bucket: ObjectStore) -> None:
     url = f"{bucket.url}/table"
     write_deltalake(url, pa.table({"number": [-1]}), storage_options=bucket.options)
     arguments = [sys.executable, "-c", COMMITTER, url, json.dumps(bucket.options)]

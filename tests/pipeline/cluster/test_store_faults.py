@@ -87,7 +87,7 @@ def now_and_then(seed: int) -> Callable[[Request], Fault | None]:
     return lambda request: errors(request) or pauses(request)
 
 
-def test_an_error_in_one_request_of_ten_changes_no_table(work: Work, faulty: FaultyStore) -> None:
+def test_errors_in_one_request_of_ten_change_no_table(work: Work, faulty: FaultyStore) -> None:
     settings = in_store(work.settings, faulty.store)
     faulty.rule = now_and_then(seed=11)
     until_it_ends(settings)
@@ -110,7 +110,7 @@ def once_for_each_place(*faults: Fault) -> Callable[[Request], Fault | None]:
     return rule
 
 
-def test_answers_that_are_lost_after_the_store_did_it_lose_and_double_nothing(work: Work, faulty: FaultyStore) -> None:
+def test_lost_responses_of_the_store_lose_and_duplicate_nothing(work: Work, faulty: FaultyStore) -> None:
     settings = in_store(work.settings, faulty.store)
     faulty.rule = once_for_each_place(SERVER_ERROR.applied(), CUT)
     failures = until_it_ends(settings)
@@ -123,7 +123,9 @@ def test_answers_that_are_lost_after_the_store_did_it_lose_and_double_nothing(wo
 
 
 @pytest.mark.parametrize("below", ["/", "part-", "/_orders/batches/"])
-def test_endless_errors_end_the_job_in_bounded_time_with_one_line(work: Work, faulty: FaultyStore, below: str) -> None:
+def test_permanent_errors_end_the_job_in_bounded_time_with_one_line(
+    work: Work, faulty: FaultyStore, below: str
+) -> None:
     settings = in_store(replace(work.settings, shadow_group=f"of-{abs(hash(below))}"), faulty.store)
     faulty.rule = always(SERVER_ERROR, method="" if below == "/" else "PUT", below=below)
     began = time.monotonic()
@@ -139,7 +141,7 @@ def test_endless_errors_end_the_job_in_bounded_time_with_one_line(work: Work, fa
         check_same(settings, work.twin)
 
 
-def test_the_other_jobs_say_it_in_one_line_too(work: Work, faulty: FaultyStore) -> None:
+def test_the_other_jobs_report_store_errors_in_one_line_too(work: Work, faulty: FaultyStore) -> None:
     settings = in_store(work.settings, faulty.store)
     faulty.rule = always(SERVER_ERROR)
     for job in (compact, report):
@@ -152,7 +154,7 @@ def test_the_other_jobs_say_it_in_one_line_too(work: Work, faulty: FaultyStore) 
     assert not any("\n" in one.says or "\x1b" in one.says for one in found.values())
 
 
-def test_what_a_user_says_of_retries_holds_for_both_clients(work: Work, faulty: FaultyStore) -> None:
+def test_retry_settings_apply_to_both_clients(work: Work, faulty: FaultyStore) -> None:
     settings = in_store(work.settings, faulty.store, max_retries="1")
     faulty.rule = always(SERVER_ERROR)
     with pytest.raises(Exception, match="after 1 retries"):

@@ -100,7 +100,7 @@ def offsets_in(settings: Settings) -> dict[int, list[int]]:
     return {partition: sorted(offsets) for partition, offsets in found.items()}
 
 
-def test_history_and_what_comes_meanwhile_are_in_the_tables_once(
+def test_history_and_concurrent_records_are_in_the_tables_once(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), max_offsets_per_trigger=200, watermark_delay="1 hour")
@@ -120,7 +120,7 @@ def test_history_and_what_comes_meanwhile_are_in_the_tables_once(
     check_tables(spark, settings)
 
 
-def test_segments_give_the_tables_that_topics_give(
+def test_a_backfill_from_segments_writes_the_same_tables_as_from_topics(
     spark: SparkSession, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     compacted = f"{topic}.compacted"
@@ -147,7 +147,7 @@ def test_segments_give_the_tables_that_topics_give(
     assert len(history) == 2
 
 
-def test_segments_must_be_those_of_the_topic(
+def test_segments_of_another_topic_id_are_refused(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = replace(orders, backfill_from="segments", log_dirs=(str(tmp_path),))
@@ -193,7 +193,7 @@ def counts_of(row: LedgerRow) -> tuple[object, ...]:
 
 @pytest.mark.soak("a kill at each of 6 places", minutes=3)
 @pytest.mark.timeout(1200)
-def test_kills_leave_the_tables_that_a_batch_computation_finds(
+def test_kills_leave_the_tables_of_a_batch_computation(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = settings_of(orders)
@@ -220,7 +220,7 @@ def record_only(settings: Settings) -> None:
     assert rows_of(settings, "backfill") == []
 
 
-def test_the_ingest_goes_on_where_partitions_were_added_and_shows_it(
+def test_the_ingest_reads_added_partitions_and_the_backfill_commits_its_offsets(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     create(broker, topic, {})
@@ -241,7 +241,7 @@ def test_the_ingest_goes_on_where_partitions_were_added_and_shows_it(
     assert len(rows_of(orders, "ingest")) + len(rows_of(orders, "backfill")) == len(check_tables(spark, orders))
 
 
-def test_no_backfill_comes_after_an_ingest(
+def test_a_backfill_after_an_ingest_is_refused(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     send(broker.bootstrap, topic, [b"{", *(order(number, number) for number in range(20))])
@@ -251,7 +251,7 @@ def test_no_backfill_comes_after_an_ingest(
     check_tables(spark, orders)
 
 
-def test_offsets_that_are_gone_are_an_error_or_counted(
+def test_deleted_offsets_are_an_error_or_counted(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     send(broker.bootstrap, topic, [order(number, number) for number in range(40)])
@@ -267,7 +267,7 @@ def test_offsets_that_are_gone_are_an_error_or_counted(
     assert offsets_in(orders) == {0: list(range(7, 20)), 1: list(range(20))}
 
 
-def test_a_topic_that_is_made_again_ends_its_history(
+def test_a_recreated_topic_ends_its_history(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     kept = f"{topic}.kept"
@@ -293,7 +293,7 @@ def test_a_topic_that_is_made_again_ends_its_history(
     assert sorted(one["id"] for one in found if one["_topic"] == topic) == list(range(100, 106))
 
 
-def test_a_torn_record_that_nothing_was_done_by_is_made_anew(
+def test_a_torn_record_of_a_backfill_that_did_not_begin_is_recreated(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, sink="parquet", dedup_keys=("customer",))
@@ -310,7 +310,7 @@ def test_a_torn_record_that_nothing_was_done_by_is_made_anew(
     assert backfill.run(settings) == 0, "it was done before"
 
 
-def test_a_full_disk_is_told_and_the_chunk_is_repeated(
+def test_a_full_disk_is_reported_and_the_chunk_is_repeated(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, dedup_keys=("id",))

@@ -78,7 +78,7 @@ def stopped(settings: Settings, point: str, times: int) -> bool:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.soak("100 batches stopped at random points, and settings changed before they are repeated", minutes=25)
 @pytest.mark.timeout(2400)
-def test_no_record_is_lost_or_doubled_when_settings_change_between_two_attempts(
+def test_settings_changed_between_two_attempts_lose_and_duplicate_no_record(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     for number in range(ROUNDS):

@@ -61,7 +61,7 @@ def compacted(path: Path, **changes: Any) -> compaction.Compacted:
     return compact_table("rows", Location(str(path)), **given)
 
 
-def test_many_files_become_few_with_the_same_rows_and_the_batches_they_are_of(settings: Settings) -> None:
+def test_files_are_merged_and_keep_their_rows_and_batch_numbers(settings: Settings) -> None:
     places = Places.of(settings)
     for number in range(10):
         append(places.rows, range(number * 10, number * 10 + 10))
@@ -81,7 +81,7 @@ def test_many_files_become_few_with_the_same_rows_and_the_batches_they_are_of(se
     assert DeltaTable(places.rows).version() == version, "nothing was to be done, and a version was made"
 
 
-def test_files_grow_to_the_target_and_no_further(tmp_path: Path) -> None:
+def test_merged_files_do_not_exceed_the_target_size(tmp_path: Path) -> None:
     for number in range(6):
         table = pa.table({"id": [number] * 50, "text": [os.urandom(400) for _ in range(50)]})
         write_deltalake(str(tmp_path), table, mode="append")
@@ -92,7 +92,7 @@ def test_files_grow_to_the_target_and_no_further(tmp_path: Path) -> None:
     assert done.files_after == 3
 
 
-def test_days_before_the_watermark_are_compacted_and_the_open_day_is_left(tmp_path: Path) -> None:
+def test_days_before_the_watermark_are_compacted_and_the_open_day_is_not(tmp_path: Path) -> None:
     for number in range(9):
         append(tmp_path, [number], day=date(2026, 3, 1 + number // 3))
     append(tmp_path, [9], day=None)
@@ -105,7 +105,7 @@ def test_days_before_the_watermark_are_compacted_and_the_open_day_is_left(tmp_pa
     assert ids(DeltaTable(tmp_path)) == list(range(11))
 
 
-def test_the_watermark_of_the_newest_batch_says_which_days_are_over(settings: Settings) -> None:
+def test_the_watermark_of_the_newest_batch_decides_which_days_are_complete(settings: Settings) -> None:
     places = Places.of(settings)
     for number in range(4):
         append(places.rows, [number], day=date(2026, 2, 28 + number // 2) if number < 2 else date(2026, 3, 1))
@@ -115,14 +115,14 @@ def test_the_watermark_of_the_newest_batch_says_which_days_are_over(settings: Se
     assert run(settings)[0].startswith("rows          files 4 -> 3")
 
 
-def test_partitions_that_are_no_days_are_compacted_one_by_one(tmp_path: Path) -> None:
+def test_partitions_other_than_days_are_compacted_one_by_one(tmp_path: Path) -> None:
     for number in range(8):
         append(tmp_path, [number], customer=f"a b/{number % 2}%")
     assert compacted(tmp_path).files_after == 2
     assert ids(DeltaTable(tmp_path)) == list(range(8))
 
 
-def test_a_reader_of_an_old_version_reads_on_while_files_are_compacted(settings: Settings) -> None:
+def test_a_reader_of_an_old_version_continues_during_a_compaction(settings: Settings) -> None:
     places = Places.of(settings)
     for number in range(10):
         append(places.rows, [number])
@@ -136,7 +136,7 @@ def test_a_reader_of_an_old_version_reads_on_while_files_are_compacted(settings:
     assert ids(DeltaTable(places.rows, version=4)) == list(range(5))
 
 
-def test_old_versions_go_after_the_retention(settings: Settings) -> None:
+def test_old_versions_are_removed_after_the_retention(settings: Settings) -> None:
     places = Places.of(settings)
     for number in range(3):
         append(places.rows, [number])
@@ -150,7 +150,7 @@ def test_old_versions_go_after_the_retention(settings: Settings) -> None:
     assert "removed 0 old files" in run(dataclasses.replace(settings, compact_retention="0 seconds"))[0]
 
 
-def test_what_killed_attempts_left_goes_once_it_is_old_and_what_is_staged_stays(tmp_path: Path) -> None:
+def test_old_files_of_killed_attempts_are_removed_and_staged_files_are_kept(tmp_path: Path) -> None:
     append(tmp_path, [1])
     places = [tmp_path / "young.parquet", tmp_path / "old.parquet", tmp_path / "_staging" / "ingest" / "part.parquet"]
     places[2].parent.mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_what_killed_attempts_left_goes_once_it_is_old_and_what_is_staged_stays(
     assert ids(DeltaTable(tmp_path)) == [1]
 
 
-def test_a_writer_appends_all_the_while_and_every_row_is_there_once(tmp_path: Path) -> None:
+def test_a_concurrent_writer_loses_and_duplicates_no_row(tmp_path: Path) -> None:
     append(tmp_path, [0])
 
     def write() -> None:
@@ -195,7 +195,7 @@ def counts(path: Path) -> dict[int, int]:
     return dict(zip(rows["id"].to_pylist(), rows["count"].to_pylist(), strict=True))
 
 
-def test_a_merge_that_comes_first_makes_it_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflicting_merge_makes_compact_retry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         write_deltalake(str(tmp_path), pa.table({"id": [number], "count": [1]}), mode="append")
     merges, pauses = [1, 1], list[float]()
@@ -214,7 +214,7 @@ def test_a_merge_that_comes_first_makes_it_try_again(tmp_path: Path, monkeypatch
     assert counts(tmp_path) == {0: 1, 1: 3, 2: 1, 3: 1, 4: 1}
 
 
-def test_it_gives_up_when_others_are_always_faster_and_the_table_stands(
+def test_compact_gives_up_after_repeated_conflicts_and_keeps_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
@@ -232,7 +232,7 @@ def test_it_gives_up_when_others_are_always_faster_and_the_table_stands(
     assert counts(tmp_path)[1] == 1 + compaction.ATTEMPTS
 
 
-def test_two_at_once_are_refused(settings: Settings) -> None:
+def test_a_concurrent_compaction_is_refused(settings: Settings) -> None:
     places = Places.of(settings)
     append(places.rows, [1])
     append(places.rows, [2])
@@ -245,7 +245,7 @@ def test_two_at_once_are_refused(settings: Settings) -> None:
     run(settings)
 
 
-def test_plain_parquet_tables_are_left_alone_with_an_error_and_the_ledger_is_compacted(settings: Settings) -> None:
+def test_plain_parquet_tables_are_refused_and_the_ledger_is_compacted(settings: Settings) -> None:
     places = Places.of(settings)
     for number in range(3):
         place = places.rows.path / f"batch={number:08d}"
@@ -267,17 +267,17 @@ def test_without_tables_there_is_an_error_with_a_remedy(settings: Settings) -> N
     ("text", "seconds"),
     [("7 days", 604_800), ("1 hour 30 minutes", 5400), ("interval 1 Week", 604_800), ("0 seconds", 0)],
 )
-def test_durations_are_read_as_spark_reads_them(text: str, seconds: int) -> None:
+def test_durations_are_parsed_as_by_spark(text: str, seconds: int) -> None:
     assert duration(text, "x").total_seconds() == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "days", "7 fortnights", "7 days or so", "-1 days", "1.5 days"])
-def test_what_is_no_duration_is_told_with_its_setting(text: str) -> None:
+def test_an_invalid_duration_is_an_error_that_names_its_setting(text: str) -> None:
     with pytest.raises(PipelineError, match=r"compact-retention is .*not a duration"):
         duration(text, "compact-retention")
 
 
-def test_times_that_python_does_not_have_are_no_hindrance(tmp_path: Path) -> None:
+def test_times_beyond_pythons_range_are_compacted(tmp_path: Path) -> None:
     years = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))  # the year 10000
     for _ in range(2):
         write_deltalake(tmp_path, pa.table({"window_end": years}), mode="append")

@@ -31,7 +31,7 @@ def existing_topic(broker: BrokerThread, topic: str) -> str:
     return topic
 
 
-def test_all_is_well_where_everything_is_there(
+def test_everything_is_ok_in_a_complete_environment(
     orders: Settings, existing_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = findings(orders)
@@ -42,7 +42,7 @@ def test_all_is_well_where_everything_is_there(
     assert capsys.readouterr().out.count("ok     ") == len(found)
 
 
-def test_each_thing_that_is_wrong_is_told_with_what_to_do(orders: Settings, tmp_path: Path) -> None:
+def test_each_problem_is_reported_with_a_remedy(orders: Settings, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     broken = dataclasses.replace(orders, lake=str(file / "lake"))
@@ -67,7 +67,7 @@ def test_each_thing_that_is_wrong_is_told_with_what_to_do(orders: Settings, tmp_
     )
 
 
-def test_the_engine_of_a_spark_home_is_told(orders: Settings) -> None:
+def test_the_engine_of_spark_home_is_reported(orders: Settings) -> None:
     own = str(Path(pyspark.__file__).parent)
     assert findings(orders, **_environ(), SPARK_HOME=own)["SPARK_HOME"] == (
         OK,
@@ -76,7 +76,7 @@ def test_the_engine_of_a_spark_home_is_told(orders: Settings) -> None:
     )
 
 
-def test_the_drivers_memory_is_told_with_who_says_it(orders: Settings) -> None:
+def test_the_drivers_memory_is_reported_with_its_source(orders: Settings) -> None:
     state, says, _ = findings(orders)["memory"]
     assert state == OK
     assert "a quarter of" in says
@@ -88,26 +88,26 @@ def test_the_drivers_memory_is_told_with_who_says_it(orders: Settings) -> None:
     assert "spark-submit" in findings(orders, **_environ(), PYSPARK_GATEWAY_PORT="1")["memory"][1]
 
 
-def test_no_maven_and_no_jars_yet_is_a_warning(orders: Settings, tmp_path: Path) -> None:
+def test_missing_jars_without_maven_are_a_warning(orders: Settings, tmp_path: Path) -> None:
     found = findings(orders, PATH="", XDG_CACHE_HOME=str(tmp_path))
     assert found["jars"][0] == WARNING
     assert "Ivy" in found["jars"][1]
 
 
-def test_a_broker_that_is_not_there_is_told_with_its_address(orders: Settings) -> None:
+def test_an_unreachable_broker_is_reported_with_its_address(orders: Settings) -> None:
     found = findings(dataclasses.replace(orders, bootstrap_server="127.0.0.1:1"))
     assert found["broker"][0] == PROBLEM
     assert "127.0.0.1:1 does not respond" in found["broker"][1]
 
 
-def test_a_pattern_says_which_topics_it_names(orders: Settings, existing_topic: str) -> None:
+def test_the_topics_that_match_a_pattern_are_reported(orders: Settings, existing_topic: str) -> None:
     found = findings(dataclasses.replace(orders, topics=(), topics_pattern=f"{existing_topic}|other"))
     assert found["topics"] == (OK, f"'{existing_topic}|other' matches {existing_topic}", "")
     found = findings(dataclasses.replace(orders, topics=()))
     assert found["topics"][:2] == (PROBLEM, "none is set")
 
 
-def test_the_command_ends_with_1_when_something_is_wrong(broker: BrokerThread, tmp_path: Path) -> None:
+def test_the_command_exits_with_1_if_there_is_a_problem(broker: BrokerThread, tmp_path: Path) -> None:
     arguments = [
         "pipeline",
         "doctor",

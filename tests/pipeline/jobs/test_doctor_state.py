@@ -61,7 +61,7 @@ def made_again(admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 2, 1)])
 
 
-def test_where_nothing_is_yet_the_setting_says_where_to_begin(broker: BrokerThread, settings: Settings) -> None:
+def test_without_a_state_the_setting_decides_where_to_begin(broker: BrokerThread, settings: Settings) -> None:
     send(broker.bootstrap, settings.topics[0], [order(1, 1)])
     state = Places.of(settings).state
     assert told(settings) == {
@@ -74,7 +74,7 @@ def test_where_nothing_is_yet_the_setting_says_where_to_begin(broker: BrokerThre
     assert found["offsets"][:2] == (PROBLEM, "starting-offsets 'newest' is not earliest, latest or offsets")
 
 
-def test_a_whole_state_is_told_with_where_it_goes_on(broker: BrokerThread, settings: Settings) -> None:
+def test_a_complete_state_is_reported_with_the_next_offsets(broker: BrokerThread, settings: Settings) -> None:
     name = read_topic(broker, settings)
     assert told(settings) == {
         "state": (OK, f"batch 1 is done; continues at {name}-0 10, {name}-1 10", ""),
@@ -84,7 +84,7 @@ def test_a_whole_state_is_told_with_where_it_goes_on(broker: BrokerThread, setti
     assert "offsets" not in told(settings, answers=False)
 
 
-def test_many_partitions_are_told_in_short(settings: Settings) -> None:
+def test_many_partitions_are_summarized(settings: Settings) -> None:
     name = settings.topics[0]
     write(settings, 0)
     enter(settings, batch(0, {name: {number: 10 * number for number in range(50)}}))
@@ -95,7 +95,7 @@ def test_many_partitions_are_told_in_short(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("mishap", "says"), [(None, "was planned but not started"), (torn("plan-2.json"), "damaged plan")]
 )
-def test_a_plan_that_nothing_was_done_by_is_made_anew(settings: Settings, mishap: Mishap | None, says: str) -> None:
+def test_a_plan_without_any_commit_is_recreated(settings: Settings, mishap: Mishap | None, says: str) -> None:
     ingested(settings)
     planned(settings, 2)
     if mishap:
@@ -106,7 +106,7 @@ def test_a_plan_that_nothing_was_done_by_is_made_anew(settings: Settings, mishap
     assert start(settings).unfinished is None
 
 
-def test_a_batch_that_only_some_tables_have_is_finished_by_its_plan(settings: Settings) -> None:
+def test_a_batch_that_only_some_tables_have_is_completed_by_its_plan(settings: Settings) -> None:
     ingested(settings)
     plan = planned(settings, 2)
     write(settings, 2)
@@ -132,9 +132,7 @@ def test_a_batch_that_only_some_tables_have_is_finished_by_its_plan(settings: Se
     ],
     ids=["ledger lost", "rows lost", "dead letters lost", "plan lost", "plan torn", "state lost"],
 )
-def test_what_is_refused_is_a_problem_in_the_same_words(
-    settings: Settings, mishap: Mishap, says: str, remedy: str
-) -> None:
+def test_a_problem_has_the_text_of_the_jobs_refusal(settings: Settings, mishap: Mishap, says: str, remedy: str) -> None:
     ingested(settings)
     planned(settings, 2)
     write(settings, 2)
@@ -163,7 +161,7 @@ def test_a_table_that_cannot_be_read_is_a_problem(settings: Settings) -> None:
     assert remedy == "restore it; nothing was changed"
 
 
-def test_a_topic_that_was_made_again_is_a_problem_or_its_loss_is_told(
+def test_a_recreated_topic_is_a_problem_or_its_loss_is_reported(
     broker: BrokerThread, settings: Settings, admin: KafkaAdminClient
 ) -> None:
     name = read_topic(broker, settings)
@@ -177,7 +175,7 @@ def test_a_topic_that_was_made_again_is_a_problem_or_its_loss_is_told(
     assert says == f"{name}: recreated, so read from the start; 20 offsets are lost"
 
 
-def test_a_topic_that_is_gone_is_a_problem(broker: BrokerThread, settings: Settings, admin: KafkaAdminClient) -> None:
+def test_a_deleted_topic_is_a_problem(broker: BrokerThread, settings: Settings, admin: KafkaAdminClient) -> None:
     name = read_topic(broker, settings)
     send(broker.bootstrap, f"{name}.other", [order(1, 1)])
     admin.delete_topics([name])
@@ -185,7 +183,7 @@ def test_a_topic_that_is_gone_is_a_problem(broker: BrokerThread, settings: Setti
     assert told(settings)["offsets"][:2] == (PROBLEM, f"{name}: read before, but deleted now")
 
 
-def test_offsets_that_the_broker_does_not_have_are_a_problem_or_counted(
+def test_offsets_missing_on_the_broker_are_a_problem_or_counted(
     broker: BrokerThread, settings: Settings, admin: KafkaAdminClient
 ) -> None:
     name = read_topic(broker, settings)
@@ -204,7 +202,7 @@ def begun_backfill(settings: Settings, batches: int, topic_id: str = "") -> None
     ingested(settings, topic_id, batches, job="backfill")
 
 
-def test_the_ingest_begins_where_a_backfill_has_ended(broker: BrokerThread, settings: Settings) -> None:
+def test_the_ingest_begins_where_the_backfill_ended(broker: BrokerThread, settings: Settings) -> None:
     name = settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
     begun_backfill(settings, 4, look(settings, list)[name].id)
@@ -214,7 +212,7 @@ def test_the_ingest_begins_where_a_backfill_has_ended(broker: BrokerThread, sett
     assert found["offsets"] == (OK, "4 left to read", "")
 
 
-def test_an_unfinished_backfill_comes_first(broker: BrokerThread, settings: Settings) -> None:
+def test_an_unfinished_backfill_must_end_before_the_ingest(broker: BrokerThread, settings: Settings) -> None:
     name = settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
     begun_backfill(settings, 3, look(settings, list)[name].id)
@@ -249,7 +247,7 @@ def test_a_bad_record_of_a_backfill_is_a_problem_until_the_ingest_has_begun(
     assert set(told(settings, False)) == {"state"}, "it is needed no more"
 
 
-def test_a_job_at_work_is_told_and_keeps_its_lock(broker: BrokerThread, settings: Settings) -> None:
+def test_a_running_job_is_reported_and_keeps_its_lock(broker: BrokerThread, settings: Settings) -> None:
     read_topic(broker, settings)
     state = Places.of(settings).state
     with alone(state, "job.lock", "another is at work"):
@@ -265,7 +263,7 @@ def test_a_job_at_work_is_told_and_keeps_its_lock(broker: BrokerThread, settings
     assert "job" not in told(settings)
 
 
-def test_a_pattern_that_only_java_reads_is_compared_by_the_topics_that_are_known(
+def test_a_pattern_that_only_java_compiles_is_checked_by_its_known_topics(
     broker: BrokerThread, settings: Settings
 ) -> None:
     read_topic(broker, settings)
@@ -276,7 +274,7 @@ def test_a_pattern_that_only_java_reads_is_compared_by_the_topics_that_are_known
     assert found["offsets"].says == "20 left to read"
 
 
-def test_without_deltalake_everything_else_is_told(settings: Settings, tmp_path: Path) -> None:
+def test_without_deltalake_everything_else_is_reported(settings: Settings, tmp_path: Path) -> None:
     arguments = ["pipeline", "doctor", "--topics", "orders", "--lake", str(tmp_path / "lake"),
                  "--bootstrap-server", settings.bootstrap_server]  # fmt: skip
     program = (
@@ -303,7 +301,7 @@ def test_without_deltalake_everything_else_is_told(settings: Settings, tmp_path:
     assert any(line.startswith("PROBLEM  state: cannot be checked without") for line in lines)
 
 
-def test_the_ingest_does_what_the_doctor_says(
+def test_the_ingest_does_what_the_doctor_reported(
     spark: SparkSession, broker: BrokerThread, settings: Settings, admin: KafkaAdminClient
 ) -> None:
     settings, places, name = replace(settings, max_offsets_per_trigger=20), Places.of(settings), settings.topics[0]

@@ -50,7 +50,7 @@ def test_several_batches_with_every_kind_of_record_are_in_the_tables_once(
     assert sum(row.duplicates for row in check_tables(spark, settings)) == 15
 
 
-def test_without_keys_nothing_is_dropped_and_large_keys_and_partitions_are_fine(
+def test_without_dedup_keys_no_row_is_dropped_and_large_keys_are_stored(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, partition_by=("customer",), files_per_batch=2)
@@ -86,7 +86,7 @@ def test_the_parquet_sink_has_the_same_rows(broker: BrokerThread, orders: Settin
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_schema_that_grew_grows_the_table_and_another_type_is_refused(
+def test_a_new_column_is_added_to_the_table_and_a_changed_type_is_refused(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     send(broker.bootstrap, topic, [order(1, 1)])
@@ -100,7 +100,7 @@ def test_a_schema_that_grew_grows_the_table_and_another_type_is_refused(
 
 
 @pytest.mark.usefixtures("spark")
-def test_it_begins_where_it_is_told_to(
+def test_the_ingest_begins_at_the_configured_offsets(
     broker: BrokerThread, orders: Settings, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     send(broker.bootstrap, topic, [order(number, number) for number in range(10)])
@@ -123,7 +123,7 @@ def test_it_begins_where_it_is_told_to(
             ingest.run(replace(settings, name="other", starting_offsets=wrong))
 
 
-def test_it_stops_between_batches_when_told_to_and_only_one_runs(
+def test_the_ingest_stops_between_batches_and_only_one_runs(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, trigger="0 seconds", max_offsets_per_trigger=20, dedup_keys=("id",))
@@ -140,7 +140,7 @@ def test_it_stops_between_batches_when_told_to_and_only_one_runs(
 
 
 @pytest.mark.parametrize("job", [ingest, backfill])
-def test_a_signal_while_spark_starts_waits_for_it_and_then_ends_the_job_and_no_broker_is_waited_for(
+def test_a_signal_during_sparks_start_ends_the_job_after_it_without_waiting_for_brokers(
     job: Any, orders: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def starts(_settings: Settings) -> SparkSession:
@@ -152,7 +152,7 @@ def test_a_signal_while_spark_starts_waits_for_it_and_then_ends_the_job_and_no_b
     assert job.run(replace(orders, bootstrap_server="127.0.0.1:1")) == 0
 
 
-def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingest_that_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("odradek.pipeline.kafka.topics.ATTEMPT_MS", 500)
     stopping = threading.Event()
     sleep = pause(stopping)
@@ -164,13 +164,13 @@ def test_who_waits_for_brokers_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("trigger", ["soon", "", "-5 seconds"])
-def test_a_trigger_that_is_no_time_is_told(broker: BrokerThread, orders: Settings, topic: str, trigger: str) -> None:
+def test_an_invalid_trigger_is_reported(broker: BrokerThread, orders: Settings, topic: str, trigger: str) -> None:
     send(broker.bootstrap, topic, [order(1, 1)])
     with pytest.raises(PipelineError, match=f"trigger '{trigger}' is neither available-now nor a duration; set"):
         ingest.run(replace(orders, trigger=trigger))
 
 
-def test_a_mistake_in_the_settings_is_one_clear_line(orders: Settings, spark: SparkSession) -> None:
+def test_an_error_in_the_settings_is_one_clear_line(orders: Settings, spark: SparkSession) -> None:
     for change, problem in [
         ({"dedup_keys": ("nobody",)}, "dedup-keys names nobody"),
         ({"partition_by": ("nobody",)}, "partition-by names nobody"),

@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def test_a_full_disk_stops_the_ingest_and_room_lets_it_go_on(
+def test_a_full_disk_stops_the_ingest_and_free_space_lets_it_continue(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, small_disk: Path
 ) -> None:
     settings = replace(orders, lake=str(small_disk / "lake"), dedup_keys=("id",), max_offsets_per_trigger=30)

@@ -129,7 +129,7 @@ def settings_of(orders: Settings, **more: object) -> Settings:
 
 @pytest.mark.soak("a kill at each of 9 places", minutes=3)
 @pytest.mark.timeout(1200)
-def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
+def test_placed_kills_leave_the_tables_of_a_batch_computation(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = settings_of(orders)
@@ -143,7 +143,7 @@ def test_placed_kills_leave_the_tables_that_a_batch_computation_finds(
 
 @pytest.mark.soak("22 kills at random moments", minutes=10)
 @pytest.mark.timeout(3000)
-def test_random_kills_leave_the_tables_that_a_batch_computation_finds(
+def test_random_kills_leave_the_tables_of_a_batch_computation(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings, source = settings_of(orders), random.Random(20)
@@ -217,7 +217,7 @@ def end_the_ingest_elsewhere(settings: Settings, directory: Path) -> None:
 
 @pytest.mark.soak("3 kills of the broker", minutes=2)
 @pytest.mark.timeout(600)
-def test_a_broker_that_is_killed_during_a_run_is_waited_for_and_nothing_is_lost(
+def test_the_ingest_waits_for_a_killed_broker_and_loses_nothing(
     spark: SparkSession, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     port, data = free_port(), tmp_path / "data"

@@ -15,7 +15,7 @@ from tests.pipeline.lake import BASE, check_ledger, order, read_by_arrow, send
 
 
 @pytest.mark.usefixtures("spark")
-def test_within_the_delay_an_event_counts_and_beyond_it_is_dropped_and_counted(
+def test_events_later_than_the_delay_are_dropped_and_counted(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), watermark_delay="1 minute")
@@ -33,9 +33,7 @@ def test_within_the_delay_an_event_counts_and_beyond_it_is_dropped_and_counted(
 
 
 @pytest.mark.usefixtures("spark")
-def test_late_rows_are_kept_in_a_table_if_a_setting_asks_for_it(
-    broker: BrokerThread, orders: Settings, topic: str
-) -> None:
+def test_late_rows_are_kept_in_a_table_if_configured(broker: BrokerThread, orders: Settings, topic: str) -> None:
     settings = replace(orders, dedup_keys=("id",), watermark_delay="1 minute", late_rows="keep")
     send(broker.bootstrap, topic, [order(number, 600 + number) for number in range(20)])
     assert ingest.run(settings) == 0
@@ -49,7 +47,7 @@ def test_late_rows_are_kept_in_a_table_if_a_setting_asks_for_it(
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_event_of_the_year_2999_is_a_dead_letter_and_makes_nothing_late(
+def test_an_event_of_the_year_2999_is_a_dead_letter_and_does_not_move_the_watermark(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), watermark_delay="1 minute")
@@ -69,7 +67,7 @@ def test_an_event_of_the_year_2999_is_a_dead_letter_and_makes_nothing_late(
 
 
 @pytest.mark.usefixtures("spark")
-def test_events_of_1970_and_before_are_rows_as_others(broker: BrokerThread, orders: Settings, topic: str) -> None:
+def test_events_of_1970_and_before_are_ordinary_rows(broker: BrokerThread, orders: Settings, topic: str) -> None:
     settings = replace(orders, dedup_keys=("id",), max_offsets_per_trigger=0)
     old = [order(number, -BASE - 86_400 * number) for number in range(5)]
     send(broker.bootstrap, topic, [*old, *old[:2], order(9, 1)])
@@ -79,9 +77,7 @@ def test_events_of_1970_and_before_are_rows_as_others(broker: BrokerThread, orde
 
 
 @pytest.mark.usefixtures("spark")
-def test_ingest_and_backfill_take_the_same_rows_for_duplicates(
-    broker: BrokerThread, orders: Settings, topic: str
-) -> None:
+def test_ingest_and_backfill_drop_the_same_duplicates(broker: BrokerThread, orders: Settings, topic: str) -> None:
     """Keys that come again within the delay, and after it, in batches of different sizes."""
     values = [order(number % 7, 40 * (number // 7)) for number in range(70)]
     send(broker.bootstrap, topic, values, partitions=1)

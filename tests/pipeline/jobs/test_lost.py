@@ -22,7 +22,7 @@ def delete_before(broker: BrokerThread, topic: str, offset: int) -> None:
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("policy", ["fail", "continue"])
-def test_what_is_deleted_after_it_was_read_is_not_lost(
+def test_records_deleted_after_they_were_read_are_not_lost(
     broker: BrokerThread, orders: Settings, topic: str, policy: str
 ) -> None:
     settings = replace(orders, on_data_loss=policy)
@@ -38,7 +38,9 @@ def test_what_is_deleted_after_it_was_read_is_not_lost(
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_is_deleted_before_it_was_read_is_lost_once(broker: BrokerThread, orders: Settings, topic: str) -> None:
+def test_records_deleted_before_they_were_read_are_counted_as_lost_once(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
     settings = replace(orders, on_data_loss="continue", max_offsets_per_trigger=6)
     send(broker.bootstrap, topic, [order(number, number) for number in range(4)])
     assert ingest.run(settings) == 0

@@ -38,7 +38,7 @@ def lags(facts: dict[str, Any]) -> list[Any]:
     return [one["lag"] for one in facts["lag"]["partitions"]]
 
 
-def test_lag_is_exact_when_idle_and_what_kafkas_own_tool_prints(
+def test_the_lag_is_exact_when_idle_and_equals_what_kafkas_tool_prints(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, java_tools: list[str]
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), watermark_delay="1 hour", shadow_group=f"group-{topic}")
@@ -64,7 +64,7 @@ def test_lag_is_exact_when_idle_and_what_kafkas_own_tool_prints(
     assert lags(reported(settings)) == [0, 0]
 
 
-def test_an_ingest_goes_on_while_its_group_has_members_of_its_own(
+def test_an_ingest_continues_while_its_group_has_members(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, shadow_group=f"group-{topic}")
@@ -82,7 +82,7 @@ def test_an_ingest_goes_on_while_its_group_has_members_of_its_own(
     assert [one["committed"] for one in facts["lag"]["partitions"]] == [None, None]
 
 
-def test_compact_beside_an_ingest_changes_no_row(
+def test_compact_during_an_ingest_changes_no_row(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(
@@ -130,7 +130,7 @@ def test_compact_beside_an_ingest_changes_no_row(
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_ledger_is_compacted_by_the_ingest_unless_compact_is_at_work(
+def test_the_ingest_compacts_the_ledger_unless_compact_is_running(
     broker: BrokerThread, orders: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """deltalake commits two compactions at a time, and every row is there twice."""

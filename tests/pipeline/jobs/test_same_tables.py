@@ -97,7 +97,7 @@ def ours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield broker.bootstrap, tables(settings)
 
 
-def test_there_is_something_to_compare(ours: tuple[str, Tables]) -> None:
+def test_the_compared_tables_are_not_empty(ours: tuple[str, Tables]) -> None:
     _, expected = ours
     ledger = expected["batches"]
     assert sum(row["rows_in"] for row in ledger) == RECORDS
@@ -105,7 +105,7 @@ def test_there_is_something_to_compare(ours: tuple[str, Tables]) -> None:
     assert len(expected["orders"]) == sum(row["good"] for row in ledger)
 
 
-def test_a_standalone_cluster_of_two_workers_makes_the_same_tables(ours: tuple[str, Tables], tmp_path: Path) -> None:
+def test_a_standalone_cluster_of_two_workers_writes_the_same_tables(ours: tuple[str, Tables], tmp_path: Path) -> None:
     bootstrap, expected = ours
     settings = job(bootstrap, tmp_path / "lake")
     file = tmp_path / "orders.toml"
@@ -143,7 +143,9 @@ def toml(value: object) -> str:
     return str(value) if isinstance(value, int) else f'"{value}"'
 
 
-def test_apache_kafka_gives_the_same_tables(ours: tuple[str, Tables], tmp_path: Path, kafka_control: list[str]) -> None:
+def test_an_ingest_from_apache_kafka_writes_the_same_tables(
+    ours: tuple[str, Tables], tmp_path: Path, kafka_control: list[str]
+) -> None:
     _, expected = ours
     port = free_port_beside_another()
     subprocess.run([*kafka_control, "start", str(port), str(tmp_path / "kafka")], check=True, capture_output=True)

@@ -29,7 +29,7 @@ def taken(part: Chunk) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_part_is_as_many_offsets_as_are_asked_for_and_the_same_share_of_each_partition(seed: int) -> None:
+def test_a_chunk_has_the_requested_offsets_and_an_equal_share_of_each_partition(seed: int) -> None:
     dice = random.Random(seed)
     starts = {f"{name}{number}": dice.randint(0, 10**9) for name in "abc" for number in range(dice.randint(1, 5))}
     waiting = {place: dice.choice([0, 1, 7, 1000, 10**6, 2**62]) for place in starts}
@@ -48,7 +48,7 @@ def test_a_part_is_as_many_offsets_as_are_asked_for_and_the_same_share_of_each_p
             assert sum(found[place] - shares[place] for place in waiting) < len(waiting)
 
 
-def test_nothing_is_left_over_for_ever() -> None:
+def test_every_partition_is_eventually_read_to_its_end() -> None:
     """Batch after batch comes to the end of every partition, and no partition waits for another to be read."""
     left, seen = chunk(a0=(0, 1000), a1=(0, 3), b0=(0, 1)), []
     while left.offsets():
@@ -62,12 +62,12 @@ def test_partitions_without_offsets_are_left_out() -> None:
     assert chunk(a0=(5, 5), a1=(5, 6), b0=(7, 7), c0=(8, 2)).without_empty() == chunk(a1=(5, 6))
 
 
-def test_what_can_be_read_is_within_the_logs() -> None:
+def test_a_readable_range_is_within_the_logs() -> None:
     assert chunk(a0=(5, 15), a1=(2, 9)).readable(TOPICS) == chunk(a0=(10, 15), a1=(2, 5))
     assert chunk(a0=(5, 10), a1=(5, 9), a2=(0, 1), b0=(0, 1)).readable(TOPICS) == chunk()
 
 
-def test_what_is_lost_was_gone_before_the_first_offset_that_was_read() -> None:
+def test_lost_offsets_are_those_deleted_before_the_first_read_offset() -> None:
     assert chunk(a0=(4, 15), a1=(0, 5)).lost(TOPICS, {}) == 6
     assert chunk(a0=(4, 7)).lost(TOPICS, {}) == 3, "all of the batch"
     assert chunk(a0=(12, 15)).lost(TOPICS, {}) == 0
@@ -75,7 +75,7 @@ def test_what_is_lost_was_gone_before_the_first_offset_that_was_read() -> None:
     assert chunk(a7=(4, 9), b0=(1, 3)).lost(TOPICS, {}) == 7, "the partition, or the topic, is gone"
 
 
-def test_what_is_lost_is_passed_over_and_takes_no_room_in_a_batch() -> None:
+def test_lost_offsets_are_skipped_and_do_not_count_in_a_batch() -> None:
     assert chunk(a0=(5, 15), a1=(2, 9)).skipping_lost(TOPICS) == chunk(a0=(10, 15), a1=(2, 9))
     assert chunk(a0=(5, 7)).skipping_lost(TOPICS) == chunk(a0=(7, 7)), "all of it is lost"
     assert chunk(a0=(12, 15)).skipping_lost(TOPICS) == chunk(a0=(12, 15))

@@ -14,7 +14,7 @@ from odradek.pipeline.settings import make_settings
 ORDERS = Topic("id-1", {0: 10, 1: 0}, {0: 20, 1: 5})
 
 
-def test_the_connector_is_told_what_the_settings_say() -> None:
+def test_the_connectors_options_follow_the_settings() -> None:
     settings = make_settings(
         {
             "topics": ["a", "b"],
@@ -39,12 +39,12 @@ def test_the_connector_is_told_what_the_settings_say() -> None:
 @pytest.mark.parametrize(
     ("name", "instead"), [("isolation.level", "isolation-level"), ("bootstrap.servers", "bootstrap-server")]
 )
-def test_what_has_a_setting_of_its_own_is_told(name: str, instead: str) -> None:
+def test_an_option_that_has_its_own_setting_is_refused(name: str, instead: str) -> None:
     with pytest.raises(PipelineError, match=f"{name} has a setting of its own; set {instead}"):
         connector_options(make_settings({"topics": ["a"], "kafka": {name: "x"}}))
 
 
-def test_topics_are_named_one_by_one_or_by_a_pattern_of_javas(spark: SparkSession) -> None:
+def test_topics_are_named_one_by_one_or_by_a_java_pattern(spark: SparkSession) -> None:
     matches = TopicMatcher(spark, make_settings({"topics": ["a.b", "c"]}))
     assert matches(["a.b", "c", "axb", ""]) == ["a.b", "c"]
     matches = TopicMatcher(spark, make_settings({"topics_pattern": r"orders-\p{Digit}++|x"}))
@@ -64,14 +64,14 @@ def test_topics_are_named_one_by_one_or_by_a_pattern_of_javas(spark: SparkSessio
         ({"topics_pattern": "*"}, r"'\*' is not a Java regular expression"),
     ],
 )
-def test_topics_that_cannot_be_are_told_before_a_broker_is_asked(
+def test_invalid_topics_are_reported_before_a_broker_is_asked(
     spark: SparkSession, given: dict[str, object], says: str
 ) -> None:
     with pytest.raises(PipelineError, match=says):
         TopicMatcher(spark, make_settings(given))
 
 
-def test_a_topic_that_is_not_there_is_told_unless_it_is_known() -> None:
+def test_a_missing_topic_is_an_error_unless_it_is_known() -> None:
     settings = make_settings({"topics": ["orders", "gone"]})
     with pytest.raises(PipelineError, match="topic gone does not exist; create it, or change topics"):
         refuse_missing(settings, {"orders": ORDERS})
@@ -83,7 +83,7 @@ def test_a_topic_that_is_not_there_is_told_unless_it_is_known() -> None:
     refuse_missing(pattern, {}, known=["orders"])
 
 
-def test_a_partition_does_not_begin_behind_its_end() -> None:
+def test_a_partition_does_not_begin_after_its_end() -> None:
     refuse_beyond({"orders": {0: 20, 1: 0}}, {"orders": ORDERS})
     with pytest.raises(PipelineError, match="starting-offsets: orders-1 starts at 6, but the log ends at 5"):
         refuse_beyond({"orders": {0: 20, 1: 6}}, {"orders": ORDERS})

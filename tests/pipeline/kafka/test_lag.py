@@ -47,27 +47,27 @@ def lags(settings: Settings, processed: dict[str, dict[int, int]]) -> list[int |
     return [one.lag for one in partition_lags(settings, processed)]
 
 
-def test_lag_is_the_end_less_what_is_processed_and_nothing_when_idle(filled: Settings, topic: str) -> None:
+def test_the_lag_is_the_end_minus_the_processed_offset_and_zero_when_idle(filled: Settings, topic: str) -> None:
     assert lags(filled, {topic: {0: 4, 1: 3}}) == [3, 0]
     assert lags(filled, {topic: {0: 7, 1: 3}}) == [0, 0]
     first, _ = partition_lags(filled, {topic: {0: 4, 1: 3}})
     assert first == PartitionLag(topic, 0, 4, log_start_offset=0, end_offset=7, log_end_offset=7)
 
 
-def test_before_the_first_batch_all_that_there_is_waits(filled: Settings, topic: str) -> None:
+def test_before_the_first_batch_the_lag_is_every_record(filled: Settings, topic: str) -> None:
     with admin_client(filled) as admin:
         admin.delete_records({TopicPartition(topic, 0): 2})
     assert lags(filled, {}) == [5, 3]
 
 
-def test_topics_of_a_pattern_are_found_and_others_are_not(filled: Settings, topic: str) -> None:
+def test_only_topics_that_match_the_pattern_are_found(filled: Settings, topic: str) -> None:
     some = dataclasses.replace(filled, topics=(), topics_pattern=f"{topic[:-1]}.")
     assert [(one.topic, one.partition) for one in partition_lags(some, {})] == [(topic, 0), (topic, 1)]
     strange = dataclasses.replace(filled, topics=(), topics_pattern="(?<possessive>a)*+")
     assert [one.processed for one in partition_lags(strange, {topic: {1: 3}})] == [None, 3]
 
 
-def test_records_of_an_open_transaction_are_lag_to_kafkas_tools_only(filled: Settings, topic: str) -> None:
+def test_records_of_an_open_transaction_are_lag_only_for_kafkas_tools(filled: Settings, topic: str) -> None:
     with transaction(filled, topic, commit=True):
         first, _ = partition_lags(filled, {topic: {0: 7, 1: 3}})
         assert (first.lag, first.in_open_transactions) == (0, 2)
@@ -84,7 +84,7 @@ def test_an_aborted_transaction_is_lag_until_a_batch_has_passed_over_it(filled: 
     assert lags(filled, {topic: {0: 10, 1: 3}}) == [0, 0]
 
 
-def test_what_is_gone_was_made_again_or_was_deleted_unread_is_told(filled: Settings, topic: str) -> None:
+def test_deleted_and_recreated_topics_and_unread_deletions_are_reported(filled: Settings, topic: str) -> None:
     with admin_client(filled) as admin:
         admin.delete_records({TopicPartition(topic, 0): 6})
     told = {
@@ -96,13 +96,13 @@ def test_what_is_gone_was_made_again_or_was_deleted_unread_is_told(filled: Setti
     assert told[f"not-{topic}", 0] == (None, "the topic or the partition was deleted")
 
 
-def test_asking_makes_no_topic(orders: Settings, topic: str) -> None:
+def test_a_lag_query_creates_no_topic(orders: Settings, topic: str) -> None:
     assert partition_lags(orders, {topic: {0: 1}})[0].end_offset is None
     with admin_client(orders) as admin:
         assert topic not in admin.list_topics()
 
 
-def test_a_broker_that_is_away_is_an_error(orders: Settings, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_broker_is_an_error(orders: Settings, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL", "kafka")
     with pytest.raises(KafkaError):
         partition_lags(dataclasses.replace(orders, bootstrap_server="127.0.0.1:1"), {}, patience_ms=300)

@@ -36,7 +36,7 @@ def places(rows: DataFrame) -> list[tuple[str, int, int]]:
     return sorted((row.topic, row.partition, row.offset) for row in rows.collect())
 
 
-def test_records_are_from_an_offset_to_before_another(
+def test_a_range_excludes_its_end_offset(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     produce(broker, topic, 10)
@@ -52,7 +52,7 @@ def test_records_are_from_an_offset_to_before_another(
     assert both.count() == 3, "executed again, it reads the same"
 
 
-def test_several_topics_are_read_at_once_and_a_pattern_makes_no_difference(
+def test_several_topics_are_read_at_once_by_name_or_by_pattern(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     names = [f"{topic}.a", f"{topic}.b"]
@@ -110,7 +110,7 @@ def of_segments(session: Any, log_dir: Path, ids: dict[str, str] | None = None) 
     return records_of(session, settings, "backfill", {"t": {0: 3}}, {"t": {0: 4}}, ids or {})
 
 
-def test_the_source_is_registered_and_told_of_the_partitions_that_are_read(tmp_path: Path) -> None:
+def test_the_source_is_registered_and_gets_the_partitions_to_read(tmp_path: Path) -> None:
     session = Session()
     assert of_segments(session, tmp_path) == "rows"
     assert session.registered == [SegmentSource]
@@ -118,7 +118,7 @@ def test_the_source_is_registered_and_told_of_the_partitions_that_are_read(tmp_p
     assert session.given["endingOffsets"] == '{"t": {"0": 4, "1": -2}}'
 
 
-def test_a_source_that_pyspark_has_found_by_itself_is_taken(tmp_path: Path) -> None:
+def test_a_source_that_pyspark_found_itself_is_used(tmp_path: Path) -> None:
     there = AnalysisException("it is there", errorClass="DATA_SOURCE_ALREADY_EXISTS", messageParameters={})
     assert of_segments(Session(there), tmp_path) == "rows"
     with pytest.raises(AnalysisException, match="it is not"):
@@ -126,13 +126,13 @@ def test_a_source_that_pyspark_has_found_by_itself_is_taken(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["", "version: 0", "version: 0\ntopic_id: ???", "version: 0\ntopic_id: "])
-def test_a_log_that_does_not_tell_its_topics_id_is_believed(tmp_path: Path, text: str) -> None:
+def test_a_log_without_a_topic_id_is_accepted(tmp_path: Path, text: str) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0/partition.metadata").write_text(text)
     assert of_segments(Session(), tmp_path, {"t": str(uuid.uuid4())}) == "rows"
 
 
-def test_the_id_of_a_log_is_compared_as_kafka_writes_it(tmp_path: Path) -> None:
+def test_the_topic_id_of_a_log_is_compared_in_kafkas_format(tmp_path: Path) -> None:
     one = uuid.uuid4()
     (tmp_path / "t-0").mkdir()
     told = base64.urlsafe_b64encode(one.bytes).decode().rstrip("=")

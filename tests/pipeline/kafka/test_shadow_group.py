@@ -83,11 +83,11 @@ def test_offsets_are_committed_and_go_back_when_a_batch_is_run_again(pipeline: S
     assert committed(pipeline) == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 7}
 
 
-def test_no_offsets_are_no_request(orders: Settings) -> None:
+def test_without_offsets_no_request_is_sent(orders: Settings) -> None:
     assert shadow_group.commit(dataclasses.replace(orders, bootstrap_server="127.0.0.1:1"), {})
 
 
-def test_a_topic_that_is_gone_is_told_and_the_others_are_committed(pipeline: Settings, topic: str) -> None:
+def test_a_deleted_topic_is_reported_and_the_others_are_committed(pipeline: Settings, topic: str) -> None:
     pauses: list[float] = []
     with structlog.testing.capture_logs() as logs:
         assert not shadow_group.commit(pipeline, {topic: {0: 5, 9: 1}, "gone": {0: 3}}, sleep=pauses.append)
@@ -101,7 +101,7 @@ def test_a_topic_that_is_gone_is_told_and_the_others_are_committed(pipeline: Set
     assert sorted(partitions) == ["gone-0", f"{topic}-9"]
 
 
-def test_a_group_with_members_is_left_to_them_with_a_remedy(pipeline: Settings, topic: str) -> None:
+def test_a_group_with_members_is_left_alone_and_a_remedy_is_logged(pipeline: Settings, topic: str) -> None:
     options: dict[str, Any] = {"bootstrap_servers": pipeline.bootstrap_server, "auto_offset_reset": "earliest"}
     consumer = KafkaConsumer(topic, group_id=pipeline.group, **options)
     try:
@@ -114,7 +114,7 @@ def test_a_group_with_members_is_left_to_them_with_a_remedy(pipeline: Settings, 
     assert shadow_group.commit(pipeline, {topic: {0: 1}})
 
 
-def test_a_broker_that_is_away_costs_a_bounded_time_and_no_error(orders: Settings, closed_port: int) -> None:
+def test_an_unreachable_broker_costs_bounded_time_and_no_error(orders: Settings, closed_port: int) -> None:
     away = dataclasses.replace(orders, bootstrap_server=f"127.0.0.1:{closed_port}")
     pauses: list[float] = []
     with structlog.testing.capture_logs() as logs:
@@ -123,14 +123,14 @@ def test_a_broker_that_is_away_costs_a_bounded_time_and_no_error(orders: Setting
     assert told(logs)["event"] == "shadow group not updated"
 
 
-def test_a_broker_that_is_away_leaves_no_thread_behind(orders: Settings, closed_port: int) -> None:
+def test_an_unreachable_broker_leaves_no_thread_behind(orders: Settings, closed_port: int) -> None:
     away = dataclasses.replace(orders, bootstrap_server=f"127.0.0.1:{closed_port}")
     before = threading.active_count()
     assert not shadow_group.commit(away, {"orders": {0: 1}}, patience_ms=200, pauses_s=())
     assert threading.active_count() == before
 
 
-def test_a_broker_that_comes_back_is_tried_again(pipeline: Settings, topic: str, closed_port: int) -> None:
+def test_a_returning_broker_is_tried_again(pipeline: Settings, topic: str, closed_port: int) -> None:
     port = int(pipeline.bootstrap_server.rpartition(":")[2])
     settings = dataclasses.replace(pipeline, bootstrap_server=f"127.0.0.1:{closed_port}")
     with contextlib.ExitStack() as until_the_end:
@@ -142,7 +142,7 @@ def test_a_broker_that_comes_back_is_tried_again(pipeline: Settings, topic: str,
     assert committed(pipeline) == {TopicPartition(topic, 0): 6}
 
 
-def test_the_java_clients_options_on_security_are_kafka_pythons() -> None:
+def test_the_java_clients_security_options_are_translated_for_kafka_python() -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="s=\'3";'
     assert connection_options(
         {
@@ -164,6 +164,6 @@ def test_the_java_clients_options_on_security_are_kafka_pythons() -> None:
     }
 
 
-def test_a_store_that_python_cannot_read_is_told() -> None:
+def test_a_key_store_that_python_cannot_read_is_reported() -> None:
     with pytest.raises(PipelineError, match=r"ssl\.truststore\.location is a JKS store.*PEM"):
         connection_options({"ssl.truststore.location": "/truststore.jks"})

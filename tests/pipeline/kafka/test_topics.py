@@ -39,7 +39,7 @@ from tests.pipeline.lake import IngestThread, check_ledger, order, read_by_arrow
 ORDERS = Topic("id-1", {0: 10, 1: 0}, {0: 20, 1: 5})
 
 
-def test_ids_are_compared_by_name_and_brokers_without_ids_are_believed() -> None:
+def test_ids_are_compared_by_topic_name_and_a_missing_id_is_accepted() -> None:
     known = {"orders": KnownTopic("id-1", {0: 5})}
     compare_ids(known, {"orders": ORDERS, "new": ORDERS})
     compare_ids({"orders": KnownTopic("", {})}, {"orders": ORDERS})
@@ -51,7 +51,7 @@ def test_ids_are_compared_by_name_and_brokers_without_ids_are_believed() -> None
     assert caught.value.topics == ["orders"]
 
 
-def test_what_is_known_of_topics_is_kept_as_json() -> None:
+def test_known_topics_are_stored_as_json() -> None:
     known = known_topics({"b": ORDERS, "a": Topic("", {}, {})})
     assert known == {"b": KnownTopic("id-1", {0: 20, 1: 5}), "a": KnownTopic("", {})}
     text = known_topics_text(known)
@@ -69,7 +69,7 @@ def test_what_is_known_of_topics_is_kept_as_json() -> None:
             known_topics_of(strange)
 
 
-def test_offsets_out_of_the_log_are_told_with_their_range() -> None:
+def test_offsets_out_of_range_are_reported_with_the_range() -> None:
     compare_offsets({"orders": {0: 10, 1: 5}}, {"orders": ORDERS})
     with pytest.raises(PipelineError, match=r"orders-0: offsets 3 to 9 were deleted; orders-1: .* 6, .* ends at 5"):
         compare_offsets({"orders": {0: 3, 1: 6}}, {"orders": ORDERS})
@@ -77,7 +77,7 @@ def test_offsets_out_of_the_log_are_told_with_their_range() -> None:
         compare_offsets({"orders": {2: 0}}, {"orders": ORDERS})
 
 
-def test_a_broker_that_does_not_answer_is_named_after_the_patience(orders: Settings) -> None:
+def test_an_unresponsive_broker_is_named_after_the_timeout(orders: Settings) -> None:
     nowhere = replace(orders, bootstrap_server="127.0.0.1:1")
     with pytest.raises(PipelineError, match=r"127\.0\.0\.1:1 does not describe the topics"):
         look(nowhere, list, patience_s=0)
@@ -102,7 +102,7 @@ def numbers_of(settings: Settings) -> list[int]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_is_created_again_stops_the_ingest_or_is_read_from_its_beginning(
+def test_a_recreated_topic_stops_the_ingest_or_is_read_from_its_beginning(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     other = f"{topic}-other"
@@ -133,7 +133,7 @@ def test_a_topic_that_is_created_again_stops_the_ingest_or_is_read_from_its_begi
 
 
 @pytest.mark.usefixtures("spark")
-def test_events_that_a_topic_made_again_has_once_more_are_duplicates(
+def test_events_repeated_in_a_recreated_topic_are_duplicates(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = replace(orders, dedup_keys=("id",), on_recreated_topic="continue")
@@ -163,7 +163,7 @@ def _stop_at(point: str):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_is_created_again_under_a_running_ingest_is_waited_for(
+def test_a_running_ingest_waits_for_a_topic_to_be_recreated(
     broker: BrokerThread, orders: Settings, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     told = ""
@@ -187,7 +187,7 @@ def test_a_topic_that_is_created_again_under_a_running_ingest_is_waited_for(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_is_created_again_amid_a_batch_is_read_from_its_beginning(
+def test_a_topic_recreated_during_a_batch_is_read_from_its_beginning(
     broker: BrokerThread, orders: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = replace(orders, on_recreated_topic="continue")
@@ -213,7 +213,7 @@ def test_a_topic_that_is_created_again_amid_a_batch_is_read_from_its_beginning(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_has_vanished_or_never_was_is_a_clear_error(
+def test_a_topic_that_was_deleted_or_never_existed_is_a_clear_error(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     with pytest.raises(PipelineError, match=f"topic {topic} does not exist"):
@@ -249,7 +249,7 @@ def test_deleted_records_stop_the_ingest_or_are_counted_as_lost(
 
 
 @pytest.mark.usefixtures("spark")
-def test_topics_by_pattern_are_read_and_new_ones_found(
+def test_topics_by_pattern_are_read_and_new_topics_are_found(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
     settings = replace(orders, topics=(), topics_pattern=rf"{topic}-\p{{Digit}}+")
