@@ -33,12 +33,12 @@ def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path)
         ({"kafka": "x"}, "kafka must be a table"),
     ],
 )
-def test_what_cannot_be_is_told(given: dict[str, object], says: str) -> None:
+def test_invalid_settings_are_reported(given: dict[str, object], says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         make_settings(given)
 
 
-def test_a_file_that_is_no_toml_is_told_with_its_name(tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_reported_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "orders.toml"
     file.write_text("name = orders")
     with pytest.raises(PipelineError, match=r"orders\.toml is not TOML"):

@@ -48,7 +48,7 @@ def avro() -> Settings:
     return make_settings({"format": "avro", "schema": json.dumps(ORDER), "event_time": "at"})
 
 
-def test_avro_rows(spark: SparkSession, avro: Settings) -> None:
+def test_avro_records_become_rows(spark: SparkSession, avro: Settings) -> None:
     tagged = order(b"ada", zigzag(2) + text(b"x") + text(b"y") + zigzag(0))
     rows = parsed_rows(spark, [tagged, order(None)], avro)
     at = "2024-01-01T00:00:00.000Z"
@@ -59,7 +59,7 @@ def test_avro_rows(spark: SparkSession, avro: Settings) -> None:
     assert all(row.event_time is not None for row in rows)
 
 
-def test_avro_that_is_not_exactly_one_row_is_dead(spark: SparkSession, avro: Settings) -> None:
+def test_avro_bytes_that_are_not_exactly_one_row_are_dead(spark: SparkSession, avro: Settings) -> None:
     good = order(b"ada")
     cut = [good[:length] for length in range(len(good))]
     rows = parsed_rows(spark, [*cut, good + b"\0", good + good, b"\xff" * 20, b'{"id":1}'], avro)
@@ -74,14 +74,14 @@ def test_a_row_of_nulls_is_a_row(spark: SparkSession) -> None:
     assert [row.reason for row in rows] == [None, "not_avro", "tombstone"]
 
 
-def test_a_schema_registrys_frame_is_named(spark: SparkSession, avro: Settings) -> None:
+def test_a_schema_registry_frame_is_named(spark: SparkSession, avro: Settings) -> None:
     row = parsed_rows(spark, [b"\0" + struct.pack(">i", 1) + order(b"ada")], avro)[0]
     assert row.reason == "not_avro"
     assert row.detail.endswith("it begins with byte 0, like a schema registry's frame")
 
 
 @pytest.mark.parametrize("length", [2**31 - 10, 2**40, -5])
-def test_a_length_that_cannot_be_ends_a_record_and_not_the_jvm(
+def test_an_impossible_length_makes_the_record_dead_and_does_not_end_the_jvm(
     spark: SparkSession, avro: Settings, length: int
 ) -> None:
     of_text = zigzag(7) + zigzag(1) + zigzag(length) + b"abc"
@@ -89,7 +89,7 @@ def test_a_length_that_cannot_be_ends_a_record_and_not_the_jvm(
     assert [row.reason for row in parsed_rows(spark, [of_text, of_array], avro)] == ["not_avro", "not_avro"]
 
 
-def test_texts_that_are_no_utf8_are_dead_wherever_they_are(spark: SparkSession, avro: Settings) -> None:
+def test_strings_that_are_not_utf8_are_dead_in_every_position(spark: SparkSession, avro: Settings) -> None:
     values = [order(b"\xff\xfe"), order(b"ada", zigzag(1) + text(b"\xff") + zigzag(0))]
     rows = parsed_rows(spark, values, avro)
     assert [(row.reason, row.detail) for row in rows] == [("not_utf8", "a string in the row is not UTF-8")] * 2
@@ -112,7 +112,7 @@ def test_an_avro_schema_may_be_in_a_file(spark: SparkSession, tmp_path: Path) ->
         ('{"type":"record","name":"R","fields":[]}', "the schema has no columns"),
     ],
 )
-def test_an_avro_schema_that_cannot_be_is_told(spark: SparkSession, schema: str, says: str) -> None:
+def test_an_invalid_avro_schema_is_reported(spark: SparkSession, schema: str, says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         schema_of(make_settings({"format": "avro", "schema": schema}))
 
@@ -152,7 +152,7 @@ def protobuf(spark: SparkSession, tmp_path: Path) -> Settings:
 
 
 @pytest.mark.protobuf_jar(True)
-def test_protobuf_rows_have_proto3s_defaults_and_unsigned_numbers(spark: SparkSession, protobuf: Settings) -> None:
+def test_protobuf_rows_have_proto3_defaults_and_unsigned_numbers(spark: SparkSession, protobuf: Settings) -> None:
     full = (
         field(1, 0, varint(7))
         + field(2, 2, b"ada")
@@ -169,7 +169,7 @@ def test_protobuf_rows_have_proto3s_defaults_and_unsigned_numbers(spark: SparkSe
 
 
 @pytest.mark.protobuf_jar(True)
-def test_what_is_no_protobuf_message_is_dead(spark: SparkSession, protobuf: Settings) -> None:
+def test_bytes_that_are_not_a_protobuf_message_are_dead(spark: SparkSession, protobuf: Settings) -> None:
     values = [
         None,
         b"\xff",
@@ -185,7 +185,7 @@ def test_what_is_no_protobuf_message_is_dead(spark: SparkSession, protobuf: Sett
 
 
 @pytest.mark.protobuf_jar(True)
-def test_a_message_that_the_descriptors_lack_is_told(spark: SparkSession, protobuf: Settings) -> None:
+def test_a_message_missing_from_the_descriptors_is_reported(spark: SparkSession, protobuf: Settings) -> None:
     settings = make_settings({"format": "protobuf", "schema": protobuf.schema, "message_name": "shop.Nope"})
     with pytest.raises(PipelineError, match="Spark cannot read the Protobuf schema"):
         schema_of(settings)

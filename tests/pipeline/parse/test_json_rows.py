@@ -121,13 +121,13 @@ def settings() -> Settings:
     return make_settings({"schema": SCHEMA})
 
 
-def test_rows_are_what_the_values_say(spark: SparkSession, settings: Settings) -> None:
+def test_json_values_become_typed_rows(spark: SparkSession, settings: Settings) -> None:
     rows = parsed_rows(spark, list(GOOD), settings)
     told = [(row.reason, row.detail, json.loads(row.shown or "null")) for row in rows]
     assert told == [(None, None, expected) for expected in GOOD.values()]
 
 
-def test_each_dead_letter_says_why(spark: SparkSession, settings: Settings) -> None:
+def test_each_dead_letter_has_a_reason_and_a_detail(spark: SparkSession, settings: Settings) -> None:
     rows = parsed_rows(spark, [value for value, _, _ in BAD], settings)
     assert [(row.value, row.reason) for row in rows] == [(value, reason) for value, reason, _ in BAD]
     unlike = [
@@ -137,7 +137,7 @@ def test_each_dead_letter_says_why(spark: SparkSession, settings: Settings) -> N
     assert all(row.shown is None and row.event_time is None and row.reason in REASONS for row in rows)
 
 
-def test_one_bad_field_does_not_hide_behind_a_good_row_before_it(spark: SparkSession, settings: Settings) -> None:
+def test_a_bad_field_is_found_after_a_good_row(spark: SparkSession, settings: Settings) -> None:
     values = [b'{"l":1}', b'{"l":"x"}', b'{"l":3}', None, b'{"l":5}'] * 3
     assert [row.reason for row in parsed_rows(spark, values, settings)] == [
         None,
@@ -159,7 +159,7 @@ def test_each_record_is_parsed_once(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("unknown_fields", ["keep", "reject"])
-def test_unknown_fields_cost_one_look_at_the_names_and_no_parse(spark: SparkSession, unknown_fields: str) -> None:
+def test_unknown_fields_are_found_without_another_parse(spark: SparkSession, unknown_fields: str) -> None:
     settings = make_settings({"schema": "id LONG", "unknown_fields": unknown_fields})
     assert physical_plan(spark, settings).count("from_json(StructField(row,StructType(") == 1
 
@@ -180,13 +180,13 @@ def test_unknown_fields_are_ignored_by_default(spark: SparkSession) -> None:
     assert "_raw" not in rows[0]
 
 
-def test_unknown_fields_are_kept_as_the_rows_text(spark: SparkSession) -> None:
+def test_unknown_fields_are_kept_as_the_raw_record(spark: SparkSession) -> None:
     rows = parsed_rows(spark, GROWN, make_settings({"schema": "id LONG", "unknown_fields": "keep"}))
     assert [row.reason for row in rows] == [None, None, None, "wrong_type", "not_json", "tombstone"]
     assert [row["_raw"] for row in rows] == [None, '{"id":2,"new":1}', THIRD, None, None, None]
 
 
-def test_unknown_fields_are_a_reason(spark: SparkSession) -> None:
+def test_unknown_fields_make_a_record_dead(spark: SparkSession) -> None:
     rows = parsed_rows(spark, GROWN, make_settings({"schema": "id LONG", "unknown_fields": "reject"}))
     assert [row.reason for row in rows] == [
         None,

@@ -20,14 +20,14 @@ def reasons(rows: list[Row]) -> list[tuple[str | None, str | None]]:
     return [(row.reason, row.detail) for row in rows]
 
 
-def test_the_records_columns_stay_and_four_are_added(spark: SparkSession) -> None:
+def test_parsing_keeps_the_records_columns_and_adds_four(spark: SparkSession) -> None:
     given = records(spark, [b'{"id":1}', b"{"])
     result = parsed(given, make_settings({"schema": "id LONG"}))
     assert result.columns == [*given.columns, *ADDED]
     assertDataFrameEqual(result.select(*given.columns), given)
 
 
-def test_what_is_required_names_an_event_or_is_not_null_may_not_be_missing(spark: SparkSession) -> None:
+def test_required_key_and_not_null_columns_must_not_be_missing(spark: SparkSession) -> None:
     settings = make_settings(
         {"schema": "id LONG, a STRING, b STRING NOT NULL, c STRING", "required": ["a"], "dedup_keys": ["id"]}
     )
@@ -47,7 +47,7 @@ def test_what_is_required_names_an_event_or_is_not_null_may_not_be_missing(spark
     ]
 
 
-def test_the_event_time_is_the_records_own_without_a_setting(spark: SparkSession) -> None:
+def test_the_event_time_defaults_to_the_record_timestamp(spark: SparkSession) -> None:
     settings = make_settings({"schema": "id LONG"})
     good, bad = parsed_rows(spark, [b"{}", b"{"], settings)
     assert (good.event_time, bad.event_time) == (NOON, None)
@@ -57,7 +57,7 @@ def test_the_event_time_is_the_records_own_without_a_setting(spark: SparkSession
     ("milliseconds", "detail"),
     [(-1, "the record has no timestamp"), (253_402_300_800_000, "the record's timestamp is after the year 9999")],
 )
-def test_a_record_without_a_timestamp_or_with_one_beyond_all_years_has_no_event_time(
+def test_a_record_with_no_timestamp_or_an_impossible_one_has_no_event_time(
     spark: SparkSession, milliseconds: int, detail: str
 ) -> None:
     given = records(spark, [b"{}"]).withColumn("timestamp", sf.timestamp_millis(sf.lit(milliseconds)))
@@ -65,7 +65,7 @@ def test_a_record_without_a_timestamp_or_with_one_beyond_all_years_has_no_event_
     assert row == ("no_event_time", detail)
 
 
-def test_the_event_time_may_be_a_timestamp(spark: SparkSession) -> None:
+def test_the_event_time_can_be_a_timestamp_column(spark: SparkSession) -> None:
     settings = make_settings({"schema": "at TIMESTAMP", "event_time": "at"})
     values = [
         b'{"at":"2024-01-01T12:00:00Z"}',
@@ -85,7 +85,7 @@ def test_the_event_time_may_be_a_timestamp(spark: SparkSession) -> None:
     assert [row.event_time for row in rows] == [NOON, None, None, None, None]
 
 
-def test_the_event_time_may_be_milliseconds(spark: SparkSession) -> None:
+def test_the_event_time_can_be_in_milliseconds(spark: SparkSession) -> None:
     settings = make_settings({"schema": "at LONG", "event_time": "at"})
     ms = int(STAMP.timestamp()) * 1000
     values = [b'{"at":%d}' % at for at in (ms, ms * 1000, 2**63 - 1, -(2**63))]
@@ -95,12 +95,12 @@ def test_the_event_time_may_be_milliseconds(spark: SparkSession) -> None:
     assert rows[1].detail == f"at is {ms * 1000}, not in the years 1 to 9999"
 
 
-def test_the_event_time_without_a_zone_is_utc(spark: SparkSession) -> None:
+def test_an_event_time_without_a_zone_is_utc(spark: SparkSession) -> None:
     settings = make_settings({"schema": "at TIMESTAMP_NTZ", "event_time": "at"})
     assert parsed_rows(spark, [b'{"at":"2024-01-01T12:00:00"}'], settings)[0].event_time == NOON
 
 
-def test_an_event_of_the_future_is_a_dead_letter_by_when_the_batch_was_planned(spark: SparkSession) -> None:
+def test_an_event_after_the_plan_of_the_batch_is_a_dead_letter(spark: SparkSession) -> None:
     settings = make_settings({"schema": "at TIMESTAMP", "event_time": "at", "max_future": "1 hour"})
     values = [b'{"at":"2024-01-01T13:00:00Z"}', b'{"at":"2024-01-01T13:00:00.000001Z"}', b'{"at":1}x']
     detail = "at is 2024-01-01 13:00:00.000001, more than 1 hour after 2024-01-01T12:00:00+00:00"
@@ -115,7 +115,7 @@ def test_an_event_of_the_future_is_a_dead_letter_by_when_the_batch_was_planned(s
     assert judged(dataclasses.replace(settings, max_future=""), STAMP) == [(None, None)] * 2
 
 
-def test_raw_records_are_rows_as_they_stand_tombstones_too(spark: SparkSession) -> None:
+def test_raw_records_and_tombstones_become_unchanged_rows(spark: SparkSession) -> None:
     big = b"\xff" * 1_000_000
     rows = (
         parsed(records(spark, [b"\xff\x00", None, b"", big]), make_settings({"format": "raw"}))
@@ -129,32 +129,32 @@ def test_raw_records_are_rows_as_they_stand_tombstones_too(spark: SparkSession) 
     assert rows[0].event_time == NOON
 
 
-def test_raw_records_may_be_asked_for_a_key(spark: SparkSession) -> None:
+def test_raw_records_can_require_a_key(spark: SparkSession) -> None:
     given = spark.createDataFrame([(None, b"1", None, "t", 0, 0, STAMP, 0)], COLUMNS)
     row = parsed(given, make_settings({"format": "raw", "dedup_keys": ["key"]})).first()
     assert row is not None
     assert (row.reason, row.detail) == ("missing_required", "key is null or missing")
 
 
-def test_keys_of_a_megabyte_go_through(spark: SparkSession) -> None:
+def test_keys_of_a_megabyte_are_parsed(spark: SparkSession) -> None:
     given = spark.createDataFrame([(b"k" * 1_000_000, b'{"id":1}', None, "t", 0, 0, STAMP, 0)], COLUMNS)
     row = parsed(given, make_settings({"schema": "id LONG"})).first()
     assert row is not None
     assert (len(row.key), row.data.id, row.reason) == (1_000_000, 1, None)
 
 
-def test_the_reasons_are_told_in_words() -> None:
+def test_every_reason_has_a_readable_detail() -> None:
     assert len(REASONS) == 11
     assert all(words and not words.endswith(".") for words in REASONS.values())
 
 
-def test_what_spark_cannot_parse_by_is_told(spark: SparkSession) -> None:
+def test_settings_that_spark_cannot_parse_are_reported(spark: SparkSession) -> None:
     settings = make_settings({"schema": "m MAP<LONG, STRING>"})
     with pytest.raises(PipelineError, match="Spark cannot read json with this schema"):
         parsed(records(spark, [b"{}"]), settings)
 
 
-def test_a_pipelines_own_settings_are_checked_first(spark: SparkSession) -> None:
+def test_the_pipelines_settings_are_checked_before_sparks(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match="no schema is set"):
         parsed(records(spark, []), Settings())
 
@@ -182,13 +182,13 @@ PARTITIONED = {
         ('"local":"+10000-01-01"', "local is +10000-01-01 00:00:00, not in the years 1 to 9999"),
     ],
 )
-def test_what_names_a_directory_must_be_able_to(spark: SparkSession, fields: str, detail: str | None) -> None:
+def test_partition_values_must_be_valid_directory_names(spark: SparkSession, fields: str, detail: str | None) -> None:
     (row,) = parsed_rows(spark, [f"{{{fields}}}".encode()], make_settings(PARTITIONED))
     assert row.reason == ("unfit_partition" if detail else None), row.detail
     assert detail is None or row.detail.startswith(detail)
 
 
-def test_no_topic_is_too_long_for_the_name_of_a_directory_but_the_longest(spark: SparkSession) -> None:
+def test_only_the_longest_topic_name_is_too_long_for_a_directory(spark: SparkSession) -> None:
     settings = make_settings({"schema": "id LONG", "partition_by": ["_topic"]})
     given = [records(spark, [b"{}"]).withColumn("topic", sf.lit("t" * length)) for length in (248, 249)]
     found = [parsed(one, settings).select("reason").first() for one in given]

@@ -83,7 +83,7 @@ def random_events(dice: random.Random, count: int, *, scattered: bool) -> list[E
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_repeats_is_what_the_model_says(spark: SparkSession, seed: int) -> None:
+def test_duplicates_are_the_same_as_in_the_model(spark: SparkSession, seed: int) -> None:
     dice = random.Random(seed)
     events, earlier = (random_events(dice, count, scattered=True) for count in (120, 40))
     repeated = model(events, [])
@@ -99,7 +99,7 @@ def test_what_repeats_is_what_the_model_says(spark: SparkSession, seed: int) -> 
 
 
 @pytest.mark.parametrize("batches", [2, 3, 5])
-def test_in_however_many_batches_events_are_read_the_same_rows_stay(spark: SparkSession, batches: int) -> None:
+def test_the_kept_rows_do_not_depend_on_the_number_of_batches(spark: SparkSession, batches: int) -> None:
     """Each partition is cut by itself: a batch has a part of each. The keys of one partition are in no other."""
     dice = random.Random(batches)
     events = random_events(dice, 150, scattered=False)
@@ -113,7 +113,7 @@ def test_in_however_many_batches_events_are_read_the_same_rows_stay(spark: Spark
     assert {one.place for one in stayed} == at_once
 
 
-def test_two_events_are_one_up_to_the_delay_and_not_a_microsecond_beyond(spark: SparkSession) -> None:
+def test_equal_keys_are_duplicates_up_to_the_delay_and_not_a_microsecond_beyond(spark: SparkSession) -> None:
     def at(*seconds: float) -> list[Event]:
         return [Event((1, "a"), one, ("t", 0, offset)) for offset, one in enumerate(seconds)]
 
@@ -124,7 +124,7 @@ def test_two_events_are_one_up_to_the_delay_and_not_a_microsecond_beyond(spark: 
     assert found(spark, at(0, 50, 100)) == {("t", 0, 1)}, "the second is gone, so the third is near to none that stayed"
 
 
-def test_what_is_known_of_other_keys_and_rows_alone_repeat_nothing(spark: SparkSession) -> None:
+def test_rows_without_a_known_event_of_their_key_are_not_duplicates(spark: SparkSession) -> None:
     events = [Event((1, "a"), 0, ("t", 0, 0)), Event((1, "b"), 0, ("t", 0, 1)), Event((2, "a"), 0, ("t", 0, 2))]
     known = [Event((3, "a"), 0, ("t", 0, 0))] * 3
     assert found(spark, events, known) == set()
@@ -144,7 +144,7 @@ def test_what_is_known_of_other_keys_and_rows_alone_repeat_nothing(spark: SparkS
         ("TINYINT", ["-128", "127"]),
     ],
 )
-def test_a_key_may_be_of_any_type_that_keys_may_be(spark: SparkSession, kind: str, texts: list[str]) -> None:
+def test_a_key_can_have_any_supported_type(spark: SparkSession, kind: str, texts: list[str]) -> None:
     content = [(text, offset) for offset, text in enumerate(texts * 2)]
     rows = spark.createDataFrame(content, "text STRING, offset LONG").select(
         sf.struct(sf.col("text").cast(kind).alias("id")).alias("data"),
@@ -157,7 +157,7 @@ def test_a_key_may_be_of_any_type_that_keys_may_be(spark: SparkSession, kind: st
     assert sorted(row["offset"] for row in places) == list(range(len(texts), 2 * len(texts)))
 
 
-def test_a_key_of_one_partition_is_not_held_by_many_tasks(spark: SparkSession) -> None:
+def test_the_events_of_a_key_in_one_partition_do_not_occupy_many_tasks(spark: SparkSession) -> None:
     """A key with thousands of events, which come to a task in several parts."""
     events = [Event((1, "a"), number * (DELAY_S + 1), ("t", 0, number)) for number in range(12_000)]
     again = [Event(one.key, one.seconds + DELAY_S / 2, ("t", 0, one.place[2] + 12_000)) for one in events]

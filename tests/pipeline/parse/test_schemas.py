@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 SCHEMA = "id LONG, name STRING, at TIMESTAMP, amount DOUBLE, n STRUCT<a: INT>, tags ARRAY<STRING>"
 
 
-def test_ddl_in_the_setting_and_in_a_file_are_alike(tmp_path: Path) -> None:
+def test_ddl_in_the_setting_and_in_a_file_are_equivalent(tmp_path: Path) -> None:
     expected = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
     file = tmp_path / "orders.ddl"
     file.write_text("id LONG NOT NULL,\n  name STRING\n")
@@ -21,18 +21,18 @@ def test_ddl_in_the_setting_and_in_a_file_are_alike(tmp_path: Path) -> None:
     assert schema_of(make_settings({"schema": f"@{file}"})) == expected
 
 
-def test_raw_has_columns_of_its_own() -> None:
+def test_the_raw_format_has_its_own_columns() -> None:
     assert schema_of(make_settings({"format": "raw"})).names == ["key", "value", "headers"]
 
 
-def test_required_columns_are_named_once() -> None:
+def test_required_columns_are_listed_once() -> None:
     settings = make_settings(
         {"schema": "id LONG NOT NULL, a INT, b INT", "required": ["b", "id"], "dedup_keys": ["id", "a"]}
     )
     assert required_columns(schema_of(settings), settings) == ["b", "id", "a"]
 
 
-def test_the_windows_columns() -> None:
+def test_the_windows_table_has_its_columns() -> None:
     settings = make_settings({"window": "1 minute", "window_by": ["name"], "window_sums": ["amount", "id"]})
     assert window_columns(settings) == [
         *("window_start", "window_end", "name", "count", "sum_amount", "sum_id", "window_day")
@@ -83,16 +83,16 @@ def test_the_windows_columns() -> None:
         ({"schema": SCHEMA, "message_name": "Order"}, "message-name is for Protobuf only"),
     ],
 )
-def test_what_cannot_be_is_told_before_a_job_starts(given: dict[str, object], says: str) -> None:
+def test_invalid_settings_are_reported_before_a_job_starts(given: dict[str, object], says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         schema_of(make_settings(given))
 
 
-def test_bytes_are_no_text_of_a_schema(tmp_path: Path) -> None:
+def test_a_binary_schema_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.desc").write_bytes(b"\xff\xfe")
     with pytest.raises(PipelineError, match="is not text; a descriptor set needs format = protobuf"):
         schema_of(make_settings({"schema": f"@{tmp_path}/x.desc"}))
 
 
-def test_tables_may_be_partitioned_by_where_a_record_came_from() -> None:
+def test_tables_can_be_partitioned_by_topic_and_partition() -> None:
     assert schema_of(make_settings({"schema": SCHEMA, "partition_by": ["_topic", "_partition", "name"]}))

@@ -55,7 +55,7 @@ def outcomes(rows: DataFrame) -> list[str]:
     return [row[OUTCOME] for row in rows.orderBy("offset").collect()]
 
 
-def test_a_row_is_dead_by_its_reason_else_late_before_the_watermark_else_good(
+def test_a_row_with_a_reason_is_dead_one_before_the_watermark_late_others_good(
     spark: SparkSession, settings: Settings
 ) -> None:
     values = [order(1, seconds=-1), order(2), order(3, seconds=1), b"{", None]
@@ -71,7 +71,7 @@ def test_a_row_is_dead_by_its_reason_else_late_before_the_watermark_else_good(
 
 
 @pytest.mark.parametrize("few", [False, True])
-def test_rows_at_other_places_stay(spark: SparkSession, settings: Settings, few: bool) -> None:
+def test_only_rows_at_the_given_offsets_are_removed(spark: SparkSession, settings: Settings, few: bool) -> None:
     rows = parsed(records(spark, [order(number) for number in range(4)]), settings)
     places = [("orders", 0, 1), ("orders", 1, 2), ("other", 0, 3)]
     left = transforms.without_places(rows, spark.createDataFrame(places, PLACES), few)
@@ -79,7 +79,7 @@ def test_rows_at_other_places_stay(spark: SparkSession, settings: Settings, few:
     assert sorted(left.columns) == sorted(rows.columns)
 
 
-def test_good_rows_have_the_schemas_columns_and_where_they_came_from(spark: SparkSession, settings: Settings) -> None:
+def test_good_rows_have_the_schemas_columns_and_their_offset(spark: SparkSession, settings: Settings) -> None:
     rows = parsed(records(spark, [b"{", order(1, amount=2.5, n=3)]), settings)
     good = transforms.good_rows(rows.where("reason is null"), settings)
     assert [row.asDict() for row in good.collect()] == [
@@ -97,14 +97,14 @@ def test_good_rows_have_the_schemas_columns_and_where_they_came_from(spark: Spar
     ]
 
 
-def test_good_rows_keep_the_text_of_what_has_more_fields(spark: SparkSession, settings: Settings) -> None:
+def test_good_rows_keep_the_raw_record_if_it_has_unknown_fields(spark: SparkSession, settings: Settings) -> None:
     keeping = dataclasses.replace(settings, unknown_fields="keep")
     values = [order(1), order(2, new=1)]
     good = transforms.good_rows(parsed(records(spark, values), keeping), keeping)
     assert [row["_raw"] for row in good.orderBy("id").collect()] == [None, values[1].decode()]
 
 
-def test_dead_letters_are_whole(spark: SparkSession, settings: Settings) -> None:
+def test_dead_letters_contain_the_complete_record(spark: SparkSession, settings: Settings) -> None:
     rows = parsed(records(spark, [order(1), b"{\xff", None]), settings)
     dead = transforms.dead_letters(rows.where("reason is not null"), settings)
     assert [row.asDict() for row in dead.orderBy("offset").collect()] == [
@@ -175,15 +175,13 @@ def test_sliding_windows_take_a_row_several_times(spark: SparkSession, settings:
 @pytest.mark.parametrize(
     ("window", "slide"), [("one minute", ""), ("1 month", ""), ("1 minute", "2 minutes"), ("0 seconds", "")]
 )
-def test_windows_that_cannot_be_are_told(spark: SparkSession, settings: Settings, window: str, slide: str) -> None:
+def test_invalid_windows_are_reported(spark: SparkSession, settings: Settings, window: str, slide: str) -> None:
     bad = dataclasses.replace(settings, window=window, window_slide=slide)
     with pytest.raises(PipelineError, match=f"window '{window}' with window-slide '{slide}' cannot be"):
         transforms.windowed(parsed(records(spark, []), bad), bad)
 
 
-def test_sums_beyond_a_long_are_added_up_in_the_table_too(
-    spark: SparkSession, settings: Settings, tmp_path: Path
-) -> None:
+def test_sums_beyond_a_long_are_added_in_the_table_too(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     table = DeltaWindows(Location(str(tmp_path / "windows")), settings.window_by)
     windows = transforms.windowed(parsed(records(spark, [order(1, n=2**62), order(2, n=2**62)]), settings), settings)
     table.prepare(windows.schema)

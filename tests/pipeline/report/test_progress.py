@@ -27,7 +27,7 @@ def done(batch_id: int, **changes: object) -> BatchDone:
     return BatchDone(job="ingest", batch_id=batch_id, **{**counts, **changes})  # type: ignore[arg-type]
 
 
-def test_a_terminal_sees_one_line_of_totals_that_is_rewritten() -> None:
+def test_a_terminal_shows_one_line_of_totals_that_is_rewritten() -> None:
     stream = Terminal()
     with open_progress(stream, lambda: 120) as progress:
         progress.waiting("starting Spark")
@@ -36,7 +36,7 @@ def test_a_terminal_sees_one_line_of_totals_that_is_rewritten() -> None:
     assert stream.screen() == ["ingest batch 1  2,000 rows/s  good 1,980  dead 10  dup 6  late 4  lag 0", ""]
 
 
-def test_what_is_lost_is_shown_once_there_is_some() -> None:
+def test_lost_offsets_are_shown_if_there_are_any() -> None:
     stream = Terminal()
     with open_progress(stream, lambda: 120) as progress:
         progress.batch(done(0, lost=7))
@@ -50,7 +50,7 @@ def test_a_line_is_no_wider_than_the_terminal() -> None:
     assert stream.screen()[0] == "ingest batch 0  2,000 rows/s "
 
 
-def test_a_log_line_goes_above_the_rewritten_one() -> None:
+def test_a_log_line_is_printed_above_the_rewritten_line() -> None:
     stream = Terminal()
     with open_progress(stream, lambda: 120) as progress:
         progress.batch(done(0))
@@ -62,7 +62,7 @@ def test_a_log_line_goes_above_the_rewritten_one() -> None:
     assert last.startswith("ingest batch 0")
 
 
-def test_elsewhere_each_batch_is_a_line_of_json() -> None:
+def test_without_a_terminal_each_batch_is_a_line_of_json() -> None:
     stream = io.StringIO()
     with open_progress(stream) as progress:
         progress.waiting("starting Spark")
@@ -78,7 +78,7 @@ def test_elsewhere_each_batch_is_a_line_of_json() -> None:
     assert error.items() >= {"level": "error", "event": "it broke", "reason": "disk full"}.items()
 
 
-def test_what_libraries_say_is_told_too_with_its_traceback() -> None:
+def test_log_messages_of_libraries_are_printed_with_their_traceback() -> None:
     stream = io.StringIO()
     with open_progress(stream):
         try:
@@ -91,7 +91,7 @@ def test_what_libraries_say_is_told_too_with_its_traceback() -> None:
     assert "ValueError: no such thing" in line["exception"]
 
 
-def test_a_stream_that_is_closed_stops_no_job(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_stream_does_not_stop_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     with open_progress(stream) as progress:
         stream.close()
@@ -102,7 +102,7 @@ def test_a_batch_that_took_no_time_has_no_rate() -> None:
     assert done(0, duration_s=0.0).rows_per_second == 0
 
 
-def test_logging_is_afterwards_as_it_was() -> None:
+def test_logging_is_restored_afterwards() -> None:
     before = structlog.get_config()
     with open_progress(io.StringIO()):
         assert structlog.get_config()["processors"] != before["processors"]

@@ -73,7 +73,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def test_all_that_is_known_is_told_three_ways(orders: Settings, topic: str) -> None:
+def test_the_facts_are_reported_as_text_json_and_a_page(orders: Settings, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=orders.bootstrap_server)
     for number in range(10):
         producer.send(topic, b"{}", partition=number % 2).get(10)
@@ -115,7 +115,7 @@ def test_all_that_is_known_is_told_three_ways(orders: Settings, topic: str) -> N
     assert f"{topic}-1" in Page(page).texts
 
 
-def test_the_page_needs_nothing_from_elsewhere(away: Settings) -> None:
+def test_the_page_needs_no_external_resources(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}))
     _, page, _ = run(away)
     attributes = Page(page).attributes
@@ -127,7 +127,7 @@ def test_the_page_needs_nothing_from_elsewhere(away: Settings) -> None:
     assert "<script" not in page
 
 
-def test_the_plots_are_well_formed_and_coloured_by_the_page(away: Settings) -> None:
+def test_the_plots_are_well_formed_and_use_the_pages_colors(away: Settings) -> None:
     enter(away, *(batch(number, {"orders": {0: number}}) for number in range(3)))
     facts, page, _ = run(away)
     facts["lag"]["partitions"][0]["lag"] = 12
@@ -147,13 +147,13 @@ def test_the_plots_are_well_formed_and_coloured_by_the_page(away: Settings) -> N
     assert "@media (prefers-color-scheme: dark)" in page
 
 
-def test_the_same_facts_give_the_same_page(away: Settings) -> None:
+def test_the_same_facts_render_the_same_page(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}))
     facts, page, _ = run(away)
     assert page_of(facts) == page == page_of(facts)
 
 
-def test_a_broker_that_is_away_is_told_and_the_rest_is_reported(away: Settings) -> None:
+def test_an_unreachable_broker_is_reported_with_the_rest_of_the_facts(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2, 1: 9}}))
     facts, page, printed = run(away)
     assert "127.0.0.1:1 does not return the end offsets" in facts["lag"]["problem"]
@@ -167,7 +167,7 @@ def test_a_broker_that_is_away_is_told_and_the_rest_is_reported(away: Settings) 
     assert "does not return the end offsets" in page
 
 
-def test_loss_and_counts_that_do_not_add_up_are_alarms(away: Settings) -> None:
+def test_lost_offsets_and_wrong_sums_are_alarms(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}, lost=1200, good=4))
     facts, page, printed = run(away)
     assert not facts["is_balanced"]
@@ -176,7 +176,7 @@ def test_loss_and_counts_that_do_not_add_up_are_alarms(away: Settings) -> None:
     assert "The counts do not add up" in page
 
 
-def test_events_of_the_future_are_an_alarm(away: Settings) -> None:
+def test_future_events_are_an_alarm(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}, reasons={"in_future": 2}, late=0, duplicates=3))
     facts, _, printed = run(away)
     assert facts["is_balanced"]
@@ -184,7 +184,7 @@ def test_events_of_the_future_are_an_alarm(away: Settings) -> None:
     assert alarms == ["! 2 events were in the future, and are dead letters: check the clocks of the producers."]
 
 
-def test_what_comes_from_outside_is_escaped(away: Settings) -> None:
+def test_external_text_is_escaped(away: Settings) -> None:
     reason = "<b>$x$ & \x07\N{GREEK SMALL LETTER ALPHA} " + "long " * 20
     enter(away, batch(0, {"orders": {0: 2}}, reasons={reason: 2}))
     facts, page, _ = run(away)
@@ -201,7 +201,7 @@ def test_without_a_batch_there_is_an_error_with_a_remedy(away: Settings) -> None
         report.run(away)
 
 
-def test_many_batches_are_drawn_in_groups_and_the_newest_are_listed(away: Settings) -> None:
+def test_many_batches_are_plotted_in_groups_and_the_newest_are_listed(away: Settings) -> None:
     rows = [batch(number, {"orders": {0: number}}) for number in range(201)]
     facts = {"batches": [{**dataclasses.asdict(row), "seconds": 2.0} for row in rows]}
     groups = grouped(facts["batches"], 80)
@@ -211,7 +211,7 @@ def test_many_batches_are_drawn_in_groups_and_the_newest_are_listed(away: Settin
     assert grouped([], 80) == []
 
 
-def test_a_parquet_table_is_counted_by_its_batches_and_not_by_what_is_staged(away: Settings) -> None:
+def test_a_parquet_tables_size_excludes_staged_files(away: Settings) -> None:
     places = Places.of(away)
     for place in ("batch=00000000", "batch=00000001/day=1", "_staging/00000002"):
         (places.rows.path / place).mkdir(parents=True)
@@ -238,5 +238,5 @@ def test_the_report_starts_no_spark(away: Settings) -> None:
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 27, "128 MiB"), (5 << 40, "5.0 TiB")]
 )
-def test_sizes_are_told_in_binary_units(size: int, text: str) -> None:
+def test_sizes_are_printed_in_binary_units(size: int, text: str) -> None:
     assert size_text(size) == text

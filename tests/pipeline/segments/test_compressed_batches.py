@@ -41,7 +41,7 @@ def test_an_unknown_codec_is_named_with_file_position_and_offset(tmp_path: Path)
         (ZSTD, "the zstd stream cannot be decompressed: .*Unknown frame descriptor"),
     ],
 )
-def test_a_stream_of_no_codec_is_an_error_with_the_reason(tmp_path: Path, codec: int, reason: str) -> None:
+def test_an_invalid_stream_is_an_error_with_the_reason(tmp_path: Path, codec: int, reason: str) -> None:
     with pytest.raises(PipelineError, match=f"batch at position 0, offset 0, that cannot be read: {reason}"):
         values(tmp_path, codec, b"\x01no stream at all")
 
@@ -55,7 +55,7 @@ def test_a_stream_cut_at_any_byte_is_an_error(tmp_path: Path, codec: int) -> Non
             values(tmp_path, codec, stream[:cut])
 
 
-def test_a_zstd_frame_cut_behind_its_last_record_is_an_error(tmp_path: Path) -> None:
+def test_a_zstd_frame_cut_after_its_last_record_is_an_error(tmp_path: Path) -> None:
     """What is cut is the checksum: all records are there, and nothing says whether they are what was written."""
     stream = zstandard.ZstdCompressor(write_checksum=True).compress(PLAIN)
     assert values(tmp_path, ZSTD, stream) == VALUES
@@ -64,7 +64,7 @@ def test_a_zstd_frame_cut_behind_its_last_record_is_an_error(tmp_path: Path) -> 
             values(tmp_path, ZSTD, stream[:-cut])
 
 
-def test_lz4_blocks_that_refer_to_earlier_ones_are_an_error(tmp_path: Path) -> None:
+def test_linked_lz4_blocks_are_an_error(tmp_path: Path) -> None:
     """As for Kafka's consumers. Blocks that are only flagged as linked pass."""
     value = random.Random(1).randbytes(60_000)
     plain = b"".join(record(delta, b"k", value) for delta in range(3))
@@ -81,7 +81,7 @@ def linked_frame(plain: bytes, linked: bool) -> bytes:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_what_inflates_beyond_the_limit_is_an_error(
+def test_a_batch_that_inflates_beyond_the_limit_is_an_error(
     tmp_path: Path, codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = compress(codec, PLAIN)
@@ -92,7 +92,7 @@ def test_what_inflates_beyond_the_limit_is_an_error(
         values(tmp_path, codec, stream)
 
 
-def test_a_batch_that_cannot_be_read_is_left_out_as_the_error_says(tmp_path: Path) -> None:
+def test_an_unreadable_batch_can_be_skipped_as_the_error_suggests(tmp_path: Path) -> None:
     bad = batch(2, [b"", b""], attributes=ZSTD, payload=b"no stream")
     log = write_log(tmp_path, batch(0, [b"a", b"b"]) + bad + batch(4, [b"c"]))
     with pytest.raises(PipelineError) as caught:

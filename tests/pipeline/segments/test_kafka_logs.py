@@ -47,7 +47,7 @@ def log_start(partition: str) -> int:
     ("name", "partition"),
     [("clean", one) for one in CLEAN] + [("killed", one) for one in CLEAN if not one.startswith("__")],
 )
-def test_everything_is_read_as_kafka_reads_it(name: str, partition: str) -> None:
+def test_every_log_is_read_as_by_kafka(name: str, partition: str) -> None:
     topic, number = partition.rsplit("-", 1)
     rows = rows_of(LOGS / name, topic, isolationLevel="read_uncommitted")
     expected = stored(batches_of("clean", partition), topic, int(number))
@@ -57,7 +57,7 @@ def test_everything_is_read_as_kafka_reads_it(name: str, partition: str) -> None
 
 
 @pytest.mark.parametrize("partition", ["transactions-0", "transactions-1", "compacted-transactions-0", "plain-0"])
-def test_aborted_and_open_transactions_are_left_out(partition: str) -> None:
+def test_aborted_and_open_transactions_are_not_returned(partition: str) -> None:
     topic, number = partition.rsplit("-", 1)
     ends = latest("clean", partition)
     batches = without_aborted(batches_of("clean", partition), ends[1])
@@ -75,7 +75,7 @@ def test_the_vectors_have_aborted_and_open_transactions() -> None:
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("partition", RECOVERED)
-def test_damaged_logs_are_read_as_kafka_mends_them(partition: str, isolation: str) -> None:
+def test_damaged_logs_are_read_as_kafka_recovers_them(partition: str, isolation: str) -> None:
     topic, number = partition.rsplit("-", 1)
     rows = rows_of(LOGS / "damaged", topic, isolationLevel=isolation)
     batches = batches_of("recovered", partition)
@@ -86,7 +86,7 @@ def test_damaged_logs_are_read_as_kafka_mends_them(partition: str, isolation: st
 
 @pytest.mark.parametrize("damage", ["no snapshots", "damaged snapshots", "damaged transaction indexes", "no indexes"])
 @pytest.mark.parametrize("partition", ["transactions-0", "transactions-1"])
-def test_transactions_are_worked_out_from_the_log_where_the_files_beside_it_are_bad(
+def test_transactions_are_read_from_the_log_if_its_index_files_are_damaged(
     tmp_path: Path, partition: str, damage: str
 ) -> None:
     topic = "transactions"

@@ -29,17 +29,17 @@ def offsets(log: Path, change: object = None, **options: Any) -> list[int]:
     return [row["offset"] for one in ranges for row in rows_in(one, given)]
 
 
-def test_a_segment_that_waits_for_deletion_is_read(log: Path) -> None:
+def test_a_segment_pending_deletion_is_read(log: Path) -> None:
     assert offsets(log, lambda: segment(log, 0).rename(segment(log, 0, ".log.deleted"))) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_topic_that_waits_for_deletion_is_read(log: Path) -> None:
+def test_a_topic_pending_deletion_is_read(log: Path) -> None:
     renamed = log / "t-0.0123456789abcdef0123456789abcdef-delete"
     assert offsets(log, lambda: (log / "t-0").rename(renamed)) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(("base", "gone"), [(0, "0 to 1"), (2, "2 to 3"), (4, "4 to 5")])
-def test_a_segment_that_is_gone_is_an_error_with_its_offsets(log: Path, base: int, gone: str) -> None:
+def test_a_deleted_segment_is_an_error_with_its_offsets(log: Path, base: int, gone: str) -> None:
     with pytest.raises(PipelineError, match=rf"the offsets {gone} of t-0 are lost: segment 0*{base} was deleted"):
         offsets(log, segment(log, base).unlink)
 
@@ -52,7 +52,7 @@ def test_without_fail_on_data_loss_the_rest_is_read(
     assert "are lost" in caplog.text
 
 
-def test_a_topic_that_is_gone(log: Path) -> None:
+def test_a_deleted_topic_is_an_error(log: Path) -> None:
     def remove() -> None:
         for file in (log / "t-0").iterdir():
             file.unlink()
@@ -62,7 +62,7 @@ def test_a_topic_that_is_gone(log: Path) -> None:
         offsets(log, remove)
 
 
-def test_what_the_cleaner_put_in_place_is_read(log: Path) -> None:
+def test_a_segment_that_the_cleaner_replaced_is_read(log: Path) -> None:
     """Segments 0 and 2 become one, in which offset 1 and 2 are not any more."""
 
     def clean() -> None:
@@ -75,7 +75,7 @@ def test_what_the_cleaner_put_in_place_is_read(log: Path) -> None:
     assert offsets(log, clean) == [0, 3, 4, 5]
 
 
-def test_a_log_in_the_middle_of_a_swap_is_read_whole(log: Path) -> None:
+def test_a_log_is_read_completely_during_a_swap(log: Path) -> None:
     swap = batch(0, [b"0"]) + batch(3, [b"3"])
     segment(log, 0, ".log.swap").write_bytes(swap)
     assert offsets(log) == [0, 3, 4, 5]
@@ -84,13 +84,13 @@ def test_a_log_in_the_middle_of_a_swap_is_read_whole(log: Path) -> None:
     assert offsets(log, lambda: segment(log, 0, ".log.swap").rename(segment(log, 0))) == [0, 3, 4, 5]
 
 
-def test_a_cleaning_that_was_not_finished_counts_for_nothing(log: Path) -> None:
+def test_an_unfinished_cleaning_is_ignored(log: Path) -> None:
     segment(log, 0, ".log.cleaned").write_bytes(batch(0, [b"0"]))
     segment(log, 2, ".log.swap").write_bytes(batch(3, [b"3"]))
     assert offsets(log) == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_is_appended_or_rolled_meanwhile_is_not_read(log: Path) -> None:
+def test_records_appended_after_the_plan_are_not_read(log: Path) -> None:
     def append() -> None:
         with segment(log, 4).open("ab") as file:
             file.write(batch(6, [b"6"]))
@@ -100,6 +100,6 @@ def test_what_is_appended_or_rolled_meanwhile_is_not_read(log: Path) -> None:
     assert offsets(log) == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_log_that_was_truncated_meanwhile_is_an_error(log: Path) -> None:
+def test_a_log_truncated_after_the_plan_is_an_error(log: Path) -> None:
     with pytest.raises(PipelineError, match=r"was truncated to 0 bytes: .* it had the offsets up to 5 of t-0"):
         offsets(log, lambda: os.truncate(segment(log, 4), 0))

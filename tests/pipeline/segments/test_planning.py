@@ -37,7 +37,7 @@ def offsets(rows: list[Row]) -> list[int]:
         ('{"t": {"0": 6}}', "latest", []),
     ],
 )
-def test_a_range_is_read_to_the_record(log: Path, start: str, end: str, expected: list[int]) -> None:
+def test_a_range_of_offsets_is_exact_to_the_record(log: Path, start: str, end: str, expected: list[int]) -> None:
     assert offsets(rows_of(log, "t", startingOffsets=start, endingOffsets=end)) == expected
 
 
@@ -65,19 +65,19 @@ def test_a_range_is_read_to_the_record(log: Path, start: str, end: str, expected
         ({"path": " , "}, "the odradek source needs a path"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(log: Path, options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_in_one_line(log: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(PipelineError, match=re.escape(problem)):
         rows_of(options.pop("path", log), options.pop("topic", "t"), **options)
 
 
-def test_a_pattern_that_is_none() -> None:
+def test_an_invalid_pattern_is_an_error() -> None:
     with pytest.raises(PipelineError, match=r"topicsPattern '\(' is not a regular expression"):
         parse_options({"path": "/", "topicsPattern": "("})
     with pytest.raises(PipelineError, match="needs either topics or a pattern"):
         parse_options({"path": "/"})
 
 
-def test_what_deleterecords_removed_is_not_there(log: Path) -> None:
+def test_records_removed_by_delete_records_are_not_returned(log: Path) -> None:
     (log / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
     assert offsets(rows_of(log, "t")) == [2, 3, 4, 5]
     with pytest.raises(
@@ -88,13 +88,13 @@ def test_what_deleterecords_removed_is_not_there(log: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["0\n2\nt 0 2\n", "1\n0\n", "0\n1\nt 0 x\n", "garbage"])
-def test_a_checkpoint_that_is_none(log: Path, content: str) -> None:
+def test_an_invalid_checkpoint_is_an_error(log: Path, content: str) -> None:
     (log / "log-start-offset-checkpoint").write_text(content)
     with pytest.raises(PipelineError, match="log-start-offset-checkpoint is not a checkpoint of offsets"):
         rows_of(log, "t")
 
 
-def test_several_directories_and_patterns(tmp_path: Path) -> None:
+def test_several_directories_and_patterns_are_read(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_log(tmp_path / name, batch(0, [name.encode()]))
     (tmp_path / "two" / "t-0").rename(tmp_path / "two" / "t-1")
@@ -107,7 +107,7 @@ def test_several_directories_and_patterns(tmp_path: Path) -> None:
         rows_of(both, "t")
 
 
-def test_a_segment_is_a_task_and_a_large_one_several(log: Path) -> None:
+def test_a_segment_is_one_task_and_a_large_segment_several(log: Path) -> None:
     assert len(planned(log, "t")[0]) == 2
     whole = rows_of(LOGS / "clean", "plain")
     ranges = planned(LOGS / "clean", "plain", split_bytes=1000)[0]
@@ -120,7 +120,7 @@ def test_a_segment_is_a_task_and_a_large_one_several(log: Path) -> None:
         assert part == [row for row in whole if row["offset"] >= start]
 
 
-def test_open_transactions_end_the_read_and_aborted_ones_are_left_out(tmp_path: Path) -> None:
+def test_an_open_transaction_ends_the_read_and_aborted_ones_are_skipped(tmp_path: Path) -> None:
     data = (
         batch(0, [b"aborted"], attributes=TRANSACTIONAL, producer_id=1)
         + batch(1, [b"plain of the same producer"], producer_id=1)
@@ -159,13 +159,13 @@ def test_a_control_batch_without_a_marker_ends_no_transaction(tmp_path: Path, pa
 
 
 @pytest.mark.parametrize("attributes", [0, 1])
-def test_a_batch_of_very_many_records_comes_in_parts(tmp_path: Path, attributes: int) -> None:
+def test_a_batch_with_many_records_is_returned_in_parts(tmp_path: Path, attributes: int) -> None:
     values = [b"%d" % number for number in range(150_000)]
     log = write_log(tmp_path, batch(0, values, attributes=attributes))
     assert [row["value"] for row in rows_of(log, "t")] == values
 
 
-def test_records_of_many_shapes(tmp_path: Path) -> None:
+def test_records_of_many_shapes_are_read(tmp_path: Path) -> None:
     """Rows of one size with others among them, sizes of one to four bytes, nulls, headers."""
     sizes = [0] * 100 + [60, 61, 62, 63, 64, 65] * 20 + [8186] * 70 + [8190, 8191, 8192] * 5 + [2_100_000, 1] + [5] * 33
     shapes = [
@@ -181,7 +181,7 @@ def test_records_of_many_shapes(tmp_path: Path) -> None:
     assert offsets(rows) == list(range(len(shapes)))
 
 
-def test_values_that_look_like_the_lengths_of_records(tmp_path: Path) -> None:
+def test_values_that_look_like_record_lengths_are_read(tmp_path: Path) -> None:
     """Lengths of 100 and 4004 both begin with C8, and so does every byte of the values."""
     values = [b"\xc8" * size for size in [92] * 5 + [3996] + [92] * 40]
     records = [record(0, b"k", value) for value in values]

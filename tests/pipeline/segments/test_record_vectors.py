@@ -43,7 +43,7 @@ def whole(vector: Any) -> bytes:
 
 
 @pytest.mark.parametrize("vector", [one for one in BUILT if one["name"] not in BEYOND_SPARK], ids=name_of)
-def test_what_kafkas_builder_makes(vector: Any, tmp_path: Path) -> None:
+def test_batches_of_kafkas_builder_are_read(vector: Any, tmp_path: Path) -> None:
     assert [told(row) for row in read(tmp_path, whole(vector))] == stored(vector["batches"], "t", 0)
 
 
@@ -60,13 +60,13 @@ def test_old_formats_are_refused_by_name(vector: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vector", OLD, ids=name_of)
-def test_old_formats_are_refused_by_name_where_the_log_ends(vector: Any, tmp_path: Path) -> None:
+def test_old_formats_at_the_end_of_a_log_are_refused_by_name(vector: Any, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"message of format [01] at position 0, offset \d+: only format 2"):
         rows_of(write_log(tmp_path, whole(vector)), "t")
 
 
 @pytest.mark.parametrize("vector", OTHERS, ids=name_of)
-def test_what_other_clients_write(vector: Any, tmp_path: Path) -> None:
+def test_batches_of_other_clients_are_read(vector: Any, tmp_path: Path) -> None:
     java = vector["java"]
     if "result" not in java["records"]:
         with pytest.raises(PipelineError, match="position 0"):
@@ -76,7 +76,7 @@ def test_what_other_clients_write(vector: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vector", [one for one in BROKEN if one["name"] not in LEFT_OUT], ids=name_of)
-def test_a_broken_batch_is_an_error_or_what_java_reads(vector: Any, tmp_path: Path) -> None:
+def test_a_damaged_batch_is_an_error_or_read_as_by_java(vector: Any, tmp_path: Path) -> None:
     java = vector["java"]
     try:
         rows = sum(batch.num_rows for batch in batches_of(tmp_path, whole(vector)))

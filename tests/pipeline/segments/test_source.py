@@ -62,7 +62,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_schema_is_the_connectors(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
+def test_the_schema_is_that_of_the_connector(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
     create(quick, topic)
     ours, theirs = read(spark, quick, topic, "read_committed")
     assertSchemaEqual(ours.schema, theirs.schema)
@@ -74,7 +74,9 @@ def test_the_schema_is_the_connectors(spark: SparkSession, quick: BrokerThread, 
 
 
 @pytest.mark.parametrize("append_time", ["CreateTime", "LogAppendTime"])
-def test_every_codec_headers_and_nulls(spark: SparkSession, quick: BrokerThread, topic: str, append_time: str) -> None:
+def test_every_codec_headers_and_nulls_are_read_as_by_the_connector(
+    spark: SparkSession, quick: BrokerThread, topic: str, append_time: str
+) -> None:
     create(quick, topic, **{"message.timestamp.type": append_time})
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         client = producer(quick, **{"compression.type": codec})
@@ -89,7 +91,9 @@ def test_every_codec_headers_and_nulls(spark: SparkSession, quick: BrokerThread,
     assert len(list((quick.data_dir / f"{topic}-0").glob("*.log"))) > 3
 
 
-def test_transactions_aborted_and_open(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
+def test_aborted_and_open_transactions_are_read_as_by_the_connector(
+    spark: SparkSession, quick: BrokerThread, topic: str
+) -> None:
     create(quick, topic)
     clients = [producer(quick, **{"transactional.id": f"{topic}-{one}"}) for one in range(2)]
     for client in clients:
@@ -117,7 +121,7 @@ def test_transactions_aborted_and_open(spark: SparkSession, quick: BrokerThread,
     assert require_equal(spark, quick, topic, "read_committed") == 82
 
 
-def test_a_compacted_topic(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
+def test_a_compacted_topic_is_read_as_by_the_connector(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
     create(quick, topic, **{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
     client = producer(quick, **{"compression.type": "lz4"})
     for number in range(2000):
@@ -129,7 +133,7 @@ def test_a_compacted_topic(spark: SparkSession, quick: BrokerThread, topic: str)
     assert 50 <= require_equal(spark, quick, topic, "read_committed") < 2000
 
 
-def test_deleted_records(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
+def test_deleted_records_are_skipped_as_by_the_connector(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
     admin = create(quick, topic)
     client = producer(quick)
     for number in range(300):

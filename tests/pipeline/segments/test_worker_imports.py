@@ -22,7 +22,7 @@ def archive(path: Path, module: str) -> str:
     return str(path)
 
 
-def test_only_the_importers_of_sparks_own_archives_are_taken_out(tmp_path: Path) -> None:
+def test_only_the_importers_of_sparks_own_archives_are_removed(tmp_path: Path) -> None:
     importers: dict[str, zipimport.zipimporter | None] = {}
     for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.0.0.jar", "mine.zip"):
         path = archive(tmp_path / name, "some")
@@ -32,7 +32,9 @@ def test_only_the_importers_of_sparks_own_archives_are_taken_out(tmp_path: Path)
     assert [path.rpartition("/")[2] for path in importers] == ["mine.zip", "pyspark.zip"]
 
 
-def test_they_are_not_read_again_and_still_importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparks_archives_are_not_read_again_and_can_still_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = archive(tmp_path / "pyspark.zip", "kept_in_an_archive")
     monkeypatch.syspath_prepend(path)
     assert importlib.util.find_spec("kept_in_an_archive") is not None
@@ -63,7 +65,7 @@ def test_they_are_not_read_again_and_still_importable(tmp_path: Path, monkeypatc
         ("planning", {"batch_contents", "batch_header", "compression", "control_records", "errors", "record"}),
     ],
 )
-def test_of_the_broker_a_worker_imports_a_few_files_of_the_protocol(module: str, of_the_protocol: set[str]) -> None:
+def test_a_worker_imports_only_a_few_protocol_modules_of_the_broker(module: str, of_the_protocol: set[str]) -> None:
     loaded = modules_after(f"import odradek.pipeline.segments.{module}")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("odradek.")}
     assert rooms == ({"pipeline", "protocol"} if of_the_protocol else {"pipeline"})

@@ -44,7 +44,7 @@ def written(sink: DeltaSink, rows: DataFrame, batch: BatchId = FIRST) -> int:
     return sink.write(rows, rows.count(), batch).files
 
 
-def test_every_type_is_read_back_by_both_readers_and_a_batch_is_taken_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_readers_read_every_type_and_a_batch_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows", Layout(tasks=2))
     rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
     written(sink, rows)
@@ -90,7 +90,7 @@ def test_statistics_hold_for_every_row(spark: SparkSession, tmp_path: Path) -> N
     assert table.num_rows == 1, "no reader skips the file by its statistics"
 
 
-def test_a_time_beyond_the_year_9999_has_no_statistics_and_is_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_time_after_the_year_9999_is_written_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows")
     written(sink, spark.sql("SELECT 1L AS id, timestamp_millis(253402300800000) AS at"))
     (stats,) = pa.table(DeltaTable(sink.place).get_add_actions(flatten=True)).to_pylist()
@@ -99,7 +99,7 @@ def test_a_time_beyond_the_year_9999_has_no_statistics_and_is_written(spark: Spa
     assert spark.read.parquet(*files(sink)).selectExpr("unix_millis(at) AS ms").first() == (253402300800000,)
 
 
-def test_partition_values_survive_what_directories_do_to_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_values_survive_escaping_in_directory_names(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "my läke" / "table"), "rows", Layout(partition_by=("kind", "day")))
     kinds = ["plain", "a b", "a/b", "a=b", "a%3Ab", "ü", "x:y", None, "null", "7"]
     content = [(number, kind, f"2024-01-0{number % 2 + 1}") for number, kind in enumerate(kinds * 2)]
@@ -120,7 +120,7 @@ def test_each_partition_of_a_batch_is_one_file_however_many_tasks_write(spark: S
     assert DeltaTable(sink.place).count() == 300
 
 
-def test_a_table_grows_by_a_column_and_refuses_another_type(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_new_column_is_added_to_the_table_and_a_changed_type_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows")
     written(sink, spark.range(3).selectExpr("id"))
     written(sink, spark.range(3, 5).selectExpr("'new' AS more", "id"), SECOND)
@@ -146,7 +146,7 @@ def test_a_directory_of_other_files_is_left_alone(spark: SparkSession, tmp_path:
         DeltaSink(at(tmp_path / "table/mine.txt"), "rows").prepare(spark.range(1).schema)
 
 
-def test_types_that_delta_has_not_are_a_clear_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_types_that_delta_does_not_support_are_a_clear_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="cannot have span: Delta lacks the type"):
         DeltaSink(at(tmp_path / "table"), "rows").prepare(spark.sql("SELECT INTERVAL '1' DAY AS span").schema)
 
@@ -168,7 +168,7 @@ def test_an_attempt_that_fails_before_its_commit_leaves_no_row_and_no_file(spark
     assert DeltaTable(broken.place).count() == 10
 
 
-def test_a_commit_that_was_taken_counts_though_it_ended_in_an_error(
+def test_a_commit_that_succeeded_in_spite_of_an_error_counts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = DeltaTable.create_write_transaction

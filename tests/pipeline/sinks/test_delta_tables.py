@@ -51,7 +51,7 @@ def test_a_torn_log_is_one_line_that_names_the_table(torn: Location, use: Callab
     assert "restore it" in caught.value.remedy
 
 
-def test_no_table_is_none_and_an_error_where_there_must_be_one(tmp_path: Path) -> None:
+def test_a_missing_table_is_none_or_an_error_if_it_must_exist(tmp_path: Path) -> None:
     place = Location(str(tmp_path))
     assert table_at(place) is None
     assert table_at(place / "none") is None
@@ -59,7 +59,7 @@ def test_no_table_is_none_and_an_error_where_there_must_be_one(tmp_path: Path) -
         open_table(place)
 
 
-def test_a_file_of_the_ledger_that_is_gone_is_told_by_the_report(tmp_path: Path) -> None:
+def test_the_report_names_a_missing_file_of_the_ledger(tmp_path: Path) -> None:
     settings = make_settings({"name": "orders", "lake": str(tmp_path), "bootstrap_server": "127.0.0.1:1"})
     ledger = Places.of(settings).ledger
     enter(settings, batch(0, {"orders": {0: 10}}))

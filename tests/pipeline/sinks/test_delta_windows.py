@@ -82,7 +82,7 @@ def found(sink: DeltaWindows) -> list[tuple[object, ...]]:
     return sorted((str(day), kind, count, int(total)) for day, kind, count, total in rows)
 
 
-def test_windows_are_added_to_and_a_repeated_batch_is_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_is_added_to_its_windows_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaWindows(Location(str(tmp_path / "windows")), ["kind"])
 
     def of(*rows: tuple[str | None, int, int | None, str | None]) -> DataFrame:
@@ -109,7 +109,7 @@ def test_windows_are_added_to_and_a_repeated_batch_is_not(spark: SparkSession, t
 
 
 @pytest.mark.parametrize("most_days", [delta_windows.MOST_DAYS, 1])
-def test_a_merge_reads_and_rewrites_files_of_its_days_alone(
+def test_a_merge_reads_and_rewrites_only_the_files_of_its_days(
     spark: SparkSession, sink: DeltaWindows, most_days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_windows, "MOST_DAYS", most_days)
@@ -126,9 +126,7 @@ def test_a_merge_reads_and_rewrites_files_of_its_days_alone(
     assert found(sink) == [(f"2024-01-0{day}", "a", *sums) for day, sums in wanted.items()]
 
 
-def test_a_day_that_the_table_lacks_is_added_without_a_look_at_the_others(
-    spark: SparkSession, sink: DeltaWindows
-) -> None:
+def test_a_new_day_is_added_without_reading_other_days(spark: SparkSession, sink: DeltaWindows) -> None:
     sink.add(windows_of(spark, ("2024-01-01 10:00:00", None, 1)), batch(0))
     with unreadable(files_of_days(sink)["2024-01-01"]):
         sink.add(windows_of(spark, ("2024-01-02 10:00:00", None, 2)), batch(1))
@@ -136,14 +134,14 @@ def test_a_day_that_the_table_lacks_is_added_without_a_look_at_the_others(
     assert found(sink) == [("2024-01-01", None, 1, 1), ("2024-01-02", None, 1, 2)]
 
 
-def test_the_first_and_last_days_are_added_to(spark: SparkSession, sink: DeltaWindows) -> None:
+def test_the_first_and_last_days_are_merged(spark: SparkSession, sink: DeltaWindows) -> None:
     times = ["0001-01-01 00:00:00", "1969-12-31 23:59:59.999999", "1970-01-01 00:00:00", "9999-12-31 23:59:59.999999"]
     for number in range(2):
         sink.add(windows_of(spark, *((time, "a", 1) for time in times)), batch(number))
     assert found(sink) == [(time[:10], "a", 2, 2) for time in times]
 
 
-def test_windows_beyond_the_last_day_of_a_date_are_kept_apart(spark: SparkSession, sink: DeltaWindows) -> None:
+def test_windows_after_the_last_representable_day_are_kept_apart(spark: SparkSession, sink: DeltaWindows) -> None:
     events = spark.sql(
         "SELECT timestamp_seconds(253402300800 + 60 * id) AS event_time, named_struct('kind', 'a', 'n', id) AS data "
         "FROM range(3)"
@@ -153,7 +151,7 @@ def test_windows_beyond_the_last_day_of_a_date_are_kept_apart(spark: SparkSessio
     assert found(sink) == [("9999-12-31", "a", 2, 2 * total) for total in range(3)]
 
 
-def test_the_day_of_a_window_is_that_of_utc(spark: SparkSession) -> None:
+def test_the_day_of_a_window_is_in_utc(spark: SparkSession) -> None:
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:

@@ -83,7 +83,7 @@ def random_spans(dice: random.Random, times: list[int]) -> Spans:
 
 @pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "LONG", "TIMESTAMP_NTZ", "none"])
-def test_what_is_found_is_every_event_of_the_spans_and_no_other(
+def test_exactly_the_events_of_the_spans_are_found(
     spark: SparkSession, tmp_path: Path, kind: str, sink_kind: str
 ) -> None:
     settings = settings_of(event_time="") if kind == "none" else settings_of(schema=f"id STRING, at {kind}")
@@ -101,7 +101,7 @@ def test_what_is_found_is_every_event_of_the_spans_and_no_other(
     assert found(spark, settings, sink, []) == []
 
 
-def test_files_of_other_times_are_not_read_by_the_tables_log(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_other_times_are_skipped_by_their_statistics(spark: SparkSession, tmp_path: Path) -> None:
     sink = sink_of("delta", tmp_path)
     for number in range(4):
         write(sink, rows_of(spark, settings_of(), [("x", NOON_US + number * HOUR_US + 1)]), number)
@@ -126,7 +126,7 @@ def test_files_of_other_times_are_not_read_by_the_tables_log(spark: SparkSession
         ("DECIMAL(10, 2)", [Decimal("0.10"), Decimal("-12345678.99")]),
     ],
 )
-def test_a_key_may_be_what_the_table_is_partitioned_by(
+def test_a_key_can_be_a_partition_column(
     spark: SparkSession, tmp_path: Path, kind: str, keys: list[Any], sink_kind: str
 ) -> None:
     settings = settings_of(schema=f"id {kind}, at TIMESTAMP")
@@ -137,7 +137,7 @@ def test_a_key_may_be_what_the_table_is_partitioned_by(
 
 @pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "LONG", "TIMESTAMP_NTZ"])
-def test_a_table_may_be_partitioned_by_its_event_time_and_by_where_rows_came_from(
+def test_a_table_can_be_partitioned_by_event_time_topic_and_partition(
     spark: SparkSession, tmp_path: Path, kind: str, sink_kind: str
 ) -> None:
     settings = settings_of(schema=f"id STRING, at {kind}")
@@ -148,7 +148,7 @@ def test_a_table_may_be_partitioned_by_its_event_time_and_by_where_rows_came_fro
 
 
 @pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
-def test_files_older_than_a_column_have_nothing_in_it(spark: SparkSession, tmp_path: Path, sink_kind: str) -> None:
+def test_files_older_than_a_column_have_nulls_in_it(spark: SparkSession, tmp_path: Path, sink_kind: str) -> None:
     settings = settings_of()
     sink = sink_of(sink_kind, tmp_path)
     rows = rows_of(spark, settings, [("x", NOON_US)])
@@ -162,7 +162,7 @@ def test_files_older_than_a_column_have_nothing_in_it(spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
-def test_a_batch_that_is_repeated_does_not_find_itself(spark: SparkSession, tmp_path: Path, sink_kind: str) -> None:
+def test_a_repeated_batch_does_not_find_its_own_rows(spark: SparkSession, tmp_path: Path, sink_kind: str) -> None:
     settings = settings_of()
     sink = sink_of(sink_kind, tmp_path)
     assert found(spark, settings, sink, [(0, 2 * NOON_US)]) == [], "there is no table"
@@ -192,7 +192,7 @@ def test_a_compacted_table_has_the_same_events(spark: SparkSession, tmp_path: Pa
     assert found(spark, settings, sink, spans) == within(events, spans)
 
 
-def test_several_keys_come_together(spark: SparkSession, tmp_path: Path) -> None:
+def test_several_key_columns_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
     settings = settings_of(schema="id STRING, shop BINARY, at TIMESTAMP", dedup_keys=["shop", "id"])
     sink = sink_of("delta", tmp_path)
     rows = rows_of(spark, settings, [("x", NOON_US)]).withColumn("shop", sf.lit(b"\x00\xff"))

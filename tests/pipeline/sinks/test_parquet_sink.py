@@ -24,7 +24,7 @@ def ids(place: Location) -> list[int]:
     return sorted(pyarrow.dataset.dataset(place.url, partitioning="hive").to_table(columns=["id"])["id"].to_pylist())
 
 
-def test_batches_are_directories_that_come_whole_and_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_is_a_directory_that_appears_complete_and_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = ParquetSink(at(tmp_path / "table"), "rows", Layout(("kind",)))
     rows = spark.range(10).selectExpr("id", "id % 2 AS kind")
     sink.prepare(rows.schema)
@@ -39,7 +39,7 @@ def test_batches_are_directories_that_come_whole_and_once(spark: SparkSession, t
     assert sorted(spark.read.parquet(sink.place.url).select("id").toArrow()["id"].to_pylist()) == ids(sink.place)
 
 
-def test_an_attempt_that_fails_shows_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_attempt_leaves_nothing_visible(spark: SparkSession, tmp_path: Path) -> None:
     class Broken(Exception):
         pass
 
@@ -53,7 +53,7 @@ def test_an_attempt_that_fails_shows_nothing(spark: SparkSession, tmp_path: Path
     assert list(sink.place.path.rglob("*.parquet")) == []
 
 
-def test_another_type_and_another_format_are_clear_errors(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_changed_type_or_format_is_a_clear_error(spark: SparkSession, tmp_path: Path) -> None:
     sink = ParquetSink(at(tmp_path / "table"), "rows")
     rows = spark.range(3).selectExpr("id", "ARRAY(STRUCT(id)) AS list", "CURRENT_TIMESTAMP() AS at")
     sink.prepare(rows.schema)
@@ -71,7 +71,7 @@ def test_an_object_store_is_refused() -> None:
         ParquetSink(Location("s3://lake/rows"), "rows")
 
 
-def test_what_a_killed_attempt_has_left_aside_goes_at_the_next_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_staged_files_of_a_killed_attempt_are_removed_at_the_next_start(spark: SparkSession, tmp_path: Path) -> None:
     left = tmp_path / "table/_staging/00000003/part-0.parquet"
     left.parent.mkdir(parents=True)
     left.touch()

@@ -36,7 +36,7 @@ def read_committed(broker: BrokerThread, topic: str) -> list[tuple[bytes | None,
 
 
 @pytest.mark.usefixtures("spark")
-def test_results_are_there_once_although_the_batch_was_broken_off_twice(
+def test_results_are_written_once_although_the_batch_was_interrupted_twice(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     results = f"{topic}-results"
@@ -64,7 +64,7 @@ def test_results_are_there_once_although_the_batch_was_broken_off_twice(
     check_ledger(settings)
 
 
-def test_the_first_batch_of_all_waits_for_the_coordinator(orders: Settings) -> None:
+def test_the_first_batch_waits_for_the_coordinator(orders: Settings) -> None:
     """The token's group is the first thing that a new broker is asked for of groups, and makes their topic."""
     with BrokerThread() as fresh:
         settings = replace(orders, bootstrap_server=fresh.bootstrap, results_topic="results")

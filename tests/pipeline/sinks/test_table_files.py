@@ -47,21 +47,21 @@ def test_the_driver_finds_each_file_with_its_rows_and_bytes(spark: SparkSession,
 
 
 @pytest.mark.parametrize(("tasks", "expected", "files"), [(0, 1, 1), (0, ROWS_PER_TASK + 1, 2), (1, 9, 1), (2, 9, 2)])
-def test_tasks_are_as_many_as_rows_need_or_as_asked_for(
+def test_the_number_of_tasks_follows_the_rows_or_the_setting(
     spark: SparkSession, tmp_path: Path, tasks: int, expected: int, files: int
 ) -> None:
     rows = spark.range(expected, numPartitions=4).toDF("id")
     assert len(write_files(rows, at(tmp_path), "", Layout(tasks=tasks), expected)) == files
 
 
-def test_no_rows_are_no_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_file_is_written_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert write_files(spark.range(0).toDF("id"), at(tmp_path), "", Layout(), 0) == []
     assert files_below(tmp_path) == []
 
 
 @pytest.mark.parametrize("expected", [9, 11])
 @pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
-def test_other_rows_than_were_counted_are_an_error_and_none_is_committed(
+def test_a_row_count_mismatch_is_an_error_and_nothing_is_committed(
     spark: SparkSession, tmp_path: Path, kind: type[DeltaSink] | type[ParquetSink], expected: int
 ) -> None:
     rows = spark.range(10).toDF("id")
@@ -86,7 +86,7 @@ class NotShared(Location):
 
 
 @pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
-def test_a_lake_that_executors_do_not_share_is_told_and_nothing_is_committed(
+def test_an_unshared_lake_is_reported_and_nothing_is_committed(
     spark: SparkSession, tmp_path: Path, kind: type[DeltaSink] | type[ParquetSink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = spark.range(10).toDF("id")
@@ -117,9 +117,7 @@ class Losing(Location):
 
 
 @pytest.mark.parametrize("part", [0, 0.5, 0.99])
-def test_a_file_that_the_driver_finds_torn_is_told_and_removed(
-    spark: SparkSession, tmp_path: Path, part: float
-) -> None:
+def test_a_torn_file_is_reported_and_removed(spark: SparkSession, tmp_path: Path, part: float) -> None:
     place = Losing(f"{tmp_path}/table", {}, part)
     with pytest.raises(PipelineError, match=r"cannot be read back: .*; start again"):
         write_files(spark.range(10).toDF("id"), place, "", Layout(), 10)
@@ -134,7 +132,7 @@ def breaking_off(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def test_a_task_that_fails_ends_the_batch_and_the_next_attempt_doubles_nothing(
+def test_a_failed_task_ends_the_batch_and_the_next_attempt_duplicates_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = spark.range(40_000, numPartitions=2).toDF("id")
@@ -182,7 +180,7 @@ spark.stop()
 """
 
 
-def test_a_task_that_fails_and_is_run_again_doubles_nothing(tmp_path: Path) -> None:
+def test_a_retried_task_duplicates_nothing(tmp_path: Path) -> None:
     """Spark runs a task of the shared session once; so this one has a session of its own."""
     command = [sys.executable, "-c", RETRYING, str(tmp_path / "table")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
@@ -194,7 +192,7 @@ def test_a_task_that_fails_and_is_run_again_doubles_nothing(tmp_path: Path) -> N
     assert named < len(files_below(tmp_path)), "an attempt has left files that nobody was told of"
 
 
-def test_partition_values_are_read_from_directories_in_the_order_asked_for() -> None:
+def test_partition_values_are_read_from_directories_in_the_requested_order() -> None:
     file = "batch=00000001/kind=a%2Fb%3Dc/day=__HIVE_DEFAULT_PARTITION__/x=/part-0=1.parquet"
     wanted: list[tuple[str, Any]] = [("x", ""), ("day", None), ("kind", "a/b=c")]
     assert list(partition_values(file, [name for name, _ in wanted]).items()) == wanted

@@ -139,7 +139,7 @@ def test_spark_submit_ingests_with_a_wheel_among_its_py_files(
     assert "odradek_pipeline_" in found["executor"], "no executor has a .whl in its path"
 
 
-def test_a_zip_of_ones_own_is_what_executors_get(master: str, bare_python: Path, tmp_path: Path) -> None:
+def test_executors_get_the_users_own_zip(master: str, bare_python: Path, tmp_path: Path) -> None:
     own = packed(tmp_path / "own.zip")
     (tmp_path / "script.py").write_text(LOOKS + OPENS)
     spark = {**OPTIONS, "spark.submit.pyFiles": str(own), "spark.pyspark.python": str(bare_python)}

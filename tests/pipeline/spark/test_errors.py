@@ -28,5 +28,5 @@ from odradek.pipeline.spark.errors import as_pipeline_error
         ("something else", "the ingest failed: something else"),
     ],
 )
-def test_what_needs_more_words_than_spark_has_gets_them(said: str, told: str) -> None:
+def test_sparks_short_errors_are_explained(said: str, told: str) -> None:
     assert str(as_pipeline_error(RuntimeError(said), "the ingest failed")).startswith(told)

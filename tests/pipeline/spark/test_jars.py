@@ -34,7 +34,7 @@ mkdir -p "$out"
 """
 
 
-def test_the_pom_names_the_connectors_four_jars_and_avros() -> None:
+def test_the_pom_names_the_four_jars_of_the_connector_and_that_of_avro() -> None:
     assert jar_names() == [
         "spark-sql-kafka-0-10_2.13-4.0.0.jar",
         "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
@@ -45,7 +45,7 @@ def test_the_pom_names_the_connectors_four_jars_and_avros() -> None:
     assert jar_names(profile=PROTOBUF) == ["spark-protobuf_2.13-4.0.0.jar"]
 
 
-def test_ivy_is_asked_for_sparks_own_jars_and_finds_the_others_itself() -> None:
+def test_ivy_gets_sparks_own_jars_and_resolves_the_others() -> None:
     kafka = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
     assert packages(protobuf=False).split(",") == [
         kafka,
@@ -55,7 +55,7 @@ def test_ivy_is_asked_for_sparks_own_jars_and_finds_the_others_itself() -> None:
     assert packages(protobuf=True).endswith(",org.apache.spark:spark-protobuf_2.13:4.0.0")
 
 
-def test_a_directory_of_ones_own_must_have_all(tmp_path: Path) -> None:
+def test_a_jar_directory_must_have_all_jars(tmp_path: Path) -> None:
     environ = {"ODRADEK_SPARK_JARS": str(tmp_path)}
     put(tmp_path, jar_names()[1:])
     with pytest.raises(PipelineError, match="lacks spark-sql-kafka"):
@@ -66,13 +66,13 @@ def test_a_directory_of_ones_own_must_have_all(tmp_path: Path) -> None:
         find_jars(VERSION, environ, protobuf=True)
 
 
-def test_protobufs_jar_is_taken_where_it_is_there(tmp_path: Path) -> None:
+def test_the_protobuf_jar_is_used_if_present(tmp_path: Path) -> None:
     names = [*jar_names(), *jar_names(profile=PROTOBUF)]
     put(tmp_path, names)
     assert find_jars(VERSION, {"ODRADEK_SPARK_JARS": str(tmp_path)}) == [tmp_path / name for name in names]
 
 
-def test_maven_fetches_what_an_older_cache_lacks_and_leaves_the_rest_to_who_reads_it(tmp_path: Path) -> None:
+def test_maven_adds_missing_jars_to_an_older_cache_and_keeps_the_others(tmp_path: Path) -> None:
     new = jar_names()[-1]
     environ = maven(tmp_path, FETCHES + f'echo new > "$out/{new}"')
     cache = cache_directory(environ) / f"spark-{VERSION}"
@@ -84,13 +84,13 @@ def test_maven_fetches_what_an_older_cache_lacks_and_leaves_the_rest_to_who_read
     assert find_jars(VERSION, environ | {"PATH": ""}) is not None, "the second time no Maven is needed"
 
 
-def test_what_maven_complains_of_is_told(tmp_path: Path) -> None:
+def test_mavens_error_is_reported(tmp_path: Path) -> None:
     environ = maven(tmp_path, 'echo "[ERROR] "; echo "[ERROR] no route to host"; echo "[ERROR] [Help 1]"; exit 1')
     with pytest.raises(PipelineError, match="could not fetch the jars: no route to host; check the network"):
         find_jars(VERSION, environ)
 
 
-def test_without_maven_ivy_is_left(tmp_path: Path) -> None:
+def test_without_maven_ivy_is_used(tmp_path: Path) -> None:
     assert find_jars(VERSION, {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}) is None
 
 

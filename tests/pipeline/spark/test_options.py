@@ -14,7 +14,7 @@ spark.driver.extraJavaOptions -Da=b -Dc\=d
 """
 
 
-def test_names_and_values_stand_with_a_blank_or_a_sign_between(tmp_path: Path) -> None:
+def test_names_and_values_are_separated_by_blanks_or_a_sign(tmp_path: Path) -> None:
     file = tmp_path / "spark-defaults.conf"
     file.write_text(LINES)
     assert default_options(file) == {
@@ -26,7 +26,7 @@ def test_names_and_values_stand_with_a_blank_or_a_sign_between(tmp_path: Path) -
     assert default_options(tmp_path / "none") == {}
 
 
-def test_what_we_write_we_read(tmp_path: Path) -> None:
+def test_written_options_are_read_back(tmp_path: Path) -> None:
     options = {"spark.hadoop.fs.s3a.secret.key": r"s3cr3t=a\b:#!ü", "spark.jars": "/a b/c.jar,/d.jar"}
     (tmp_path / "file").write_text(properties(options))
     assert default_options(tmp_path / "file") == options

@@ -28,7 +28,7 @@ sys.stdout.buffer.write(package_archive())
 """
 
 
-def test_the_archive_has_all_that_the_pipeline_imports_and_makes_itself_again(tmp_path: Path) -> None:
+def test_the_archive_has_every_import_of_the_pipeline_and_can_rebuild_itself(tmp_path: Path) -> None:
     archive = tmp_path / "odradek.zip"
     archive.write_bytes(package_archive())
     command = [sys.executable, "-c", IMPORTS_ALL, str(archive)]
@@ -37,20 +37,20 @@ def test_the_archive_has_all_that_the_pipeline_imports_and_makes_itself_again(tm
     assert again.stdout == archive.read_bytes()
 
 
-def test_only_what_executors_need_is_in_it() -> None:
+def test_the_archive_has_only_what_executors_need() -> None:
     content = package_archive()
     rooms = {name.split("/")[1] for name in zipfile.ZipFile(io.BytesIO(content)).namelist()}
     assert rooms == {"__init__.py", "pipeline", "protocol"}
     assert len(content) < 1 << 20
 
 
-def test_a_function_of_ours_travels_by_its_name() -> None:
+def test_a_pipeline_function_is_pickled_by_name() -> None:
     """So that executors need the module; a function of a script goes as it is."""
     assert b"odradek.pipeline.segments.worker_imports" in cloudpickle.dumps(spare_archives)
     assert len(cloudpickle.dumps(spare_archives)) < 200
 
 
-def test_a_local_master_gets_nothing(spark: SparkSession) -> None:
+def test_a_local_master_gets_no_archive(spark: SparkSession) -> None:
     before = spark.sparkContext.listFiles
     ship_package(spark)
     assert spark.sparkContext.listFiles == before

@@ -22,11 +22,11 @@ NAMES = ["orders", "orders.eu", "old-orders", "orders\n", "it's", "größe"]
         ("nothing", []),
     ],
 )
-def test_a_name_matches_as_a_whole_by_javas_rules(spark: SparkSession, pattern: str, found: list[str]) -> None:
+def test_a_name_must_match_completely_by_javas_rules(spark: SparkSession, pattern: str, found: list[str]) -> None:
     assert matching(spark, pattern, NAMES) == found
 
 
 @pytest.mark.parametrize("pattern", ["(orders", "a)|(?:b", "*"])
-def test_what_java_does_not_take_is_an_error(spark: SparkSession, pattern: str) -> None:
+def test_a_pattern_that_java_refuses_is_an_error(spark: SparkSession, pattern: str) -> None:
     with pytest.raises(PipelineError, match="is not a Java regular expression"):
         matching(spark, pattern, [])

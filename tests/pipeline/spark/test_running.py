@@ -12,19 +12,19 @@ from odradek.pipeline.spark.running import given_jars, is_there, refuse_late, se
 @pytest.mark.parametrize(
     "name", ["spark.driver.memory", "spark.driver.extraClassPath", "spark.jars.packages", "spark.submit.pyFiles"]
 )
-def test_what_the_java_process_takes_at_its_start_is_refused_by_name(name: str) -> None:
+def test_options_of_a_java_start_are_refused_by_name(name: str) -> None:
     with pytest.raises(PipelineError, match=rf"\[spark\] {name} .*cannot take effect.*pass them to spark-submit"):
         refuse_late({name: "2g", "spark.executor.memory": "2g"}, {name: "1g"})
 
 
-def test_what_is_in_force_already_is_no_contradiction() -> None:
+def test_an_option_that_already_has_its_value_is_accepted() -> None:
     refuse_late({"spark.driver.memory": "2g"}, {"spark.driver.memory": "2g"})
     refuse_late({"spark.jars": "/own/a.jar"}, {"spark.jars": "file:///own/a.jar,file:///cache/b.jar"})
     with pytest.raises(PipelineError, match=r"spark\.jars cannot take effect"):
         refuse_late({"spark.jars": "/own/c.jar"}, {"spark.jars": "file:///own/a.jar,file:///cache/b.jar"})
 
 
-def test_a_jar_is_there_by_its_name_as_ivy_writes_it_or_in_the_engine(tmp_path: Path) -> None:
+def test_a_jar_is_found_under_ivys_name_or_in_the_engine(tmp_path: Path) -> None:
     jar = "spark-avro_2.13-4.0.0.jar"
     assert is_there(jar, ["file:///a/b.jar", f"file:///ivy/org.apache.spark_{jar}"], tmp_path)
     assert not is_there(jar, ["file:///ivy/spark-avro_2.13-3.5.1.jar"], tmp_path)
@@ -43,7 +43,7 @@ def test_the_jars_that_spark_submit_was_given_are_found_also_on_yarn(tmp_path: P
     assert given_jars(options.get, tmp_path) == ["org.apache.spark_b.jar"]
 
 
-def test_a_property_that_somebody_has_set_stays(spark: SparkSession) -> None:
+def test_a_property_that_is_already_set_is_kept(spark: SparkSession) -> None:
     system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
     set_property(spark.sparkContext._jvm, "odradek.test", "first")
     set_property(spark.sparkContext._jvm, "odradek.test", "second")

@@ -34,7 +34,9 @@ def test_a_topic_is_read_by_sparks_own_connector(spark: SparkSession, broker: Br
     assert sorted(row.value for row in rows) == list(range(10))
 
 
-def test_what_pyspark_raises_it_does_not_print_too(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_that_pyspark_raises_is_not_also_printed(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = spark.range(1).selectExpr("current_timestamp() AS event_time")
     with pytest.raises(PySparkException, match="CANNOT_PARSE_INTERVAL"):
         rows.groupBy(sf.window("event_time", "soon")).count()
@@ -42,7 +44,7 @@ def test_what_pyspark_raises_it_does_not_print_too(spark: SparkSession, capsys: 
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_interrupt_is_handled_as_it_was_before_spark() -> None:
+def test_spark_does_not_change_the_interrupt_handler() -> None:
     as_started = (signal.default_int_handler, signal.SIG_IGN)  # SIG_IGN: a shell started it in the background
     assert signal.getsignal(signal.SIGINT) in as_started
 
@@ -64,7 +66,7 @@ session.stop()
 """
 
 
-def test_options_of_the_session_are_no_arguments_of_a_process_and_leave_no_file(tmp_path: Path) -> None:
+def test_session_options_are_no_process_arguments_and_leave_no_file(tmp_path: Path) -> None:
     """`ps` shows the arguments of all processes to everybody."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "tmp").mkdir()
@@ -96,7 +98,7 @@ def test_options_of_the_session_are_no_arguments_of_a_process_and_leave_no_file(
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_open_session_is_taken_whichever_master_the_settings_leave_to_it() -> None:
+def test_the_open_session_is_used_with_its_own_master() -> None:
     session = open_session(Settings(spark={"spark.sql.files.maxPartitionBytes": "64m"}))
     assert session.conf.get("spark.sql.files.maxPartitionBytes") == "64m"
     session.conf.unset("spark.sql.files.maxPartitionBytes")
@@ -116,6 +118,6 @@ def test_the_open_session_is_taken_whichever_master_the_settings_leave_to_it() -
         ),
     ],
 )
-def test_what_an_open_session_cannot_take_is_refused_by_name(settings: Settings, says: str) -> None:
+def test_options_that_an_open_session_cannot_apply_are_refused_by_name(settings: Settings, says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         open_session(settings)

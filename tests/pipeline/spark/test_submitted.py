@@ -48,7 +48,7 @@ print(json.dumps(found))
 """
 
 
-def test_what_spark_submit_says_stays_and_what_is_missing_is_added(tmp_path: Path) -> None:
+def test_spark_submits_options_are_kept_and_missing_ones_are_added(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_LOCAL_IP")}
     environment |= {"PYTHONPATH": str(Path(odradek.__file__).parents[1]), "PYSPARK_PYTHON": sys.executable}

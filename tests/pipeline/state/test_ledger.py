@@ -41,7 +41,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(Location(str(tmp_path / "batches")))
 
 
-def test_rows_come_back_as_they_were_in_the_order_of_batches(ledger: Ledger) -> None:
+def test_rows_are_read_back_unchanged_in_the_order_of_batches(ledger: Ledger) -> None:
     assert ledger.rows() == []
     assert ledger.newest() is None
     assert ledger.last_rows(5) == []
@@ -62,7 +62,7 @@ def test_rows_come_back_as_they_were_in_the_order_of_batches(ledger: Ledger) -> 
     assert ledger.content(["job"]).column_names == ["job"]
 
 
-def test_a_batch_is_entered_once_also_past_a_checkpoint_of_the_log(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_batch_is_entered_once_even_after_a_log_checkpoint(ledger: Ledger, tmp_path: Path) -> None:
     for number in range(103):
         append(ledger, row(number))
     append(ledger, row(50))
@@ -71,7 +71,7 @@ def test_a_batch_is_entered_once_also_past_a_checkpoint_of_the_log(ledger: Ledge
     assert [one.batch_id for one in ledger.rows()] == list(range(103))
 
 
-def test_many_batches_are_few_files_and_every_row_is_there(ledger: Ledger, tmp_path: Path) -> None:
+def test_many_batches_are_compacted_into_few_files_with_every_row(ledger: Ledger, tmp_path: Path) -> None:
     for number in range(COMPACTED_EACH):
         append(ledger, row(number))
         assert pa.table(DeltaTable(tmp_path / "batches").get_add_actions()).num_rows == number + 1
@@ -83,7 +83,7 @@ def test_many_batches_are_few_files_and_every_row_is_there(ledger: Ledger, tmp_p
     assert ledger.newest() == row(COMPACTED_EACH, good=8)
 
 
-def test_a_job_that_enters_a_batch_beside_another_fails(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_entry_of_the_same_batch_fails(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs that have both looked before either of them writes."""
     append(ledger, row(0))
     before = DeltaTable(ledger._place)
@@ -95,7 +95,7 @@ def test_a_job_that_enters_a_batch_beside_another_fails(ledger: Ledger, monkeypa
     assert ledger.rows() == [row(0), row(1)]
 
 
-def test_a_ledger_of_an_earlier_version_is_told_with_a_remedy(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_ledger_of_an_earlier_version_is_reported_with_a_remedy(ledger: Ledger, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "batches"), pa.table({"batch_id": [0], "generation": [1]}))
     for use in (ledger.rows, ledger.newest, lambda: ledger.last_rows(1)):
         with pytest.raises(PipelineError, match="is from an earlier version of the pipeline") as caught:
@@ -103,14 +103,14 @@ def test_a_ledger_of_an_earlier_version_is_told_with_a_remedy(ledger: Ledger, tm
         assert caught.value.remedy
 
 
-def test_offsets_are_written_as_spark_writes_them() -> None:
+def test_offsets_are_written_in_sparks_format() -> None:
     assert offsets_text({"b": {1: 2, 0: 1}, "a": {10: 0}}) == '{"a": {"10": 0}, "b": {"0": 1, "1": 2}}'
     assert offsets_of('{"b":{"1":2}}') == {"b": {1: 2}}
     with pytest.raises(ValueError, match="not offsets"):
         offsets_of("[1]")
 
 
-def test_a_sum_that_is_off_by_one_names_all_its_parts() -> None:
+def test_the_error_of_a_wrong_sum_names_all_its_parts() -> None:
     Counts(10, 5, 2, 2, 1, lost=99).check("b")
     with pytest.raises(PipelineError, match=r"10 records in, but 5 good \+ 2 dead \+ 2 duplicates \+ 2 late are 11"):
         Counts(10, 5, 2, 2, 2).check("b")

@@ -24,7 +24,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     return in_memory()
 
 
-def test_a_file_is_read_back_as_it_was_written_or_is_not_there(place: Location) -> None:
+def test_a_file_is_read_back_unchanged_or_is_missing(place: Location) -> None:
     assert place.read("a/b.json") is None
     assert place.version("a/b.json") == ""
     place.replace("a/b.json", b"one")
@@ -37,7 +37,7 @@ def test_a_file_is_read_back_as_it_was_written_or_is_not_there(place: Location) 
     assert place.read("a/b.json") is None
 
 
-def test_what_is_there_is_not_made_again(place: Location) -> None:
+def test_an_existing_file_is_not_created_again(place: Location) -> None:
     assert place.create("plan-0.json", b"first")
     assert not place.create("plan-0.json", b"second")
     assert place.read("plan-0.json") == b"first"
@@ -45,7 +45,7 @@ def test_what_is_there_is_not_made_again(place: Location) -> None:
     assert place.create("plan-0.json", b"third")
 
 
-def test_of_many_who_make_a_file_at_once_one_wins(place: Location) -> None:
+def test_one_of_many_concurrent_creates_succeeds(place: Location) -> None:
     for attempt in range(10):
         together, won = threading.Barrier(THREADS), list[int]()
 
@@ -65,7 +65,7 @@ def test_of_many_who_make_a_file_at_once_one_wins(place: Location) -> None:
         assert place.read(f"plan-{attempt}") == b"%d" % won[0] * 1000
 
 
-def test_a_reader_sees_a_whole_file_while_it_is_written_again(place: Location) -> None:
+def test_a_reader_sees_a_complete_file_while_it_is_replaced(place: Location) -> None:
     contents = [bytes([number]) * 200_000 for number in range(5)]
     place.replace("report.json", contents[0])
     over = threading.Event()
@@ -86,7 +86,7 @@ def test_a_reader_sees_a_whole_file_while_it_is_written_again(place: Location) -
     assert torn == []
 
 
-def test_names_are_those_right_here_and_sizes_of_all_below(place: Location) -> None:
+def test_names_are_not_recursive_and_sizes_are(place: Location) -> None:
     assert place.names() == []
     assert place.sizes() == {}
     assert not place.is_there()
@@ -101,7 +101,7 @@ def test_names_are_those_right_here_and_sizes_of_all_below(place: Location) -> N
 
 
 @pytest.mark.parametrize("name", ["kind=a%20b/part-0.parquet", "kind=a%2520b/part-0.parquet", "kind=%C3%BC/part-0"])
-def test_a_file_of_a_partition_is_where_it_was_put(place: Location, tmp_path: Path, name: str) -> None:
+def test_a_file_of_a_partition_is_found_where_it_was_put(place: Location, tmp_path: Path, name: str) -> None:
     file = tmp_path / "scratch.parquet"
     parquet.write_table(table({"id": list(range(1000))}), file)
     place.put_file(name, file)
@@ -121,7 +121,7 @@ def test_a_file_of_a_partition_is_where_it_was_put(place: Location, tmp_path: Pa
         place.open(name)
 
 
-def test_a_file_is_swapped_as_long_as_it_is_of_the_version_that_was_seen() -> None:
+def test_a_file_is_swapped_only_if_its_version_is_unchanged() -> None:
     place = in_memory()
     assert place.swap("job.lock", b"x", "0") == "", "it is not there"
     assert place.create("job.lock", b"one")
@@ -162,7 +162,7 @@ def test_a_place_below_keeps_the_options() -> None:
         ("az://files/lake", {"azure_storage_account_name": "account", "azure_storage_account_key": "eA=="}),
     ],
 )
-def test_a_store_takes_the_options_that_tables_take(text: str, options: dict[str, str]) -> None:
+def test_a_store_accepts_the_options_that_tables_accept(text: str, options: dict[str, str]) -> None:
     """What obstore does not take, or takes for another store's, it refuses here."""
     place = location_of("lake", text, options)
     assert place == Location(text, {**DEFAULTS, **options})
@@ -176,13 +176,15 @@ def test_a_store_takes_the_options_that_tables_take(text: str, options: dict[str
         ("az://files", {"azure_storage_account_name": "a", "timeout": "soon"}, "az://files cannot be opened: .*soon"),
     ],
 )
-def test_an_option_that_no_store_takes_is_told_in_one_line(text: str, options: dict[str, str], says: str) -> None:
+def test_an_unknown_store_option_is_reported_in_one_line(text: str, options: dict[str, str], says: str) -> None:
     with pytest.raises(PipelineError, match=says) as caught:
         location_of("lake", text, options).read("plan-0.json")
     assert "\n" not in f"{caught.value}"
 
 
-def test_a_directory_is_absolute_and_is_not_made_by_naming_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_is_absolute_and_is_not_created_by_its_location(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert location_of("lake", "lake", {"aws_region": "x"}) == Location(str(tmp_path / "lake"))
     assert location_of("lake", "C:lake", {}).path == tmp_path / "C:lake"

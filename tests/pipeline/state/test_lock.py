@@ -51,7 +51,7 @@ def another_process(place: Location) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_a_lock_that_another_process_has_is_refused_until_that_ends(directory: Location) -> None:
+def test_a_lock_is_refused_until_the_process_that_holds_it_ends(directory: Location) -> None:
     assert not is_held(directory, NAME)
     assert not directory.is_there(), "the look makes nothing"
     with another_process(directory) as process:
@@ -70,7 +70,7 @@ def test_a_lock_that_another_process_has_is_refused_until_that_ends(directory: L
     assert not is_held(directory, NAME)
 
 
-def test_looks_keep_no_job_from_the_lock(directory: Location) -> None:
+def test_checking_a_lock_does_not_block_a_job(directory: Location) -> None:
     over = threading.Event()
 
     def look() -> None:
@@ -124,7 +124,7 @@ def refused(place: Location, clock: Clock) -> str:
     return f"{caught.value}"
 
 
-def test_a_lease_is_held_while_it_lasts_and_gone_after() -> None:
+def test_a_lease_is_held_until_it_expires() -> None:
     place, clock = in_memory(), Clock()
     assert not is_held(place, NAME, clock.now)
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
@@ -156,7 +156,7 @@ def test_a_lease_that_is_renewed_is_refused_with_its_holders_name(monkeypatch: p
 
 
 @pytest.mark.parametrize("left_s", [-1.0, 0.0, 5.0, LEASE_S])
-def test_a_holder_that_was_killed_is_waited_out(left_s: float) -> None:
+def test_a_job_waits_for_the_lease_of_a_killed_holder_to_expire(left_s: float) -> None:
     place, clock = in_memory(), Clock()
     place.create(NAME, lease("somebody", clock.time + left_s))
     assert is_held(place, NAME, clock.now) == (left_s > 0)
@@ -169,7 +169,7 @@ def test_a_holder_that_was_killed_is_waited_out(left_s: float) -> None:
     assert told(place) is None
 
 
-def test_a_holder_that_was_killed_and_whose_clock_is_ahead_is_waited_out() -> None:
+def test_the_lease_of_a_killed_holder_with_a_fast_clock_expires_too() -> None:
     place, clock = in_memory(), Clock()
     place.create(NAME, lease("somebody", clock.time + 365 * 86_400))
     before = clock.time
@@ -178,7 +178,7 @@ def test_a_holder_that_was_killed_and_whose_clock_is_ahead_is_waited_out() -> No
         assert (told(place) or ("somebody",))[0] != "somebody"
 
 
-def test_a_living_holder_whose_clock_is_ahead_is_refused_with_its_name() -> None:
+def test_a_live_lease_of_a_holder_with_a_fast_clock_is_refused_with_its_name() -> None:
     def renewed() -> None:
         if clock.time >= next_time[0]:
             place.replace(NAME, lease("somebody", clock.time + 86_400))
@@ -193,7 +193,7 @@ def test_a_living_holder_whose_clock_is_ahead_is_refused_with_its_name() -> None
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"holder": "x"}', b'{"holder": "x", "until": "soon"}', b"\xff"]
 )
-def test_a_lock_that_says_nothing_is_taken(content: bytes) -> None:
+def test_a_lock_with_unreadable_content_is_acquired(content: bytes) -> None:
     place, clock = in_memory(), Clock()
     place.create(NAME, content)
     assert not is_held(place, NAME, clock.now)
@@ -202,7 +202,7 @@ def test_a_lock_that_says_nothing_is_taken(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_of_many_who_take_a_lease_at_once_one_has_it(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
+def test_one_of_many_concurrent_jobs_acquires_a_lease(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
     monkeypatch.setattr(lock, "RENEWED_S", 0.01)
     place = in_memory()
     if is_there:
@@ -230,7 +230,7 @@ def test_of_many_who_take_a_lease_at_once_one_has_it(monkeypatch: pytest.MonkeyP
     assert (len(had), len(refusals)) == (1, THREADS - 1)
 
 
-def test_a_job_that_has_lost_its_lease_leaves_the_other_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_lost_its_lease_does_not_release_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "RENEWED_S", 0.01)
     place, clock = in_memory(), Clock()
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
@@ -239,7 +239,7 @@ def test_a_job_that_has_lost_its_lease_leaves_the_other_its_own(monkeypatch: pyt
     assert told(place) == ("another", clock.time + LEASE_S)
 
 
-def test_a_renewal_whose_answer_is_lost_does_not_lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_response_to_a_renewal_does_not_lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "RENEWED_S", 0.01)
     place, clock = in_memory(), Clock()
     swap, lost = InMemory.swap, list[object]()

@@ -11,7 +11,7 @@ from odradek.pipeline.state.places import Places
 from odradek.pipeline.state.retries import DEFAULTS
 
 
-def test_the_state_is_in_the_lake_unless_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_is_in_the_lake_unless_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     places = Places.of(make_settings({"name": "orders", "lake": "~/my läke #1"}))
@@ -20,7 +20,7 @@ def test_the_state_is_in_the_lake_unless_it_is_said(tmp_path: Path, monkeypatch:
     assert Places.of(make_settings({"state": "here"})).state.path == tmp_path / "here"
 
 
-def test_an_object_store_is_a_place_with_its_options_and_the_state_may_be_elsewhere(tmp_path: Path) -> None:
+def test_an_object_store_keeps_its_options_and_the_state_can_be_elsewhere(tmp_path: Path) -> None:
     store = {"aws_region": "eu-1", "allow_http": True}
     places = Places.of(make_settings({"name": "orders", "lake": "s3://bucket/a lake/", "store": store}))
     options = {**DEFAULTS, "aws_region": "eu-1", "allow_http": "true"}
@@ -53,10 +53,10 @@ def test_an_object_store_is_a_place_with_its_options_and_the_state_may_be_elsewh
         ),
     ],
 )
-def test_a_place_that_readers_take_for_another_is_refused(given: dict[str, object], says: str) -> None:
+def test_a_path_that_readers_misinterpret_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         Places.of(make_settings(given))
 
 
-def test_a_per_cent_sign_alone_is_fine() -> None:
+def test_a_path_can_contain_a_percent_sign() -> None:
     assert Places.of(make_settings({"lake": "/50% off"})).rows.path == Path("/50% off/pipeline")

@@ -50,7 +50,7 @@ def state(tmp_path: Path) -> Location:
 
 
 @pytest.mark.parametrize("changes", [{}, {"watermark": None, "newest_event_time": None, "start": {}, "topics": {}}])
-def test_a_plan_is_read_back_as_it_was_written(state: Location, changes: dict[str, Any]) -> None:
+def test_a_plan_is_read_back_unchanged(state: Location, changes: dict[str, Any]) -> None:
     plan = plan_of(settings_of(), **changes)
     plans = Plans(state)
     assert plans.read(7) is None
@@ -72,7 +72,7 @@ def test_plans_are_listed_by_number_and_removed(state: Location) -> None:
     assert plans.numbers() == [10]
 
 
-def test_a_batch_is_repeated_by_the_settings_it_began_with_and_by_the_others_of_now() -> None:
+def test_a_repeated_batch_uses_its_planned_settings_and_the_other_current_ones() -> None:
     then = settings_of(watermark_delay="1 hour", job_version="1", unknown_fields="keep", max_future="")
     now = settings_of(
         schema="id LONG, at TIMESTAMP, more STRING", watermark_delay="5 minutes", job_version="2", dedup_keys=[],
@@ -89,7 +89,7 @@ def test_a_batch_is_repeated_by_the_settings_it_began_with_and_by_the_others_of_
     assert changed(plan, replace(then, lake="elsewhere", max_offsets_per_trigger=1)) == []
 
 
-def test_settings_that_decide_about_records_are_all_in_the_plan() -> None:
+def test_every_setting_that_decides_about_records_is_in_the_plan() -> None:
     """A setting that is new must be said to be of one kind or the other."""
     others = {
         *(
@@ -109,7 +109,7 @@ def test_settings_that_decide_about_records_are_all_in_the_plan() -> None:
     assert set(Settings.__dataclass_fields__) == others | set(JUDGING)
 
 
-def test_a_schema_in_a_file_is_kept_as_it_was_read(state: Location, tmp_path: Path) -> None:
+def test_the_plan_keeps_the_content_of_a_schema_file(state: Location, tmp_path: Path) -> None:
     file = tmp_path / "schema.ddl"
     file.write_text("id LONG")
     settings = settings_of(schema=f"@{file}", event_time="", required=[])
@@ -122,7 +122,7 @@ def test_a_schema_in_a_file_is_kept_as_it_was_read(state: Location, tmp_path: Pa
         changed(plan, settings)
 
 
-def test_a_batch_of_protobuf_needs_the_descriptors_that_it_was_read_by(tmp_path: Path) -> None:
+def test_a_protobuf_batch_needs_its_original_descriptors(tmp_path: Path) -> None:
     file, moved = tmp_path / "orders.desc", tmp_path / "moved.desc"
     file.write_bytes(b"\x0a\xff")
     moved.write_bytes(b"\x0a\xff")
@@ -137,7 +137,7 @@ def test_a_batch_of_protobuf_needs_the_descriptors_that_it_was_read_by(tmp_path:
         plan.settings(elsewhere)
 
 
-def test_a_batch_of_another_format_is_not_finished_by_descriptors_that_are_gone(tmp_path: Path) -> None:
+def test_a_batch_planned_in_another_format_does_not_need_the_descriptors(tmp_path: Path) -> None:
     (tmp_path / "orders.desc").write_bytes(b"\x0a")
     now = settings_of(format="protobuf", schema=f"@{tmp_path}/orders.desc", message_name="Order")
     then = settings_of()
@@ -185,7 +185,7 @@ def changing(**changes: Any) -> Any:
         changing(planned_at="2026-03-01T12:00:00"),
     ],
 )
-def test_a_plan_that_is_damaged_is_told_in_one_line_with_its_file(state: Location, damage: Any) -> None:
+def test_a_damaged_plan_is_reported_in_one_line_with_its_file(state: Location, damage: Any) -> None:
     Plans(state).create(plan_of(settings_of()))
     content = state.read("plan-7.json")
     assert content is not None
@@ -195,7 +195,7 @@ def test_a_plan_that_is_damaged_is_told_in_one_line_with_its_file(state: Locatio
     assert "\n" not in f"{caught.value}"
 
 
-def test_of_many_jobs_that_plan_a_batch_one_wins_and_the_others_are_told(state: Location) -> None:
+def test_one_of_many_jobs_plans_a_batch_and_the_others_fail(state: Location) -> None:
     together, won, told = threading.Barrier(THREADS), [], []
 
     def plan(lost: int) -> None:

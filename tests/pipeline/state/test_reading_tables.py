@@ -61,14 +61,14 @@ def every_type(tmp_path: Path) -> DeltaTable:
     return open_table(Location(str(tmp_path / "table")))
 
 
-def test_every_type_is_read_as_it_was_written(every_type: DeltaTable) -> None:
+def test_every_type_is_read_back_unchanged(every_type: DeltaTable) -> None:
     read = read_table(every_type).sort_by("id")
     assert read.schema.types[:-1] == EVERY_TYPE.schema.types
     assert read.drop_columns("later").to_pylist() == EVERY_TYPE.to_pylist()
     assert read["later"].to_pylist() == [None, None]
 
 
-def test_columns_are_chosen_in_their_order_and_rows_by_a_condition(every_type: DeltaTable) -> None:
+def test_columns_are_read_in_the_given_order_and_rows_by_a_condition(every_type: DeltaTable) -> None:
     columns = ["part", "id", 'a "Name", quoted']
     assert read_table(every_type, columns, "id > 1").to_pylist() == [dict(zip(columns, ("ü/x", 2, None), strict=True))]
     assert read_table(every_type, columns, "part = 'nobody'").num_rows == 0
@@ -76,7 +76,7 @@ def test_columns_are_chosen_in_their_order_and_rows_by_a_condition(every_type: D
         read_table(every_type, ["nobody"])
 
 
-def test_a_file_that_is_gone_is_an_error(every_type: DeltaTable) -> None:
+def test_a_missing_file_is_an_error(every_type: DeltaTable) -> None:
     for file in every_type.file_uris():
         Path(file).unlink()
     with pytest.raises(ValueError, match="Failed to fetch metadata"):
@@ -85,7 +85,7 @@ def test_a_file_that_is_gone_is_an_error(every_type: DeltaTable) -> None:
 
 @pytest.mark.soak("200 readings by processes of their own", minutes=4)
 @pytest.mark.parametrize("script", [OURS, THAT_OF_THE_DOCS], ids=["ours", "that of the docs"])
-def test_a_process_that_reads_a_table_ends_well_each_time(tmp_path: Path, script: str) -> None:
+def test_a_process_that_reads_a_table_exits_with_0_each_time(tmp_path: Path, script: str) -> None:
     for batch in range(5):
         ids = range(batch * 4800, (batch + 1) * 4800)
         texts = {name: [f"{name}-{number % 300}" for number in ids] for name in ("customer", "country", "item")}
