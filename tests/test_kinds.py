@@ -26,7 +26,7 @@ def collected(*arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_programs_second_loops_and_long_loops_are_left_to_a_run_of_their_own_that_runs_nothing_else() -> None:
+def test_programs_second_loops_and_long_loops_have_a_separate_run() -> None:
     quick, rest = collected(*FILES), collected("--kinds=programs,second_loop,long", *FILES)
     names = {line.partition("::")[2].partition("[")[0] for line in quick}
     assert {
@@ -57,19 +57,19 @@ def test_programs_second_loops_and_long_loops_are_left_to_a_run_of_their_own_tha
     assert again < {line for line in quick if FILES[1] in line}, "the same tests, by another loop"
 
 
-def test_files_with_slow_tests_come_first_so_that_no_worker_begins_one_at_the_end() -> None:
+def test_files_with_slow_tests_come_first() -> None:
     files = list(dict.fromkeys(line.partition("::")[0] for line in collected("--kinds=all", *reversed(FILES))))
     assert files == [FILES[0], FILES[2], FILES[1]]
 
 
-def test_what_only_the_pipeline_needs_is_hidden_from_other_tests() -> None:
+def test_packages_that_only_the_pipeline_needs_are_hidden_from_other_tests() -> None:
     assert kinds.packages_of("spark") >= {"pyspark", "pyarrow", "deltalake", "numpy"}
     for package in kinds.packages_of("spark"):
         with pytest.raises(ModuleNotFoundError, match="is hidden: this run leaves out"):
             importlib.import_module(package)
 
 
-def test_a_kind_that_is_none_is_a_usage_error() -> None:
+def test_an_unknown_kind_is_a_usage_error() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "--kinds=quick,slow", "tests/timer"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

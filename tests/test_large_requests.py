@@ -37,13 +37,13 @@ def test_every_case_decodes_to_its_last_byte(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2_000, 200_000])
-def test_an_array_is_grown_to_the_size_that_is_asked_for(size: int) -> None:
+def test_an_array_is_grown_to_the_requested_size(size: int) -> None:
     for kind in ("equal", "distinct", "empty"):
         case = next(case for case in cases(1, 12, size) if case.name == f"Topics.Partitions of {kind} elements")
         assert 0.9 * size < len(case.payload()) < 1.1 * size
 
 
-def test_distinct_elements_have_names_of_their_own_and_equal_ones_the_known_name() -> None:
+def test_distinct_elements_have_unique_names_and_equal_ones_the_known_name() -> None:
     names = {}
     for case in cases(3, 11):
         _, position = read(RequestHeader, 2, case.payload())
@@ -55,14 +55,14 @@ def test_distinct_elements_have_names_of_their_own_and_equal_ones_the_known_name
     assert set(names["Topics of equal elements"]) == {Known().topic}
 
 
-def test_the_same_seed_makes_the_same_requests_and_names_them_apart() -> None:
+def test_the_same_seed_makes_the_same_requests_with_unique_names() -> None:
     for api_key, version in ENDS[::7]:
         made = cases(api_key, version)
         assert [case.payload() for case in made] == [case.payload() for case in cases(api_key, version)]
         assert len({case.name for case in made}) == len(made)
 
 
-def test_every_array_text_and_buffer_of_the_declared_schemas_is_grown() -> None:
+def test_every_array_string_and_buffer_of_the_schemas_is_grown() -> None:
     for api_key, version in ENDS:
         named = " ".join(case.name for case in cases(api_key, version))
         for path in array_paths(request_class(api_key), version):

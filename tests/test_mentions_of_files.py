@@ -31,12 +31,12 @@ def endings(file: str) -> Iterator[str]:
     return ("/".join(parts[start:]) for start in range(len(parts)))
 
 
-def test_every_file_that_is_mentioned_exists() -> None:
+def test_every_mentioned_file_exists() -> None:
     pages = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
     texts = [(file, (ROOT / file).read_text()) for file in [*sources(*ROOMS), *pages]]
     assert not list(unknown(texts, [*sources(*ROOMS, "tests"), "setup.py"]))
 
 
-def test_a_mention_of_a_file_that_does_not_exist_is_found() -> None:
+def test_a_mention_of_a_missing_file_is_found() -> None:
     texts = [("a.py", "see b.py, c/d.py and odradek/c/d.py"), ("e.md", "`gone.py` and d.py")]
     assert list(unknown(texts, ["a.py", "c/d.py"])) == ["a.py: b.py", "e.md: gone.py"]

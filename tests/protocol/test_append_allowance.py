@@ -40,7 +40,7 @@ def refusal_of(records: bytes, allowance: AppendAllowance) -> ProtocolError:
     return refusal.value
 
 
-def test_small_batches_share_the_turn() -> None:
+def test_small_batches_share_a_turn() -> None:
     allowance = AppendAllowance(LIMIT)
     assert allowance.is_untouched
     plain = batch(TURN_BYTES // 2)
@@ -53,7 +53,7 @@ def test_small_batches_share_the_turn() -> None:
     assert allowance.inflated_bytes == LIMIT
 
 
-def test_the_smallest_batches_are_bounded_in_their_number() -> None:
+def test_the_number_of_the_smallest_batches_in_a_turn_is_bounded() -> None:
     allowance, small = AppendAllowance(LIMIT), batch(1)
     for _ in range(TURN_BYTES // (APPEND_BYTES + len(small))):
         validation(small).at_once(allowance)
@@ -62,7 +62,7 @@ def test_the_smallest_batches_are_bounded_in_their_number() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
-def test_a_batch_that_inflates_beyond_the_turn_is_left_for_later_and_counts_once(codec: Compression) -> None:
+def test_a_batch_that_inflates_beyond_the_turn_is_deferred_and_counted_once(codec: Compression) -> None:
     allowance = AppendAllowance(LIMIT)
     large = batch(2 * TURN_BYTES, codec)
     with pytest.raises(TooMuchForOneTurn):
@@ -73,35 +73,35 @@ def test_a_batch_that_inflates_beyond_the_turn_is_left_for_later_and_counts_once
     assert LIMIT - allowance.inflated_bytes == pytest.approx(2 * TURN_BYTES, abs=100)
 
 
-def test_a_batch_of_very_many_records_is_left_for_later() -> None:
+def test_a_batch_with_very_many_records_is_deferred() -> None:
     allowance = AppendAllowance(LIMIT)
     with pytest.raises(TooMuchForOneTurn):
         validation(batch(0, count=TURN_RECORDS + 1)).at_once(allowance)
     assert validation(batch(0, count=TURN_RECORDS)).at_once(allowance).header.record_count == TURN_RECORDS
 
 
-def test_a_stream_that_fails_uses_up_the_turn() -> None:
+def test_an_invalid_stream_uses_up_the_turn() -> None:
     allowance = AppendAllowance(LIMIT)
     with pytest.raises(ProtocolError):
         allowance.inflate(memoryview(b"no stream"), Compression.GZIP, LIMIT, allowance.turn_bytes)
     assert allowance.is_used_up
 
 
-def test_nothing_is_inflated_for_a_request_that_has_nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_inflated_once_the_allowance_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first piece of each of thousands of batches took most of a second."""
     monkeypatch.delattr(append_allowance, "inflate")
     with pytest.raises(ProtocolError, match="inflate to more than 0 bytes in total"):
         AppendAllowance(0).inflate(memoryview(b""), Compression.ZSTD, LIMIT, LIMIT)
 
 
-def test_a_batch_that_is_compressed_anew_takes_more_of_the_turn() -> None:
+def test_a_recompressed_batch_takes_more_of_the_turn() -> None:
     plain = batch(TURN_BYTES // 4)
     with pytest.raises(TooMuchForOneTurn):
         validation(plain, target_compression="gzip").at_once(AppendAllowance(LIMIT))
     assert validation(plain).at_once(AppendAllowance(LIMIT)).header.record_count == 1
 
 
-def test_what_all_batches_of_a_request_inflate_to_is_bounded() -> None:
+def test_the_inflated_size_of_all_batches_of_a_request_is_bounded() -> None:
     allowance = AppendAllowance(LIMIT)
     bomb = batch(LIMIT * 3 // 4, Compression.ZSTD)
     piece_by_piece(bomb, allowance)
@@ -113,7 +113,7 @@ def test_what_all_batches_of_a_request_inflate_to_is_bounded() -> None:
     assert piece_by_piece(batch(100), allowance).header.record_count == 1  # nothing is inflated for it
 
 
-def test_a_batch_beyond_its_own_limit_counts_as_far_as_it_was_inflated() -> None:
+def test_a_batch_beyond_its_limit_is_charged_for_its_inflated_bytes() -> None:
     allowance = AppendAllowance(3 * LIMIT)
     refusal = refusal_of(batch(2 * LIMIT, Compression.ZSTD), allowance)
     assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -121,7 +121,7 @@ def test_a_batch_beyond_its_own_limit_counts_as_far_as_it_was_inflated() -> None
     assert allowance.inflated_bytes == 2 * LIMIT
 
 
-def test_a_stream_that_fails_at_its_end_counts_too() -> None:
+def test_a_stream_that_fails_at_its_end_is_charged_too() -> None:
     allowance = AppendAllowance(3 * LIMIT)
     cut = batch(LIMIT // 2, Compression.GZIP)[61:-4]
     with pytest.raises(ProtocolError) as refusal:

@@ -42,7 +42,7 @@ def test_records_are_written_by_reference(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_records_that_are_no_bytes_take_their_place_among_the_parts(version: int) -> None:
+def test_records_that_are_not_bytes_are_a_part_of_their_own(version: int) -> None:
     records = FileSlice()
     parts: list[Any] = []
     encode_parts(partition_with(records), version, parts)
@@ -51,7 +51,7 @@ def test_records_that_are_no_bytes_take_their_place_among_the_parts(version: int
     assert whole == encode(partition_with(bytes(5000)), version)
 
 
-def test_records_that_were_read_belong_to_the_message() -> None:
+def test_decoded_records_belong_to_the_message() -> None:
     body = encode(
         ProduceRequest(
             topic_data=[
@@ -75,7 +75,7 @@ def test_fields_that_a_version_does_not_have_keep_kafkas_defaults() -> None:
     assert request.replica_state is None
 
 
-def test_lists_of_two_messages_are_two_lists() -> None:
+def test_two_messages_do_not_share_a_list() -> None:
     FetchRequest().topics.append(FetchRequest.FetchTopic())
     assert FetchRequest().topics == []
     first, second = (decode(FetchRequest, 11, encode(FetchRequest(), 11)) for _ in range(2))
@@ -91,7 +91,7 @@ def test_an_attribute_that_does_not_exist_is_refused() -> None:
         FetchRequest(5)  # type: ignore[misc, arg-type]
 
 
-def test_messages_are_equal_when_all_their_fields_are() -> None:
+def test_messages_are_equal_if_all_their_fields_are_equal() -> None:
     assert partition_with(b"x") == partition_with(b"x")
     assert partition_with(b"x") != partition_with(b"y")
     tagged = partition_with(b"x")
@@ -101,7 +101,7 @@ def test_messages_are_equal_when_all_their_fields_are() -> None:
     assert "high_watermark=9" in repr(partition_with(b"x"))
 
 
-def test_a_tagged_structure_at_its_default_is_not_written_however_it_is_given() -> None:
+def test_a_tagged_structure_with_its_default_is_never_written() -> None:
     nothing = FetchResponse.PartitionData()
     default = FetchResponse.PartitionData(diverging_epoch=FetchResponse.EpochEndOffset())
     other = FetchResponse.PartitionData(diverging_epoch=FetchResponse.EpochEndOffset(epoch=4, end_offset=2))
@@ -138,12 +138,12 @@ def test_known_and_unknown_tags_are_written_in_ascending_order() -> None:
         FetchRequest(topics=[5]),  # type: ignore[list-item]
     ],
 )
-def test_values_that_the_wire_cannot_hold_are_refused(message: Message) -> None:
+def test_values_that_the_wire_cannot_represent_are_refused(message: Message) -> None:
     with pytest.raises(UnwritableMessage, match=f"^{type(message).__name__} v0: "):
         encode(message, 0)
 
 
-def test_strings_end_at_32767_bytes_in_every_version() -> None:
+def test_strings_are_limited_to_32767_bytes_in_every_version() -> None:
     longest = "x" * 32767
     for version in (0, 5):
         assert len(
@@ -155,7 +155,7 @@ def test_strings_end_at_32767_bytes_in_every_version() -> None:
             )
 
 
-def test_bytes_may_be_longer_than_strings() -> None:
+def test_bytes_can_be_longer_than_strings() -> None:
     for version in (0, 2):
         body = encode(SaslAuthenticateRequest(auth_bytes=bytes(3_000_000)), version)
         assert len(decode(SaslAuthenticateRequest, version, body).auth_bytes) == 3_000_000
@@ -174,7 +174,7 @@ def test_topic_ids_are_uuids() -> None:
     assert isinstance(decode(FetchRequest, 13, body).topics[0].topic_id, UUID)
 
 
-def test_compiled_source_can_be_looked_at() -> None:
+def test_compiled_source_can_be_inspected() -> None:
     reader, writer = reader_of(FetchRequest, 11), writer_of(FetchRequest, 11)
     linecache.checkcache()
     assert "unpack_from" in inspect.getsource(reader)
@@ -203,7 +203,7 @@ class Plant(Message):
     old: int = int8(default=3, versions=until(0))
 
 
-def test_a_structure_that_may_be_null_begins_with_a_byte_that_says_so() -> None:
+def test_a_nullable_structure_begins_with_a_marker_byte() -> None:
     assert encode(Plant(), 0) == b"\xff\x03"
     assert encode(Plant(stem=Plant.Leaf()), 0) == b"\x01\x00\x00\x00\x07\x03"
     assert encode(Plant(stem=Plant.Leaf(length=1)), 1) == b"\x01\x00\x00\x00\x01\x00\x00"
@@ -211,7 +211,7 @@ def test_a_structure_that_may_be_null_begins_with_a_byte_that_says_so() -> None:
     assert decode(Plant, 0, b"\x00\x00\x00\x00\x09\x03") == Plant(stem=Plant.Leaf(length=9))
 
 
-def test_a_tagged_structure_that_may_be_null_begins_with_a_varint() -> None:
+def test_a_nullable_tagged_structure_begins_with_a_varint() -> None:
     plant = Plant(bud=Plant.Leaf(length=2), names=["a", "bc"])
     data = encode(plant, 1)
     assert data == b"\xff\x02\x00\x06\x01\x00\x00\x00\x02\x00\x04\x06\x03\x02a\x03bc"

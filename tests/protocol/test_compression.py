@@ -14,7 +14,7 @@ from odradek.protocol.compression import CHUNK, Scratch, TooLarge, compress, dec
 from odradek.protocol.records import Compression
 
 
-def test_many_small_gzip_members_are_handed_to_zlib_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_gzip_members_are_passed_to_zlib_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """zlib copies what it has not used: fed all at once, a megabyte of empty members took seconds."""
     handed_over = []
     decompressor_of_zlib = zlib.decompressobj
@@ -39,7 +39,7 @@ def test_many_small_gzip_members_are_handed_to_zlib_in_small_pieces(monkeypatch:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY])
-def test_too_much_is_told_with_the_limit_also_when_the_last_piece_passes_it(codec: Compression) -> None:
+def test_output_beyond_the_limit_is_an_error_even_in_the_last_piece(codec: Compression) -> None:
     piece = bytes(1000)
     if codec == Compression.GZIP:
         stream = gzip.compress(piece) * 4
@@ -52,7 +52,7 @@ def test_too_much_is_told_with_the_limit_also_when_the_last_piece_passes_it(code
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec != Compression.NONE])
-def test_one_stream_after_the_other_inflates_into_the_same_memory(codec: Compression) -> None:
+def test_consecutive_streams_inflate_into_the_same_memory(codec: Compression) -> None:
     scratch = Scratch()
     for size in (3 * CHUNK, 2 * CHUNK + 1, 10, 0, 4 * CHUNK):
         plain = random.Random(size).randbytes(size)
@@ -60,7 +60,7 @@ def test_one_stream_after_the_other_inflates_into_the_same_memory(codec: Compres
         assert decompress(codec, stream, size, scratch)[: scratch.filled] == plain
 
 
-def test_what_somebody_holds_the_next_stream_leaves_alone() -> None:
+def test_a_stream_does_not_overwrite_output_that_is_still_referenced() -> None:
     scratch = Scratch()
     streams = [memoryview(compress(Compression.ZSTD, bytes([byte]) * (2 * CHUNK))) for byte in (1, 2)]
     held = decompress(Compression.ZSTD, streams[0], 2 * CHUNK, scratch)
@@ -76,7 +76,7 @@ def test_a_stream_that_is_too_large_for_its_scratch_leaves_it_usable() -> None:
     assert decompress(Compression.ZSTD, stream, 3 * CHUNK, scratch)[: scratch.filled] == bytes(3 * CHUNK)
 
 
-def test_a_scratch_that_was_cleared_gives_its_memory_back() -> None:
+def test_a_cleared_scratch_frees_its_memory() -> None:
     scratch = Scratch()
     stream = memoryview(compress(Compression.ZSTD, bytes(64 * CHUNK)))
     tracemalloc.start()

@@ -14,12 +14,12 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.registry import message_class
 
 
-def test_fields_that_are_missing_have_kafkas_defaults() -> None:
+def test_missing_fields_have_kafkas_defaults() -> None:
     assert from_document(FetchRequest, 12, {}) == FetchRequest()
     assert from_document(MetadataRequest, 12, {"Topics": None}).topics is None
 
 
-def test_a_document_holds_tagged_fields_at_their_default_and_none_of_other_versions() -> None:
+def test_a_document_has_default_tagged_fields_and_no_fields_of_other_versions() -> None:
     partition = FetchResponse.PartitionData()
     response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])])
     shown = to_document(response, 12)["Responses"][0]["Partitions"][0]
@@ -28,7 +28,7 @@ def test_a_document_holds_tagged_fields_at_their_default_and_none_of_other_versi
 
 
 @pytest.mark.parametrize(("text", "value"), [("NaN", None), ("Infinity", float("inf")), ("-Infinity", float("-inf"))])
-def test_numbers_that_json_has_not_are_texts(text: str, value: float | None) -> None:
+def test_numbers_that_json_lacks_are_strings(text: str, value: float | None) -> None:
     document = {"Entries": [{"Entity": [], "Values": [{"Key": "k", "Value": text}]}]}
     message = from_document(DescribeClientQuotasResponse, 0, document)
     read = (message.entries or [])[0].values[0].value
@@ -62,12 +62,12 @@ def test_numbers_that_json_has_not_are_texts(text: str, value: float | None) -> 
         ("AlterClientQuotasRequest", 0, {"Entries": [{"Ops": [{"Value": False}]}]}, "a number for float64"),
     ],
 )
-def test_a_wrong_document_is_refused_with_the_place(name: str, version: int, document: Any, complaint: str) -> None:
+def test_an_invalid_document_is_refused_with_the_place(name: str, version: int, document: Any, complaint: str) -> None:
     with pytest.raises(BadDocument, match=complaint):
         from_document(message_class(name), version, document)
 
 
-def test_a_version_that_the_message_does_not_have_is_refused() -> None:
+def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(UnsupportedMessageVersion):
         to_document(FetchRequest(), 18)
     with pytest.raises(UnsupportedMessageVersion):

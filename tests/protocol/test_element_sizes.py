@@ -28,7 +28,7 @@ def least_element(field: Field) -> object:
 
 
 @pytest.mark.parametrize(("name", "attribute"), ARRAYS)
-def test_the_least_and_the_memory_of_an_element_hold_for_every_array_of_a_request(name: str, attribute: str) -> None:
+def test_the_declared_element_sizes_are_right_for_every_request_array(name: str, attribute: str) -> None:
     cls = message_class(name)
     version = cls.__schema__.versions.highest
     (field,) = [field for field in cls.__schema__.fields if field.attribute == attribute]
@@ -54,7 +54,7 @@ ANSWERED = [name for name in NAMES if name.endswith("Response")]
 
 
 @pytest.mark.parametrize("name", ANSWERED)
-def test_the_memory_of_an_answer_to_a_name_holds_for_every_response(name: str) -> None:
+def test_the_declared_response_memory_is_right_for_every_response(name: str) -> None:
     cls = message_class(name)
     for field in cls.__schema__.fields:
         if field.element == "struct":
@@ -68,7 +68,7 @@ def test_the_memory_of_an_answer_to_a_name_holds_for_every_response(name: str) -
             assert taken <= answered_bytes(cls) * len(made) * 1.1 + 4096
 
 
-def test_names_are_charged_with_what_is_made_of_them_and_numbers_are_not() -> None:
+def test_names_are_charged_for_their_handling_and_numbers_are_not() -> None:
     names = message_class("DescribeGroupsRequest").__schema__.fields[0]
     numbers = message_class("CreateTopicsRequest").__schema__.fields[0].structure.__schema__.fields[3].structure
     (brokers,) = [field for field in numbers.__schema__.fields if field.element == "int32"]

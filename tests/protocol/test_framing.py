@@ -25,7 +25,7 @@ STREAM = b"".join(bytes.fromhex(line["hex"]) for line in FRAMES)
 CONTENTS = [bytes.fromhex(line["hex"])[4:] for line in FRAMES]
 
 
-def test_there_is_a_frame_for_every_version_of_every_request_and_response() -> None:
+def test_vectors_have_a_frame_for_every_request_and_response_version() -> None:
     apis = {line["name"] for line in FRAMES}
     assert apis == {name for name in NAMES if name.endswith(("Request", "Response"))}
     versions = sum(
@@ -35,7 +35,7 @@ def test_there_is_a_frame_for_every_version_of_every_request_and_response() -> N
     assert len(FRAMES) == versions
 
 
-def test_every_frame_is_read_header_and_body_and_written_again() -> None:
+def test_every_frame_is_decoded_and_encoded_to_the_same_bytes() -> None:
     for line in FRAMES:
         key, version, data = line["apiKey"], line["version"], bytes.fromhex(line["hex"])
         cls = message_class(line["name"])
@@ -55,7 +55,7 @@ def test_every_frame_is_read_header_and_body_and_written_again() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000, 65536, len(STREAM)])
-def test_a_stream_in_pieces_of_any_size_gives_the_same_frames(step: int) -> None:
+def test_a_stream_split_at_any_size_gives_the_same_frames(step: int) -> None:
     splitter = FrameSplitter()
     frames = []
     for start in range(0, len(STREAM), step):
@@ -64,7 +64,7 @@ def test_a_stream_in_pieces_of_any_size_gives_the_same_frames(step: int) -> None
     assert splitter.pending == 0
 
 
-def test_a_frame_that_is_cut_waits_for_its_rest() -> None:
+def test_an_incomplete_frame_waits_for_its_rest() -> None:
     data = bytes.fromhex(FRAMES[0]["hex"])
     for size in range(len(data)):
         splitter = FrameSplitter()
@@ -89,7 +89,7 @@ def test_a_length_that_is_negative_or_above_the_limit_ends_the_stream(length: in
         frame_length(length.to_bytes(4, "big", signed=True), longest=100)
 
 
-def test_the_longest_frame_passes() -> None:
+def test_the_longest_allowed_frame_is_accepted() -> None:
     assert list(FrameSplitter(longest=100).feed(frame(bytes(100)))) == [bytes(100)]
 
 

@@ -51,7 +51,7 @@ def without_unknown_tags(document: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_every_vector_is_read_and_written_the_same_in_steps_but_for_unknown_tags(name: str) -> None:
+def test_every_vector_is_read_and_written_the_same_in_steps_except_unknown_tags(name: str) -> None:
     cls = message_class(name)
     for vector in message_vectors(name):
         version, data = vector["version"], bytes.fromhex(vector["hex"])
@@ -64,7 +64,7 @@ def test_every_vector_is_read_and_written_the_same_in_steps_but_for_unknown_tags
 
 @pytest.mark.soak("every cut of every vector in steps", minutes=2)
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_a_cut_raises_in_steps_too(name: str) -> None:
+def test_truncated_bytes_raise_in_steps_too(name: str) -> None:
     cls = message_class(name)
     for vector in message_vectors(name):
         data = bytes.fromhex(vector["hex"])
@@ -114,7 +114,7 @@ def test_no_array_is_written_in_one_step(value: Arrays) -> None:
     assert write(value, 1)[1] >= 3
 
 
-def test_unknown_tagged_fields_are_passed_over_in_steps() -> None:
+def test_unknown_tagged_fields_are_skipped_in_steps() -> None:
     tags = unsigned_varint(MOST_TAGS) + b"".join(unsigned_varint(tag) + b"\1x" for tag in range(MOST_TAGS))
     elements = MANY // MOST_TAGS + 1
     data = unsigned_varint(elements + 1) + (b"\2n" + tags) * elements + tags
@@ -124,7 +124,7 @@ def test_unknown_tagged_fields_are_passed_over_in_steps() -> None:
     assert steps >= 3
 
 
-def test_a_section_of_more_tagged_fields_than_any_message_has_is_refused_before_they_are_read() -> None:
+def test_too_many_tagged_fields_are_refused_before_they_are_read() -> None:
     data = b"\1" + unsigned_varint(MOST_TAGS + 1) + b"\1\0" * (MOST_TAGS + 1)
     with pytest.raises(MalformedMessage, match="1001 tagged fields"):
         run(reader_in_steps(Tagged, 0)(data, 0, MEMORY))
@@ -132,7 +132,7 @@ def test_a_section_of_more_tagged_fields_than_any_message_has_is_refused_before_
         decode(Tagged, 0, data)
 
 
-def test_elements_that_would_take_more_memory_than_is_allowed_are_refused_before_they_are_made() -> None:
+def test_elements_beyond_the_memory_limit_are_refused_before_they_are_built() -> None:
     names = encode(DescribeGroupsRequest(groups=[""] * 100_000), 0)
     nested = encode(Tagged(parts=[Tagged.Part(name="n") for _ in range(10_000)]), 0)
     for cls, data in ((DescribeGroupsRequest, names), (Tagged, nested)):
@@ -152,7 +152,7 @@ def test_long_strings_end_a_step_too() -> None:
     assert steps >= 5
 
 
-def test_a_step_is_counted_through_nested_arrays() -> None:
+def test_a_step_counts_the_elements_of_nested_arrays() -> None:
     topic, of_group = OffsetFetchRequest.OffsetFetchRequestTopics, OffsetFetchRequest.OffsetFetchRequestGroup
     topics = [topic(name="t", partition_indexes=[1]) for _ in range(100)]
     request = OffsetFetchRequest(groups=[of_group(group_id="g", topics=topics) for _ in range(MANY // 100)])
@@ -160,7 +160,7 @@ def test_a_step_is_counted_through_nested_arrays() -> None:
     assert write(request, 8)[1] >= 3
 
 
-def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_made() -> None:
+def test_a_count_beyond_the_bytes_is_refused_before_anything_is_built() -> None:
     with pytest.raises(MalformedMessage, match="elements in the"):
         run(reader_in_steps(DescribeGroupsRequest, 0)(b"\x7f\xff\xff\xff\0\0", 0, MEMORY))
 

@@ -70,14 +70,14 @@ def test_encode_adds_the_bytes_to_every_line_in_order() -> None:
     assert answers("encode", lines=asked) == vectors
 
 
-def test_a_coordinator_record_tells_its_version_itself() -> None:
+def test_a_coordinator_record_contains_its_version() -> None:
     [answer] = answers("decode", lines=[{"name": "GroupMetadataKey", "hex": "0002000141"}])
     assert answer == {"name": "GroupMetadataKey", "hex": "0002000141", "version": 2, "fields": {"group": "A"}}
     [answer] = answers("decode", lines=[{"name": "GroupMetadataKey", "version": 3, "hex": "0002000141"}])
     assert "begin with version 2" in answer["error"]
 
 
-def test_whole_frames_are_taken_apart_and_put_together() -> None:
+def test_whole_frames_are_decoded_and_encoded() -> None:
     frames = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]
     without = [{name: line[name] for name in line if name not in ("header", "fields")} for line in frames]
     assert answers("decode", lines=without) == frames
@@ -85,7 +85,7 @@ def test_whole_frames_are_taken_apart_and_put_together() -> None:
     assert answers("encode", lines=without) == frames
 
 
-def test_what_follows_the_body_is_counted() -> None:
+def test_bytes_after_the_body_are_counted() -> None:
     [answer] = answers("decode", lines=[{"name": "HeartbeatResponse", "version": 0, "hex": "0005ffff"}])
     assert (answer["fields"], answer["rest"]) == ({"ErrorCode": 5}, 2)
 
@@ -150,7 +150,7 @@ def test_a_line_that_cannot_be_encoded_is_answered_with_an_error() -> None:
 BATCH = build_batch([Record(7, 1_700_000_000_000, b"key", b"value" * 200, [("h", None)])], base_offset=7)
 
 
-def test_decode_records_prints_the_batches_and_what_is_cut_off() -> None:
+def test_decode_records_prints_the_batches_and_the_incomplete_rest() -> None:
     [answer] = answers("decode", "--records", lines=[{"hex": (BATCH + BATCH[:20]).hex(), "name": "two"}])
     documents, size = batches_to_documents(BATCH)
     assert (answer["batches"], answer["rest"], size) == (documents, 20, len(BATCH))
@@ -185,7 +185,7 @@ HELP_EXAMPLE = "000000160012000000000001000c6b61666b612d707974686f6e"
 
 
 @pytest.mark.parametrize("where", ["argument", "stdin", "without length"])
-def test_a_single_frame_is_printed_for_people(where: str) -> None:
+def test_a_single_frame_is_printed_readably(where: str) -> None:
     assert HELP_EXAMPLE in DECODE
     if where == "stdin":
         done = inspect("decode", stdin=HELP_EXAMPLE.encode() + b"\n")
@@ -204,7 +204,7 @@ def test_a_single_frame_is_printed_for_people(where: str) -> None:
     ]
 
 
-def test_an_answer_is_printed_for_people_when_told_what_it_answers() -> None:
+def test_a_response_is_printed_readably_if_its_api_is_given() -> None:
     response = ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, max_version=3)])
     data = frame(encode(ResponseHeader(correlation_id=4), 0), encode(response, 0)).hex()
     done = inspect("decode", "--response", "--api-key", "ApiVersions", "--version", "0", data)
@@ -223,7 +223,7 @@ def test_an_answer_is_printed_for_people_when_told_what_it_answers() -> None:
     assert b"--api-key" in refused.stderr
 
 
-def test_batches_are_printed_for_people() -> None:
+def test_batches_are_printed_readably() -> None:
     done = inspect("decode", "--records", (BATCH + b"\x00").hex())
     shown = done.stdout.decode().splitlines()
     assert shown[0].startswith("batch: baseOffset 7, lastOffset 7, ")
@@ -253,7 +253,7 @@ def test_a_frame_that_cannot_be_printed_ends_with_one_clear_line(arguments: list
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_files_are_read_in_turn(tmp_path: Path) -> None:
+def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
     paths = []
     for code in (1, 2):
         path = tmp_path / f"{code}.jsonl"
@@ -264,13 +264,13 @@ def test_files_are_read_in_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["decode", "--help"], ["encode", "--help"]])
-def test_help_says_what_goes_in_and_out(arguments: list[str]) -> None:
+def test_help_describes_input_and_output(arguments: list[str]) -> None:
     done = inspect(*arguments)
     assert done.returncode == 0
     assert b"usage: python -m odradek.protocol" in done.stdout
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_stdout_is_no_error() -> None:
     line = json.dumps({"name": "HeartbeatResponse", "version": 0, "hex": "0005"})
     command = f"for i in $(seq 2000); do echo '{line}'; done | {sys.executable} -m odradek.protocol decode | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, cwd=ROOT, timeout=60, check=False)

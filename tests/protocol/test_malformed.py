@@ -23,7 +23,7 @@ DAMAGES = sorted({line["damage"] for line in DAMAGED})
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_bytes_are_read_or_refused_as_by_kafka(damage: str) -> None:
+def test_damaged_bytes_are_decoded_or_refused_as_by_kafka(damage: str) -> None:
     for line in DAMAGED:
         if line["damage"] != damage:
             continue
@@ -46,7 +46,7 @@ def test_damaged_bytes_are_read_or_refused_as_by_kafka(damage: str) -> None:
             assert encode(message, version).hex() == java["again"], line
 
 
-def test_the_damages_are_many_and_of_both_outcomes() -> None:
+def test_the_damaged_vectors_are_many_and_have_both_outcomes() -> None:
     refused = [line for line in DAMAGED if "exception" in line["java"]]
     assert len(DAMAGED) > 700
     assert len(DAMAGES) == 44
@@ -72,7 +72,7 @@ def test_bad_utf8_becomes_replacement_characters_as_in_java(data: bytes, text: s
     assert decode(SaslHandshakeRequest, 0, body).mechanism == text
 
 
-def test_bad_utf8_that_could_not_be_written_again_is_refused() -> None:
+def test_bad_utf8_that_cannot_be_written_back_is_refused() -> None:
     longest = b"\xff" * LONGEST_REPLACED
     decoded = decode(SaslHandshakeRequest, 0, len(longest).to_bytes(2, "big") + longest)
     assert decode(SaslHandshakeRequest, 0, encode(decoded, 0)) == decoded
@@ -92,12 +92,12 @@ def test_a_count_beyond_the_bytes_is_refused_before_anything_is_built() -> None:
         tracemalloc.stop()
 
 
-def test_a_tag_section_that_promises_billions_ends_with_the_bytes() -> None:
+def test_a_tag_section_that_claims_billions_of_fields_is_refused() -> None:
     with pytest.raises(MalformedMessage):
         decode(ApiVersionsRequest, 3, b"\x02A\x02A\xff\xff\xff\xff\x07" + b"\x05\x00" * 1000)
 
 
-def test_a_refusal_says_which_message_and_field_and_where() -> None:
+def test_an_error_names_the_message_the_field_and_the_position() -> None:
     with pytest.raises(MalformedMessage, match=r"^FetchRequest v11 Topics: 9 elements in the remaining 2 bytes$"):
         decode(FetchRequest, 11, bytes(28) + b"\x09\x00\x00")
     with pytest.raises(MalformedMessage, match="SaslHandshakeRequest v0 Mechanism: null before byte 2"):
@@ -106,7 +106,7 @@ def test_a_refusal_says_which_message_and_field_and_where() -> None:
         decode(SaslHandshakeRequest, 0, b"\x00\x05A")
 
 
-def test_a_version_that_a_message_does_not_have_is_refused_by_name() -> None:
+def test_an_unknown_version_is_refused_by_name() -> None:
     for version in (-1, 18, 32767):
         with pytest.raises(UnsupportedMessageVersion, match="FetchRequest has versions 0 to 17"):
             decode(FetchRequest, version, b"")
@@ -116,7 +116,7 @@ def test_a_version_that_a_message_does_not_have_is_refused_by_name() -> None:
 
 @pytest.mark.soak("2,000 changed vectors of each message", minutes=0.5)
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_bytes_changed_at_random_are_read_or_refused_and_nothing_else(name: str) -> None:
+def test_randomly_changed_bytes_are_decoded_or_refused(name: str) -> None:
     """What is read can be written, or is refused for the order of unknown tags; and written bytes are read the same."""
     chance = random.Random(name)
     cls = message_class(name)

@@ -36,13 +36,13 @@ def same(document: Any, expected: Any) -> bool:
     return json.dumps(document, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
-def test_there_are_vectors_for_every_message_that_the_codec_knows() -> None:
+def test_every_message_of_the_codec_has_vectors() -> None:
     assert sorted(MESSAGE_FILES + RECORD_FILES) == sorted(NAMES)
     assert list(API_KEYS) == [*range(52), 56, 60, 61, 65, 66]
 
 
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_a_message_has_exactly_the_versions_that_the_vectors_have(name: str) -> None:
+def test_a_message_has_exactly_the_versions_of_the_vectors(name: str) -> None:
     schema = message_class(name).__schema__
     vectors = list(message_vectors(name))
     versions = {vector["version"] for vector in vectors}
@@ -65,7 +65,7 @@ def test_every_vector_decodes_to_its_document_and_back_to_its_bytes(name: str) -
 
 
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_a_message_is_read_from_the_middle_of_bytes_and_written_in_parts(name: str) -> None:
+def test_a_message_is_read_from_the_middle_of_a_buffer_and_written_in_parts(name: str) -> None:
     cls = message_class(name)
     for vector in message_vectors(name):
         version, data = vector["version"], bytes.fromhex(vector["hex"])
@@ -77,7 +77,7 @@ def test_a_message_is_read_from_the_middle_of_bytes_and_written_in_parts(name: s
 
 @pytest.mark.soak("every cut of every vector", minutes=1)
 @pytest.mark.parametrize("name", MESSAGE_FILES)
-def test_a_vector_that_is_cut_is_refused(name: str) -> None:
+def test_a_truncated_vector_is_refused(name: str) -> None:
     cls = message_class(name)
     for vector in message_vectors(name):
         data = bytes.fromhex(vector["hex"])
@@ -105,7 +105,7 @@ def test_every_coordinator_record_decodes_to_its_document_and_back(name: str) ->
 
 @pytest.mark.soak("every cut of every coordinator record", minutes=0.1)
 @pytest.mark.parametrize("name", RECORD_FILES)
-def test_a_coordinator_record_that_is_cut_is_refused(name: str) -> None:
+def test_a_truncated_coordinator_record_is_refused(name: str) -> None:
     cls = message_class(name)
     for vector in coordinator_vectors(name):
         data = bytes.fromhex(vector["hex"])

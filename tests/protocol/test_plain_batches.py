@@ -29,12 +29,12 @@ def expected(records: Sequence[tuple[bytes, bytes | None]], time_ms: int, **prod
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_plain_batch_is_byte_for_byte_what_the_general_builder_makes(size: int) -> None:
+def test_a_plain_batch_has_the_bytes_of_the_general_builder(size: int) -> None:
     records = [(bytes(size), b"value"), (b"key", bytes(size)), (bytes(size), None), (bytes(size), bytes(size))]
     assert build_plain_batch(records, 1_700_000_000_000).to_bytes() == expected(records, 1_700_000_000_000)
 
 
-def test_so_it_is_with_many_records_of_any_size() -> None:
+def test_a_plain_batch_of_many_records_has_the_bytes_of_the_general_builder() -> None:
     source = random.Random(8)
     for count in (1, 2, 63, 64, 65, 300, 9000):
         records = [
@@ -44,7 +44,7 @@ def test_so_it_is_with_many_records_of_any_size() -> None:
         assert build_plain_batch(records, 5).to_bytes() == expected(records, 5)
 
 
-def test_a_producer_makes_it_transactional() -> None:
+def test_a_plain_batch_with_a_producer_is_transactional() -> None:
     records = [(b"k", b"v")]
     built = build_plain_batch(records, 7, 4000, 3, 0).to_bytes()
     assert built == expected(records, 7, producer_id=4000, producer_epoch=3, base_sequence=0)
@@ -53,7 +53,7 @@ def test_a_producer_makes_it_transactional() -> None:
 
 @pytest.mark.parametrize("aborted", [False, True])
 @pytest.mark.parametrize("coordinator_epoch", [0, 7, 2**31 - 1])
-def test_a_plain_marker_is_byte_for_byte_what_the_general_builder_makes(aborted: bool, coordinator_epoch: int) -> None:
+def test_a_plain_marker_has_the_bytes_of_the_general_builder(aborted: bool, coordinator_epoch: int) -> None:
     built = build_plain_marker(Marker(aborted, coordinator_epoch, 1_700_000_000_000), 4000, 3)
     assert built.to_bytes() == build_end_transaction_marker(
         ControlType.ABORT if aborted else ControlType.COMMIT,
@@ -64,7 +64,7 @@ def test_a_plain_marker_is_byte_for_byte_what_the_general_builder_makes(aborted:
     )
 
 
-def test_placed_in_a_log_it_is_what_validation_makes_of_it() -> None:
+def test_a_placed_plain_batch_has_the_bytes_that_validation_produces() -> None:
     records = [(b"k", b"v"), (b"k", None)]
     built = build_plain_batch(records, 7)
     validated = validate_for_append(built.to_bytes(), offset=12_345, now_ms=7, partition_leader_epoch=6)
@@ -77,7 +77,7 @@ def test_placed_in_a_log_it_is_what_validation_makes_of_it() -> None:
     assert [record.offset for record in read_records(stored, 0, read_batch_header(stored))] == [12_345, 12_346]
 
 
-def test_a_batch_that_was_placed_leaves_no_memory_behind() -> None:
+def test_a_placed_batch_leaves_no_memory_behind() -> None:
     def place(count: int) -> int:
         for offset in range(count):
             build_plain_batch([(b"key", b"value")], 1).placed(offset, 1)

@@ -30,7 +30,7 @@ STEPS = sorted({(1 << bits) + near for bits in range(64) for near in (-2, -1, 0,
         (0xFFFFFFFF, "ffffffff0f"),
     ],
 )
-def test_an_unsigned_varint_has_seven_bits_a_byte_lowest_first(value: int, encoded: str) -> None:
+def test_an_unsigned_varint_has_seven_bits_per_byte_lowest_first(value: int, encoded: str) -> None:
     assert unsigned_varint(value).hex() == encoded
 
 
@@ -38,7 +38,7 @@ def test_an_unsigned_varint_has_seven_bits_a_byte_lowest_first(value: int, encod
     ("value", "encoded"),
     [(0, "00"), (-1, "01"), (1, "02"), (-2, "03"), (63, "7e"), (64, "8001"), ((1 << 31) - 1, "feffffff0f")],
 )
-def test_zigzag_puts_small_negative_numbers_beside_small_positive_ones(value: int, encoded: str) -> None:
+def test_zigzag_interleaves_negative_and_positive_numbers(value: int, encoded: str) -> None:
     assert varint(value).hex() == encoded
     assert varlong(value).hex() == encoded
 
@@ -63,7 +63,7 @@ def test_an_unsigned_varint_above_31_bits_is_a_negative_number_as_in_java() -> N
     assert read_unsigned_varint(b"\x80\x80\x80\x80\x08", 0) == (-(1 << 31), 5)
 
 
-def test_overlong_varints_pass_up_to_their_longest_form() -> None:
+def test_overlong_varints_are_accepted_up_to_their_longest_form() -> None:
     assert read_unsigned_varint(b"\x81\x80\x80\x80\x00", 0) == (1, 5)
     assert read_varint(b"\x82\x00", 0) == (1, 2)
     assert read_varlong(b"\x82" + b"\x80" * 8 + b"\x00", 0) == (1, 10)
@@ -73,14 +73,14 @@ def test_overlong_varints_pass_up_to_their_longest_form() -> None:
         read_varlong(b"\x80" * 10 + b"\x00", 0)
 
 
-def test_a_varint_that_ends_early_is_an_index_error_for_the_compiled_reader_to_name() -> None:
+def test_a_truncated_varint_is_an_index_error() -> None:
     for read in (read_unsigned_varint, read_varint, read_varlong):
         for data in (b"", b"\x80", b"\xff\xff\xff"):
             with pytest.raises(IndexError):
                 read(data, 0)
 
 
-def test_a_tag_section_is_count_then_tag_size_and_value() -> None:
+def test_a_tag_section_is_a_count_then_tag_size_and_value() -> None:
     assert tag_section([], None) == b"\x00"
     assert tag_section([(0, b"ab")], [(200, b"")]) == b"\x02\x00\x02ab\xc8\x01\x00"
     for unknown in ([(5, b""), (5, b"")], [(6, b""), (5, b"")]):

@@ -34,12 +34,12 @@ CONTROL = [vector for vector in CANONICAL if vector["name"].startswith(("control
 TIME = 1_700_000_000_000
 
 
-def test_the_vectors_are_all_there() -> None:
+def test_every_vector_is_present() -> None:
     assert (len(FORMAT_2), len(OLD_FORMATS), len(CANONICAL)) == (145, 12, 65)
 
 
 @pytest.mark.parametrize("vector", FORMAT_2, ids=names_of(FORMAT_2))
-def test_batches_of_kafka_are_read_to_the_same_documents(vector: dict[str, Any]) -> None:
+def test_batches_of_kafka_are_decoded_to_the_same_documents(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     expected = [{key: value for key, value in batch.items() if key != "crcOk"} for batch in vector["batches"]]
     assert as_documents(data) == expected
@@ -90,7 +90,7 @@ def test_message_sets_of_formats_0_and_1_are_refused_by_name(vector: dict[str, A
 
 
 @pytest.mark.parametrize("vector", FORMAT_2, ids=names_of(FORMAT_2))
-def test_a_batch_cut_anywhere_is_left_out_and_never_read(vector: dict[str, Any]) -> None:
+def test_a_truncated_batch_is_left_out_and_never_decoded(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     ends = [position + header.size_in_bytes for position, header in iter_batches(data)]
     step = max(1, len(data) // 300)
@@ -105,7 +105,7 @@ def test_a_batch_cut_anywhere_is_left_out_and_never_read(vector: dict[str, Any])
 
 
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
-def test_a_batch_of_each_codec_comes_back_as_it_was_built(codec: Compression) -> None:
+def test_a_batch_of_each_codec_is_read_back_unchanged(codec: Compression) -> None:
     records = [
         Record(7 + index, TIME + index, b"key" * index, b"v" * index * 999, [("h", None)]) for index in range(80)
     ]
@@ -116,7 +116,7 @@ def test_a_batch_of_each_codec_comes_back_as_it_was_built(codec: Compression) ->
     assert read_records(batch, 0, header) == records
 
 
-def test_a_batch_is_found_behind_other_bytes() -> None:
+def test_a_batch_is_found_after_other_bytes() -> None:
     batch = build_batch([Record(3, TIME, b"k", b"v")], base_offset=3)
     data = b"\xff" * 100 + batch
     header = read_batch_header(data, 100)
@@ -124,7 +124,7 @@ def test_a_batch_is_found_behind_other_bytes() -> None:
     assert read_records(memoryview(data), 100, header) == [Record(3, TIME, b"k", b"v")]
 
 
-def test_a_flipped_bit_anywhere_behind_the_checksum_is_seen() -> None:
+def test_a_flipped_bit_anywhere_after_the_checksum_is_detected() -> None:
     batch = build_batch([Record(0, TIME, b"k", b"v")])
     for position in range(17, len(batch)):
         flipped = bytearray(batch)
@@ -132,19 +132,19 @@ def test_a_flipped_bit_anywhere_behind_the_checksum_is_seen() -> None:
         assert not check_crc(flipped, 0, read_batch_header(flipped)), position
 
 
-def test_times_that_lie_63_bits_apart_survive() -> None:
+def test_timestamps_63_bits_apart_are_read_back() -> None:
     records = [Record(0, -1), Record(1, (1 << 63) - 1), Record(2, 5)]
     batch = build_batch(records)
     assert [record.timestamp for record in read_records(batch, 0, read_batch_header(batch))] == [-1, (1 << 63) - 1, 5]
 
 
-def test_sequences_go_on_at_0_after_the_largest_int32() -> None:
+def test_sequences_continue_at_0_after_the_largest_int32() -> None:
     assert increment_sequence(2_147_483_646, 1) == 2_147_483_647
     assert increment_sequence(2_147_483_647, 1) == 0
     assert increment_sequence(2_147_483_647, 5) == 4
 
 
-def test_records_that_are_more_than_counted_are_refused() -> None:
+def test_more_records_than_the_header_counts_are_refused() -> None:
     batch = build_batch([Record(0, TIME), Record(1, TIME)])
     header = read_batch_header(batch)
     for count in (-1, 1, 3, 2_147_483_647):
@@ -154,7 +154,7 @@ def test_records_that_are_more_than_counted_are_refused() -> None:
         assert refusal.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_a_header_can_be_read_in_a_listing() -> None:
+def test_a_header_has_a_readable_repr() -> None:
     _, header = next(iter_batches(build_batch([Record(0, 7, b"k", b"v")], base_offset=5)))
     assert repr(header).startswith("BatchHeader(base_offset=5, batch_length=")
     assert repr(header).endswith("producer_id=-1, producer_epoch=-1, base_sequence=-1, record_count=1)")

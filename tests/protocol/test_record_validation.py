@@ -74,7 +74,7 @@ def test_offset_and_epoch_are_assigned_without_touching_the_records(codec: Compr
 @pytest.mark.parametrize("codec", CODECS, ids=ids)
 @pytest.mark.parametrize("target", [*CODECS, "producer"], ids=[*ids, "producer"])
 @pytest.mark.parametrize("timestamp_type", list(TimestampType), ids=["create", "append"])
-def test_a_topic_with_a_codec_of_its_own_compresses_again(
+def test_a_topic_with_its_own_codec_recompresses_batches(
     codec: Compression, target: Compression | str, timestamp_type: TimestampType
 ) -> None:
     """Decoded contents are compared: the bytes depend on the compressor."""
@@ -96,20 +96,20 @@ def test_a_topic_with_a_codec_of_its_own_compresses_again(
     assert batch.max_timestamp == (NOW + 9 if appended else NOW + 2)
 
 
-def test_uncompressed_offset_deltas_that_repeat_are_renumbered_when_compressed_again() -> None:
+def test_repeated_offset_deltas_are_renumbered_on_recompression() -> None:
     vector = next(vector for vector in record_vectors("broken") if vector["name"] == "offset_deltas_same")
     batch = validate(bytes.fromhex(vector["hex"]), target_compression="gzip")
     _, stored = stored_records(batch)
     assert [record.offset for record in stored] == [100, 101, 102]
 
 
-def test_a_batch_that_is_too_large_when_compressed_again_is_refused() -> None:
+def test_a_batch_that_is_too_large_after_recompression_is_refused() -> None:
     records = build_batch([Record(0, NOW, b"k", b"v" * 5000)], compression=Compression.GZIP)
     assert refusal_of(records, target_compression="uncompressed", max_batch_bytes=1000).code == 10
     assert validate(records, max_batch_bytes=1000).size_in_bytes < 1000
 
 
-def test_the_limit_of_a_batch_counts_its_header() -> None:
+def test_the_size_limit_of_a_batch_includes_its_header() -> None:
     records = three()
     assert validate(records, max_batch_bytes=len(records)).size_in_bytes == len(records)
     assert refusal_of(records, max_batch_bytes=len(records) - 1).code is ErrorCode.MESSAGE_TOO_LARGE
@@ -140,14 +140,14 @@ def test_a_compacted_topic_names_the_records_without_keys(codec: Compression) ->
     assert validate(records).header.record_count == 4
 
 
-def test_of_very_many_records_at_fault_a_thousand_are_named() -> None:
+def test_at_most_a_thousand_invalid_records_are_named() -> None:
     records = build_batch([Record(index, NOW) for index in range(3000)])
     refusal = refusal_of(records, compacted=True)
     assert isinstance(refusal, InvalidRecord)
     assert [index for index, _ in refusal.record_errors] == list(range(1000))
 
 
-def test_a_missing_key_and_a_bad_time_in_one_batch_are_both_named() -> None:
+def test_a_missing_key_and_a_bad_timestamp_in_one_batch_are_both_named() -> None:
     records = build_batch([Record(0, NOW), Record(1, NOW - 10, b"k"), Record(2, NOW, b"k")])
     refusal = refusal_of(records, compacted=True, timestamp_before_max_ms=5)
     assert isinstance(refusal, InvalidRecord)
@@ -170,7 +170,7 @@ def test_a_client_may_not_set_log_append_time(codec: Compression) -> None:
     assert refusal_of(batch, timestamp_before_max_ms=6).code is ErrorCode.INVALID_TIMESTAMP
 
 
-def test_a_wrong_maximum_timestamp_is_put_right() -> None:
+def test_a_wrong_maximum_timestamp_is_corrected() -> None:
     records = build_batch([Record(0, NOW), Record(1, NOW - 5)], max_timestamp=NOW + 999)
     batch = validate(records)
     header, _ = stored_records(batch)
@@ -182,7 +182,7 @@ def test_a_batch_without_timestamps_has_no_entry_for_the_time_index() -> None:
     assert (batch.max_timestamp, batch.offset_of_max_timestamp) == (-1, -1)
 
 
-def test_times_that_leave_64_bits_are_refused() -> None:
+def test_timestamps_beyond_64_bits_are_refused() -> None:
     """Kafka stores them, wrapped around: no clock has ever shown them."""
     last = (1 << 63) - 1
     assert validate(build_batch([Record(0, last), Record(1, 0)])).max_timestamp == last
@@ -199,7 +199,7 @@ def test_only_zstd_needs_produce_7() -> None:
     assert validate(three(Compression.ZSTD), api_version=7).header.record_count == 3
 
 
-def test_what_only_clients_may_not_do_coordinators_may() -> None:
+def test_coordinators_may_append_what_clients_may_not() -> None:
     marker = build_end_transaction_marker(
         ControlType.COMMIT, timestamp=NOW, producer_id=7, producer_epoch=0, coordinator_epoch=3, base_offset=55
     )
@@ -209,7 +209,7 @@ def test_what_only_clients_may_not_do_coordinators_may() -> None:
     assert (header.is_control, header.compression, stored[0].offset) == (True, Compression.NONE, 100)
 
 
-def test_a_raft_leader_appends_in_its_own_epoch() -> None:
+def test_a_raft_leader_appends_only_in_its_own_epoch() -> None:
     records = three(partition_leader_epoch=4)
     assert validate(records, origin=AppendOrigin.RAFT_LEADER).header.partition_leader_epoch == 4
     refusal = refusal_of(records, origin=AppendOrigin.RAFT_LEADER, partition_leader_epoch=5)
@@ -217,7 +217,7 @@ def test_a_raft_leader_appends_in_its_own_epoch() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:], ids=ids[1:])
-def test_what_inflates_beyond_the_limit_is_refused_before_it_is_held(codec: Compression) -> None:
+def test_a_batch_that_inflates_beyond_the_limit_is_refused_before_it_is_in_memory(codec: Compression) -> None:
     limit = 4 * 1024 * 1024
     whole = build_batch([Record(0, NOW, None, bytes(limit - 100))], compression=codec)
     assert validate(whole, max_decompressed_bytes=limit, max_batch_bytes=limit).header.record_count == 1

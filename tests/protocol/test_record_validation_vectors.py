@@ -108,7 +108,7 @@ def answer(records: bytes, version: int, *, compacted: bool) -> tuple[int, list[
 
 @pytest.mark.parametrize("vector", ANSWERED, ids=names_of(ANSWERED))
 @pytest.mark.parametrize("kind", ["broker", "brokerCompactedTopic"])
-def test_a_produce_is_answered_as_by_kafka(vector: dict[str, Any], kind: str) -> None:
+def test_a_produce_request_is_answered_as_by_kafka(vector: dict[str, Any], kind: str) -> None:
     records = bytes.fromhex(vector["hex"])
     for expected in vector.get(kind, ()):
         version = expected["version"]
@@ -127,11 +127,11 @@ def test_a_produce_is_answered_as_by_kafka(vector: dict[str, Any], kind: str) ->
             assert batch.size_in_bytes == len(stored)
 
 
-def test_every_departure_is_of_a_vector_that_exists() -> None:
+def test_every_departure_refers_to_an_existing_vector() -> None:
     assert set(DEPARTURES) <= set(names_of(ANSWERED))
 
 
-def test_what_other_clients_write_is_read_to_the_same_records_as_by_kafka() -> None:
+def test_batches_of_other_clients_are_decoded_to_the_same_records_as_by_kafka() -> None:
     read = 0
     for vector in record_vectors("other_writers"):
         expected = vector["java"]["records"].get("result")
@@ -147,7 +147,7 @@ def test_what_other_clients_write_is_read_to_the_same_records_as_by_kafka() -> N
 
 
 @pytest.mark.parametrize("vector", STORED, ids=names_of(STORED))
-def test_the_leader_stores_the_same_bytes_as_kafkas(vector: dict[str, Any]) -> None:
+def test_the_leader_stores_the_same_bytes_as_kafkas_leader(vector: dict[str, Any]) -> None:
     """Byte for byte: none of them is compressed again."""
     records = bytes.fromhex(vector["hex"])
     for case in vector["stored"]:

@@ -68,7 +68,7 @@ def damaged(chance: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.soak("40,000 damaged batches", minutes=0.2)
-def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source: ModuleType) -> None:
+def test_the_walk_accepts_and_refuses_the_same_bytes_as_the_reader(source: ModuleType) -> None:
     chance = random.Random(20_260)
     taken = 0
     for _ in range(ROUNDS):
@@ -109,7 +109,7 @@ def test_the_walk_takes_what_the_reader_takes_and_refuses_what_it_refuses(source
 
 
 @pytest.mark.parametrize("delta", [*EDGES, *(-edge for edge in EDGES), (1 << 63) - 1, -(1 << 63)])
-def test_timestamp_deltas_of_every_length_are_told(source: ModuleType, delta: int) -> None:
+def test_timestamp_deltas_of_every_length_are_found(source: ModuleType, delta: int) -> None:
     data = record_bytes(Record(value=b"v"), 0, delta) + record_bytes(Record(value=b"v"), 1, 0)
     expected = (record_walk.WHOLE, 2, min(delta, 0), max(delta, 0), 2, 0)
     assert walked(record_walk, data, len(data), 2) == expected
@@ -124,13 +124,13 @@ def test_an_offset_delta_that_is_not_the_index_is_counted(source: ModuleType, of
     assert walked(source, data, len(data), 1) == expected
 
 
-def test_the_offset_delta_of_every_index_is_known() -> None:
+def test_the_expected_offset_delta_of_every_index_is_recognized() -> None:
     data = b"".join(record_bytes(Record(key=b"k"), index, index) for index in range(20_000))
     assert walked(record_walk, data, len(data), 20_000) == (record_walk.WHOLE, 20_000, 0, 19_999, 0, 0)
 
 
 @pytest.mark.parametrize("form", ["compiled or not", "source"])
-def test_nothing_is_read_beyond_the_end_that_is_given(source: ModuleType, form: str) -> None:
+def test_nothing_is_read_beyond_the_given_end(source: ModuleType, form: str) -> None:
     module = source if form == "source" else record_walk
     data = record_bytes(Record(key=b"key", value=b"value", headers=[("h", b"x")]), 0, 0)
     for end in range(len(data)):
@@ -140,7 +140,7 @@ def test_nothing_is_read_beyond_the_end_that_is_given(source: ModuleType, form: 
 
 
 @pytest.mark.parametrize("form", ["compiled or not", "source"])
-def test_a_piece_of_a_walk_passes_no_more_records_and_headers_than_it_may(source: ModuleType, form: str) -> None:
+def test_a_piece_of_a_walk_is_limited_in_records_and_headers(source: ModuleType, form: str) -> None:
     module = source if form == "source" else record_walk
     many_headers = record_bytes(Record(key=b"k", headers=[("h", None)] * 100), 0, 0)
     data = many_headers + b"".join(record_bytes(Record(key=b"k"), index, 0) for index in range(1, 50))

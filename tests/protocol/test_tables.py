@@ -24,7 +24,7 @@ def test_the_error_table_is_kafkas() -> None:
     assert sorted(ours) == sorted(theirs)
 
 
-def test_every_error_has_a_sentence_of_its_own() -> None:
+def test_every_error_has_a_message_of_its_own() -> None:
     sentences = [code.message for code in ErrorCode]
     assert all(sentence.endswith(".") for sentence in sentences)
     assert len(set(sentences)) == len(sentences)
@@ -44,7 +44,7 @@ def test_a_protocol_error_carries_its_code_and_text() -> None:
     assert ErrorCode.NOT_CONTROLLER.message in str(without)
 
 
-def test_a_text_that_quotes_much_of_a_request_is_cut() -> None:
+def test_a_message_that_quotes_a_large_part_of_a_request_is_truncated() -> None:
     quoting = ProtocolError(ErrorCode.INVALID_CONFIG, "no such setting: " + "x" * 32_767)
     assert quoting.error_message is not None
     assert len(quoting.error_message) < 1100
@@ -67,13 +67,13 @@ def test_the_codec_knows_the_versions_and_headers_of_an_api(row: dict[str, objec
     assert {str(v): response_header_version(key, v) for v in versions} == row["responseHeaderVersion"]
 
 
-def test_versions_that_do_not_exist_have_headers_by_the_same_rule() -> None:
+def test_unknown_versions_have_headers_by_the_same_rule() -> None:
     assert [request_header_version(ApiKey.API_VERSIONS, version) for version in (-1, 4, 99)] == [1, 2, 2]
     assert [response_header_version(ApiKey.API_VERSIONS, version) for version in (-1, 4, 99)] == [0, 0, 0]
     assert request_header_version(ApiKey.SASL_HANDSHAKE, 99) == 1
 
 
-def test_a_key_or_name_that_the_codec_does_not_know_is_a_key_error() -> None:
+def test_an_unknown_api_key_or_name_is_a_key_error() -> None:
     for key in (-1, 52, 87, 1000):
         with pytest.raises(KeyError):
             request_class(key)
@@ -85,7 +85,7 @@ def test_a_key_or_name_that_the_codec_does_not_know_is_a_key_error() -> None:
 
 
 @pytest.mark.parametrize("row", UUIDS, ids=lambda row: row["kafka"])
-def test_a_uuid_has_kafkas_text_and_hash(row: dict[str, object]) -> None:
+def test_a_uuid_has_kafkas_string_and_hash(row: dict[str, object]) -> None:
     value = UUID(str(row["uuid"]))
     assert uuid_text(value) == row["kafka"]
     assert uuid_from_text(str(row["kafka"])) == value
@@ -93,6 +93,6 @@ def test_a_uuid_has_kafkas_text_and_hash(row: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "A" * 21, "A" * 23, "A" * 21 + "*", "A" * 21 + "+", "é" * 22, "A" * 25])
-def test_a_text_that_is_no_uuid_is_refused(text: str) -> None:
+def test_a_string_that_is_not_a_uuid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="uuid"):
         uuid_from_text(text)

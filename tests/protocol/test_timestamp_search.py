@@ -40,7 +40,7 @@ def random_records(chance: random.Random) -> list[Record]:
     return records
 
 
-def test_it_finds_what_a_look_at_all_records_finds() -> None:
+def test_the_search_finds_the_same_record_as_a_full_scan() -> None:
     chance = random.Random(7)
     for _ in range(300):
         records = random_records(chance)
@@ -62,7 +62,7 @@ def test_all_records_of_a_batch_with_log_append_time_have_that_time(asked: int, 
     assert found_in(body, header, asked, 6, lambda: 7) == expected
 
 
-def test_it_ends_with_the_record_that_it_finds() -> None:
+def test_the_search_ends_at_the_record_that_it_finds() -> None:
     body, header = batch_of([Record(offset, NOW + offset, None, b"value") for offset in range(1000)])
     search = TimestampSearch(header, NOW + 3, 0)
     search.take(body[:100])
@@ -83,7 +83,7 @@ def test_it_ends_with_the_record_that_it_finds() -> None:
     ids=["empty", "cut", "shorter than its fields", "a negative length", "a varint too long"],
 )
 @pytest.mark.parametrize("size", [1, 100])
-def test_records_that_are_cut_or_malformed_are_an_error(body: bytes, size: int) -> None:
+def test_truncated_or_malformed_records_are_an_error(body: bytes, size: int) -> None:
     _, header = batch_of([Record(0, NOW)])
     with pytest.raises(MalformedRecord):
         found_in(body, header, NOW + 1, 0, lambda: size)

@@ -19,7 +19,7 @@ def test_nothing_completes_within_the_handler_that_made_it_possible(room: Purgat
     assert operation.is_completed
 
 
-def test_the_loop_drains_what_nobody_drained(room: PurgatoryRoom) -> None:
+def test_the_loop_drains_the_queue_if_no_handler_does(room: PurgatoryRoom) -> None:
     operation = room.park("key")
     operation.ready = True
     room.completions.add(room.purgatory, "key")
@@ -36,13 +36,13 @@ def test_a_key_noted_many_times_is_tried_once(room: PurgatoryRoom) -> None:
     assert operation.tried == 2
 
 
-def test_a_key_that_nobody_watches_schedules_nothing(room: PurgatoryRoom) -> None:
+def test_a_key_without_watchers_schedules_nothing(room: PurgatoryRoom) -> None:
     room.completions.add(room.purgatory, "key")
     assert room.completions.is_empty
     assert room.loop.scheduled == []
 
 
-def test_what_completion_makes_possible_has_its_turn_in_the_same_drain(room: PurgatoryRoom) -> None:
+def test_operations_enabled_by_a_completion_complete_in_the_same_drain(room: PurgatoryRoom) -> None:
     first, second = room.park("a"), room.park("b")
     first.ready = second.ready = True
     first.when_complete = lambda: room.completions.add(room.purgatory, "b")
@@ -51,7 +51,7 @@ def test_what_completion_makes_possible_has_its_turn_in_the_same_drain(room: Pur
     assert second.is_completed
 
 
-def test_draining_from_inside_a_drain_has_no_effect(room: PurgatoryRoom) -> None:
+def test_a_nested_drain_has_no_effect(room: PurgatoryRoom) -> None:
     seen: list[bool] = []
     first, second = room.park("a"), room.park("a")
     first.ready = second.ready = True
@@ -66,7 +66,7 @@ def test_draining_from_inside_a_drain_has_no_effect(room: PurgatoryRoom) -> None
     assert second.is_completed
 
 
-def test_a_key_with_more_operations_than_the_budget_is_tried_in_pieces(
+def test_operations_beyond_the_budget_are_tried_in_pieces(
     make_room: Callable[..., PurgatoryRoom],
 ) -> None:
     room = make_room(budget=100)
@@ -79,7 +79,7 @@ def test_a_key_with_more_operations_than_the_budget_is_tried_in_pieces(
     assert all(operation.tried == 2 for operation in operations)
 
 
-def test_an_event_during_the_pieces_tries_all_of_them_again(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_an_event_between_pieces_restarts_the_pass(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=10)
     operations = [room.park("key") for _ in range(25)]
     room.completions.add(room.purgatory, "key")
@@ -91,7 +91,7 @@ def test_an_event_during_the_pieces_tries_all_of_them_again(make_room: Callable[
     assert all(operation.tried == 3 for operation in operations)
 
 
-def test_an_event_from_inside_the_last_piece_tries_all_of_them_again(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_an_event_within_the_last_piece_restarts_the_pass(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=10)
     operations = [room.park("key", name=str(number)) for number in range(15)]
 
@@ -105,7 +105,7 @@ def test_an_event_from_inside_the_last_piece_tries_all_of_them_again(make_room: 
     assert operations[0].is_completed
 
 
-def test_what_is_parked_between_the_pieces_stands_behind_them(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_an_operation_parked_between_pieces_is_tried_after_them(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=10)
     operations = [room.park("key") for _ in range(25)]
     operations[3].ready = True
@@ -119,7 +119,7 @@ def test_what_is_parked_between_the_pieces_stands_behind_them(make_room: Callabl
     assert room.purgatory.cancel_for_key("key") == [*operations[:3], *operations[4:], late]
 
 
-def test_an_operation_of_many_keys_costs_as_many_units_of_the_budget(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_an_operation_costs_one_unit_of_the_budget_per_key(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=100)
     operations = [room.park("key", *(f"{number}-{other}" for other in range(49))) for number in range(10)]
     room.completions.add(room.purgatory, "key")
@@ -129,7 +129,7 @@ def test_an_operation_of_many_keys_costs_as_many_units_of_the_budget(make_room: 
     assert all(operation.tried == 2 for operation in operations)
 
 
-def test_a_long_list_does_not_keep_another_key_waiting_to_its_end(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_a_long_watcher_list_does_not_block_another_key(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=10)
     crowd = [room.park("crowd") for _ in range(1_000)]
     single = room.park("single")
@@ -142,7 +142,7 @@ def test_a_long_list_does_not_keep_another_key_waiting_to_its_end(make_room: Cal
     assert sum(operation.tried - 1 for operation in crowd) <= 20
 
 
-def test_a_crowd_of_time_outs_expires_in_pieces_and_does_not_starve_an_event(
+def test_many_timeouts_expire_in_pieces_and_do_not_starve_an_event(
     make_room: Callable[..., PurgatoryRoom],
 ) -> None:
     room = make_room(budget=100)
@@ -160,7 +160,7 @@ def test_a_crowd_of_time_outs_expires_in_pieces_and_does_not_starve_an_event(
     assert all(operation.events == ["complete", "expired"] for operation in crowd)
 
 
-def test_a_key_cancelled_between_the_pieces_ends_the_pass(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_a_key_cancelled_between_pieces_ends_the_pass(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=10)
     operations = [room.park("key") for _ in range(25)]
     room.completions.add(room.purgatory, "key")
@@ -175,7 +175,7 @@ def test_a_key_cancelled_between_the_pieces_ends_the_pass(make_room: Callable[..
     assert late.is_completed
 
 
-def test_checking_a_key_at_once_finishes_a_pass_that_was_in_pieces(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_an_immediate_check_of_a_key_finishes_its_pass(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(budget=10)
     operations = [room.park("key") for _ in range(25)]
     room.completions.add(room.purgatory, "key")
@@ -192,7 +192,7 @@ def test_a_queue_without_a_budget_is_refused() -> None:
         CompletionQueue(lambda callback: None, 0)
 
 
-def test_taking_a_key_costs_the_same_however_many_wait(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_taking_a_key_takes_constant_time(make_room: Callable[..., PurgatoryRoom]) -> None:
     """A plain dict looks for its first key among all that were taken from its front: a thousand times as long for
     fifty times as many.
     """

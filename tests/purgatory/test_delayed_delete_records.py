@@ -32,7 +32,7 @@ class Deletion:
         self.room.happened(key)  # type: ignore[arg-type]
 
 
-def test_it_is_answered_with_the_low_watermarks_when_all_have_reached_their_offsets(room: PurgatoryRoom) -> None:
+def test_delete_records_returns_the_low_watermarks_once_all_reached_their_offsets(room: PurgatoryRoom) -> None:
     deletion = Deletion(room)
     deletion.moved(A, 100)
     deletion.moved(B, 199)
@@ -48,13 +48,13 @@ def test_a_partition_that_fails_has_its_error_and_no_low_watermark(room: Purgato
     assert deletion.answers == [{A: (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), B: (ErrorCode.NONE, 200)}]
 
 
-def test_one_that_failed_from_the_start_is_not_waited_for(room: PurgatoryRoom) -> None:
+def test_a_partition_that_failed_at_first_is_not_waited_for(room: PurgatoryRoom) -> None:
     deletion = Deletion(room, ErrorCode.OFFSET_OUT_OF_RANGE)
     deletion.moved(B, 200)
     assert deletion.answers == [{A: (ErrorCode.OFFSET_OUT_OF_RANGE, -1), B: (ErrorCode.NONE, 200)}]
 
 
-def test_the_time_out_is_the_error_of_what_is_pending(room: PurgatoryRoom) -> None:
+def test_pending_partitions_fail_with_the_timeout(room: PurgatoryRoom) -> None:
     deletion = Deletion(room)
     deletion.moved(A, 100)
     room.pass_time(1_000)

@@ -43,20 +43,20 @@ class Fetch:
         pytest.param(ErrorCode.KAFKA_STORAGE_ERROR, id="D its directory is offline"),
     ],
 )
-def test_a_partition_that_fails_answers_the_fetch_at_once(room: PurgatoryRoom, error: ErrorCode) -> None:
+def test_a_failed_partition_completes_the_fetch_at_once(room: PurgatoryRoom, error: ErrorCode) -> None:
     fetch = Fetch(room, min_bytes=1_000_000)
     fetch.partition.fail(error)
     assert fetch.is_answered()
 
 
-def test_case_e_a_fenced_leader_epoch_answers_it_at_once(room: PurgatoryRoom) -> None:
+def test_case_e_a_fenced_leader_epoch_completes_the_fetch_at_once(room: PurgatoryRoom) -> None:
     fetch = Fetch(room)
     fetch.partition.leader_epoch = 1
     fetch.partition.append(0)
     assert fetch.is_answered()
 
 
-def test_case_f_data_in_an_older_segment_answers_it_however_little_it_is(room: PurgatoryRoom) -> None:
+def test_case_f_any_data_in_an_older_segment_completes_the_fetch(room: PurgatoryRoom) -> None:
     fetch = Fetch(room, min_bytes=1_000_000)
     fetch.partition.append(5)
     assert not fetch.is_answered()
@@ -65,20 +65,20 @@ def test_case_f_data_in_an_older_segment_answers_it_however_little_it_is(room: P
     assert fetch.is_answered()
 
 
-def test_case_f_a_roll_without_new_data_answers_nothing(room: PurgatoryRoom) -> None:
+def test_case_f_a_roll_without_new_data_does_not_complete_the_fetch(room: PurgatoryRoom) -> None:
     fetch = Fetch(room)
     fetch.partition.roll()
     fetch.partition.append(0)
     assert not fetch.is_answered()
 
 
-def test_case_f_a_log_truncated_below_the_fetch_offset_answers_it(room: PurgatoryRoom) -> None:
+def test_case_f_a_truncation_below_the_fetch_offset_completes_the_fetch(room: PurgatoryRoom) -> None:
     fetch = Fetch(room)
     fetch.partition.append(-10)
     assert fetch.is_answered()
 
 
-def test_case_g_the_bytes_of_all_partitions_together_count(room: PurgatoryRoom) -> None:
+def test_case_g_the_bytes_of_all_partitions_are_added_up(room: PurgatoryRoom) -> None:
     first, second = PartitionModel(room), PartitionModel(room)
     models = {0: first, 1: second}
     asked: list[int] = []
@@ -98,13 +98,13 @@ def test_case_g_the_bytes_of_all_partitions_together_count(room: PurgatoryRoom) 
     assert done
 
 
-def test_case_g_a_partition_counts_no_more_than_its_own_maximum(room: PurgatoryRoom) -> None:
+def test_case_g_a_partition_counts_at_most_its_own_maximum(room: PurgatoryRoom) -> None:
     fetch = Fetch(room, min_bytes=100, max_bytes=99)
     fetch.partition.append(1_000)
     assert not fetch.is_answered()
 
 
-def test_case_g_one_that_has_enough_in_its_first_partitions_does_not_look_at_the_rest(room: PurgatoryRoom) -> None:
+def test_case_g_a_fetch_with_enough_bytes_does_not_check_further_partitions(room: PurgatoryRoom) -> None:
     asked: list[int] = []
 
     def progress(number: int) -> int:
@@ -116,22 +116,22 @@ def test_case_g_one_that_has_enough_in_its_first_partitions_does_not_look_at_the
     assert asked == [0, 1]
 
 
-def test_case_h_a_diverging_epoch_answers_it_at_once(room: PurgatoryRoom) -> None:
+def test_case_h_a_diverging_epoch_completes_the_fetch_at_once(room: PurgatoryRoom) -> None:
     fetch = Fetch(room, min_bytes=1_000_000, last_fetched_epoch_end=990)
     assert fetch.completed_at_once
 
 
-def test_one_that_asks_for_no_bytes_never_waits(room: PurgatoryRoom) -> None:
+def test_a_fetch_with_min_bytes_0_never_waits(room: PurgatoryRoom) -> None:
     assert Fetch(room, min_bytes=0).completed_at_once
 
 
-def test_answer_now_counts_for_no_bytes_of_the_partitions_before_it(room: PurgatoryRoom) -> None:
+def test_answer_now_completes_the_fetch_whatever_the_bytes_before_it(room: PurgatoryRoom) -> None:
     found = {0: 5, 1: ANSWER_NOW}
     fetch = DelayedFetch(500, 1_000, [0, 1], lambda number: found[number], lambda: None)
     assert room.purgatory.try_complete_else_watch(fetch, ["key"])
 
 
-def test_time_outs_of_consumers_and_followers_are_counted_apart(room: PurgatoryRoom) -> None:
+def test_timeouts_of_consumers_and_followers_are_counted_separately(room: PurgatoryRoom) -> None:
     consumer, follower = Fetch(room), Fetch(room, is_from_follower=True)
     room.pass_time(500)
     assert consumer.answers == [0]
@@ -139,5 +139,5 @@ def test_time_outs_of_consumers_and_followers_are_counted_apart(room: PurgatoryR
     assert (follower.expirations.consumer, follower.expirations.follower) == (0, 1)
 
 
-def test_it_can_be_read_in_a_listing(room: PurgatoryRoom) -> None:
+def test_a_delayed_fetch_has_a_readable_repr(room: PurgatoryRoom) -> None:
     assert repr(Fetch(room).operation) == "DelayedFetch(max_wait_ms=500, min_bytes=1, 1 partitions, consumer)"

@@ -17,7 +17,7 @@ def test_an_operation_that_can_complete_at_once_is_never_parked(room: PurgatoryR
     assert (room.purgatory.watched, room.purgatory.delayed, room.timer.size) == (0, 0, 0)
 
 
-def test_an_event_completes_what_waits_for_it(room: PurgatoryRoom) -> None:
+def test_an_event_completes_the_operations_that_wait_for_it(room: PurgatoryRoom) -> None:
     operation = room.park("key")
     room.happened("key")
     assert not operation.is_completed
@@ -27,7 +27,7 @@ def test_an_event_completes_what_waits_for_it(room: PurgatoryRoom) -> None:
     assert (room.purgatory.completed, room.purgatory.expired) == (1, 0)
 
 
-def test_the_time_out_completes_what_nothing_else_did(room: PurgatoryRoom) -> None:
+def test_the_timeout_completes_an_operation_that_no_event_completed(room: PurgatoryRoom) -> None:
     operation = room.park("key", delay_ms=500)
     room.pass_time(499)
     assert operation.events == []
@@ -37,7 +37,7 @@ def test_the_time_out_completes_what_nothing_else_did(room: PurgatoryRoom) -> No
     assert (room.purgatory.completed, room.purgatory.expired) == (0, 1)
 
 
-def test_an_operation_completes_exactly_once_when_event_and_time_out_come_together(room: PurgatoryRoom) -> None:
+def test_an_operation_completes_once_if_event_and_timeout_coincide(room: PurgatoryRoom) -> None:
     operation = room.park("key", delay_ms=500)
     operation.ready = True
     room.clock.advance(500)
@@ -48,7 +48,7 @@ def test_an_operation_completes_exactly_once_when_event_and_time_out_come_togeth
     assert room.purgatory.completed + room.purgatory.expired == 1
 
 
-def test_an_event_between_the_time_out_and_its_turn_wins(room: PurgatoryRoom) -> None:
+def test_an_event_between_the_timeout_and_its_processing_wins(room: PurgatoryRoom) -> None:
     operation = room.park("key", delay_ms=500)
     room.clock.advance(500)
     room.timer.advance_clock()
@@ -59,7 +59,7 @@ def test_an_event_between_the_time_out_and_its_turn_wins(room: PurgatoryRoom) ->
     assert (room.purgatory.completed, room.purgatory.expired) == (1, 0)
 
 
-def test_the_second_to_force_completion_is_told_so() -> None:
+def test_the_second_force_complete_returns_false() -> None:
     operation = Operation()
     assert operation.force_complete()
     assert not operation.force_complete()
@@ -73,7 +73,7 @@ def test_a_completed_operation_leaves_the_timer_at_once(room: PurgatoryRoom) -> 
     assert room.timer.size == 0
 
 
-def test_a_completed_operation_is_kept_by_nothing_once_its_key_was_tried(room: PurgatoryRoom) -> None:
+def test_nothing_references_a_completed_operation_after_its_key_was_tried(room: PurgatoryRoom) -> None:
     operation = room.park("key", delay_ms=2_147_483_647)
     operation.ready = True
     gone = weakref.ref(operation)
@@ -87,16 +87,14 @@ def test_a_completed_operation_is_kept_by_nothing_once_its_key_was_tried(room: P
 
 
 @pytest.mark.parametrize("delay_ms", [0, -1])
-def test_an_operation_that_may_not_wait_expires_after_the_handler_not_within_it(
-    room: PurgatoryRoom, delay_ms: int
-) -> None:
+def test_an_operation_that_must_not_wait_expires_after_the_handler(room: PurgatoryRoom, delay_ms: int) -> None:
     operation = room.park("key", delay_ms=delay_ms)
     assert operation.events == []
     room.loop.until_idle()
     assert operation.events == ["complete", "expired"]
 
 
-def test_an_abandoned_operation_answers_nobody(room: PurgatoryRoom) -> None:
+def test_an_abandoned_operation_never_completes(room: PurgatoryRoom) -> None:
     operation = room.park("key", delay_ms=500)
     assert operation.abandon()
     assert not operation.abandon()
@@ -117,7 +115,7 @@ def test_an_operation_outside_any_purgatory_expires_on_the_timer(room: Purgatory
     assert operation.events == ["complete", "expired"]
 
 
-def test_an_operation_says_what_it_is_by_subclassing() -> None:
+def test_an_operation_must_be_subclassed() -> None:
     with pytest.raises(NotImplementedError):
         DelayedOperation(0).try_complete()
     with pytest.raises(NotImplementedError):

@@ -46,7 +46,7 @@ class Produce:
         self.room.happened(key)  # type: ignore[arg-type]
 
 
-def test_it_waits_until_every_partition_has_enough_replicas(room: PurgatoryRoom) -> None:
+def test_a_produce_waits_until_every_partition_has_enough_replicas(room: PurgatoryRoom) -> None:
     produce = Produce(room)
     produce.reached(A)
     produce.reached(C)
@@ -55,7 +55,7 @@ def test_it_waits_until_every_partition_has_enough_replicas(room: PurgatoryRoom)
     assert produce.answers == [{A: ErrorCode.NONE, B: ErrorCode.NONE, C: ErrorCode.NONE}]
 
 
-def test_it_asks_for_the_required_offset_and_only_of_partitions_that_are_pending(room: PurgatoryRoom) -> None:
+def test_only_pending_partitions_are_checked_for_their_required_offset(room: PurgatoryRoom) -> None:
     produce = Produce(room)
     assert produce.leader.asked == [(A, 100), (B, 101), (C, 102)]
     produce.reached(A)
@@ -72,7 +72,7 @@ def test_it_asks_for_the_required_offset_and_only_of_partitions_that_are_pending
         pytest.param(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, id="C1 too few replicas in sync"),
     ],
 )
-def test_a_partition_that_fails_keeps_its_error_and_the_others_are_waited_for(
+def test_a_failed_partition_keeps_its_error_and_the_others_are_waited_for(
     room: PurgatoryRoom, error: ErrorCode
 ) -> None:
     produce = Produce(room)
@@ -83,7 +83,7 @@ def test_a_partition_that_fails_keeps_its_error_and_the_others_are_waited_for(
     assert produce.answers == [{A: error, B: ErrorCode.NONE, C: ErrorCode.NONE}]
 
 
-def test_a_partition_that_failed_when_it_was_appended_to_is_not_waited_for(room: PurgatoryRoom) -> None:
+def test_a_partition_whose_append_failed_is_not_waited_for(room: PurgatoryRoom) -> None:
     produce = Produce(room, a=ErrorCode.MESSAGE_TOO_LARGE)
     assert (A, 100) not in produce.leader.asked
     produce.reached(B)
@@ -91,14 +91,14 @@ def test_a_partition_that_failed_when_it_was_appended_to_is_not_waited_for(room:
     assert produce.answers == [{A: ErrorCode.MESSAGE_TOO_LARGE, B: ErrorCode.NONE, C: ErrorCode.NONE}]
 
 
-def test_one_whose_partitions_all_failed_is_answered_at_once(room: PurgatoryRoom) -> None:
+def test_a_produce_whose_partitions_all_failed_completes_at_once(room: PurgatoryRoom) -> None:
     error = ErrorCode.CORRUPT_MESSAGE
     produce = Produce(room, a=error, b=error, c=error)
     assert produce.completed_at_once
     assert produce.answers == [{A: error, B: error, C: error}]
 
 
-def test_the_time_out_is_the_error_of_what_is_pending_and_of_nothing_else(room: PurgatoryRoom) -> None:
+def test_only_pending_partitions_fail_with_the_timeout(room: PurgatoryRoom) -> None:
     produce = Produce(room, a=ErrorCode.MESSAGE_TOO_LARGE)
     produce.reached(B)
     room.pass_time(1_500)
@@ -110,7 +110,7 @@ def test_the_time_out_is_the_error_of_what_is_pending_and_of_nothing_else(room: 
     assert (produce.expirations.total, produce.expirations.by_partition) == (1, {})
 
 
-def test_one_that_a_shutdown_completes_is_told_of_a_time_out_but_not_counted_as_one(room: PurgatoryRoom) -> None:
+def test_a_shutdown_completes_a_produce_with_timeouts_that_are_not_counted(room: PurgatoryRoom) -> None:
     produce = Produce(room)
     produce.reached(A)
     room.purgatory.shutdown()
@@ -120,11 +120,11 @@ def test_one_that_a_shutdown_completes_is_told_of_a_time_out_but_not_counted_as_
     assert (produce.expirations.total, room.purgatory.expired) == (0, 0)
 
 
-def test_a_status_carries_what_the_caller_gave_it(room: PurgatoryRoom) -> None:
+def test_a_status_contains_the_callers_result(room: PurgatoryRoom) -> None:
     assert [status.result for status in Produce(room).statuses.values()] == ["a", "b", "c"]
 
 
-def test_it_can_be_read_in_a_listing(room: PurgatoryRoom) -> None:
+def test_a_delayed_produce_has_a_readable_repr(room: PurgatoryRoom) -> None:
     text = repr(Produce(room, a=ErrorCode.MESSAGE_TOO_LARGE).operation)
     assert "timeout_ms=1500" in text
     assert "required_offset=101, pending" in text

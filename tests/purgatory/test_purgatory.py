@@ -20,7 +20,7 @@ def test_an_event_tries_the_operations_of_its_key_and_no_others(room: PurgatoryR
     assert (first.tried, second.tried, other.tried) == (2, 2, 1)
 
 
-def test_check_and_complete_tells_how_many_it_completed(room: PurgatoryRoom) -> None:
+def test_check_and_complete_returns_the_number_of_completed_operations(room: PurgatoryRoom) -> None:
     operations = [room.park("key", name=str(number)) for number in range(5)]
     for operation in operations[::2]:
         operation.ready = True
@@ -52,7 +52,7 @@ def test_a_completed_operation_is_not_parked(room: PurgatoryRoom) -> None:
     assert (room.purgatory.watched, room.purgatory.delayed) == (0, 0)
 
 
-def test_a_watcher_list_that_becomes_empty_goes_away(room: PurgatoryRoom) -> None:
+def test_a_watcher_list_that_becomes_empty_is_removed(room: PurgatoryRoom) -> None:
     operation = room.park("a", "b")
     assert room.purgatory.watched_keys == 2
     operation.ready = True
@@ -73,7 +73,7 @@ def test_purgatory_size_counts_entries_and_num_delayed_operations_counts_operati
     assert (room.purgatory.watched, room.purgatory.delayed) == (1, 1)
 
 
-def test_what_waits_is_listed_with_its_keys_age_and_deadline_the_oldest_first(room: PurgatoryRoom) -> None:
+def test_waiting_operations_are_listed_with_keys_age_and_deadline_oldest_first(room: PurgatoryRoom) -> None:
     room.clock.advance(10_000)
     first = room.park("a", "b", name="first", delay_ms=500)
     room.clock.advance(100)
@@ -87,7 +87,7 @@ def test_what_waits_is_listed_with_its_keys_age_and_deadline_the_oldest_first(ro
     ]
 
 
-def test_cancelling_a_key_forgets_its_operations_without_completing_them(room: PurgatoryRoom) -> None:
+def test_cancelling_a_key_removes_its_operations_without_completing_them(room: PurgatoryRoom) -> None:
     cancelled = [room.park("a", delay_ms=100), room.park("a", "b", delay_ms=100)]
     kept = room.park("b", delay_ms=100)
     done = room.park("a")
@@ -100,7 +100,7 @@ def test_cancelling_a_key_forgets_its_operations_without_completing_them(room: P
     assert kept.events == ["complete", "expired"]
 
 
-def test_a_cancelled_operation_may_still_be_completed_under_its_other_key(room: PurgatoryRoom) -> None:
+def test_a_cancelled_operation_can_still_complete_under_its_other_key(room: PurgatoryRoom) -> None:
     operation = room.park("a", "b")
     assert room.purgatory.cancel_for_key("a") == [operation]
     assert room.purgatory.delayed == 0
@@ -111,7 +111,7 @@ def test_a_cancelled_operation_may_still_be_completed_under_its_other_key(room: 
     assert (room.purgatory.delayed, room.purgatory.watched, room.purgatory.dead) == (0, 0, 0)
 
 
-def test_an_operation_may_cancel_its_own_key_while_it_completes(room: PurgatoryRoom) -> None:
+def test_an_operation_can_cancel_its_own_key_while_it_completes(room: PurgatoryRoom) -> None:
     operations = [room.park("key", "other", name=str(number)) for number in range(4)]
     operations[0].force_complete()
     operations[2].ready = True
@@ -124,7 +124,7 @@ def test_an_operation_may_cancel_its_own_key_while_it_completes(room: PurgatoryR
     assert (room.purgatory.watched, room.purgatory.dead) == (2, 0)
 
 
-def test_an_operation_that_completes_may_park_another_under_the_same_key(room: PurgatoryRoom) -> None:
+def test_a_completing_operation_can_park_another_under_the_same_key(room: PurgatoryRoom) -> None:
     later = Operation("later")
     first = room.park("key", name="first")
     first.ready = True
@@ -138,7 +138,7 @@ def test_an_operation_that_completes_may_park_another_under_the_same_key(room: P
     assert room.purgatory.watched_keys == 0
 
 
-def test_checking_a_key_from_inside_one_of_its_operations_is_left_to_the_queue(room: PurgatoryRoom) -> None:
+def test_checking_a_key_within_one_of_its_operations_is_queued(room: PurgatoryRoom) -> None:
     answers: list[int] = []
     first, second = room.park("key", name="first"), room.park("key", name="second")
 
@@ -153,7 +153,9 @@ def test_checking_a_key_from_inside_one_of_its_operations_is_left_to_the_queue(r
     assert second.is_completed
 
 
-def test_an_operation_that_raises_harms_no_other(room: PurgatoryRoom, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operation_that_raises_does_not_affect_the_others(
+    room: PurgatoryRoom, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Failing(Operation):
         def try_complete(self) -> bool:
             self.tried += 1
@@ -173,7 +175,9 @@ def test_an_operation_that_raises_harms_no_other(room: PurgatoryRoom, capsys: py
     assert failing.events == ["complete", "expired"]
 
 
-def test_an_answer_that_raises_harms_no_other_time_out(room: PurgatoryRoom, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_completion_that_raises_does_not_affect_other_timeouts(
+    room: PurgatoryRoom, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse() -> None:
         raise ValueError("no")
 
@@ -185,7 +189,7 @@ def test_an_answer_that_raises_harms_no_other_time_out(room: PurgatoryRoom, caps
     assert room.purgatory.delayed == 0
 
 
-def test_shutting_down_completes_what_waits_and_lets_nothing_wait_any_more(room: PurgatoryRoom) -> None:
+def test_shutdown_completes_all_operations_and_parks_no_more(room: PurgatoryRoom) -> None:
     operations = [room.park("a", "b"), room.park("b")]
     room.purgatory.shutdown()
     assert [operation.events for operation in operations] == [["complete"], ["complete"]]
@@ -196,7 +200,7 @@ def test_shutting_down_completes_what_waits_and_lets_nothing_wait_any_more(room:
     assert room.timer.size == 0
 
 
-def test_two_purgatories_on_one_timer_count_their_own(room: PurgatoryRoom) -> None:
+def test_two_purgatories_on_one_timer_count_separately(room: PurgatoryRoom) -> None:
     from odradek.purgatory import DelayedOperationPurgatory
 
     other = DelayedOperationPurgatory("Other", room.timer, room.clock, room.completions)
@@ -233,7 +237,7 @@ def test_completed_watchers_past_the_purge_interval_are_purged(make_room: Callab
     assert room.purgatory.delayed == 9
 
 
-def test_a_list_whose_operations_were_all_purged_goes_away(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_a_list_whose_operations_were_all_purged_is_removed(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(purge_interval=1)
     waiting = room.park("kept")
     for number in range(5):
@@ -260,7 +264,7 @@ def test_operations_that_complete_under_their_only_key_never_start_a_purge(
     assert room.loop.until_idle() == 0
 
 
-def test_a_purge_looks_at_a_bounded_number_of_entries_per_turn_of_the_loop(
+def test_a_purge_checks_a_bounded_number_of_entries_per_turn_of_the_loop(
     make_room: Callable[..., PurgatoryRoom],
 ) -> None:
     room = make_room(purge_interval=100, budget=50)
@@ -276,7 +280,7 @@ def test_a_purge_looks_at_a_bounded_number_of_entries_per_turn_of_the_loop(
     assert 2_000 / 50 <= len(seen) - 1 <= 2_000 / 50 + 2
 
 
-def test_what_is_parked_and_completed_during_a_purge_is_not_lost(make_room: Callable[..., PurgatoryRoom]) -> None:
+def test_operations_parked_and_completed_during_a_purge_are_not_lost(make_room: Callable[..., PurgatoryRoom]) -> None:
     room = make_room(purge_interval=20, budget=10)
     chance = random.Random(7)
     waiting: list[Operation] = []
@@ -310,7 +314,7 @@ def test_what_is_parked_and_completed_during_a_purge_is_not_lost(make_room: Call
     assert (room.purgatory.watched, room.purgatory.watched_keys, room.purgatory.dead) == (0, 0, 0)
 
 
-def test_a_large_purgatory_is_not_looked_through_for_every_thousand_that_complete(
+def test_a_large_purgatory_is_not_scanned_for_every_thousand_completions(
     make_room: Callable[..., PurgatoryRoom],
 ) -> None:
     """A pass looks at every entry. After the first, the next waits for a sixteenth of them to be dead."""

@@ -12,7 +12,7 @@ from tests.purgatory.partition_model import PartitionModel, Target
 from tests.purgatory.rooms import PurgatoryRoom
 
 
-def test_a_fetch_of_10_kb_finds_2_kb_and_15_kb_more_after_100_ms_release_it_with_all_17_kb(room: PurgatoryRoom) -> None:
+def test_a_fetch_of_10_kb_with_2_kb_present_returns_17_kb_after_15_kb_are_appended(room: PurgatoryRoom) -> None:
     partition = PartitionModel(room, size=2 * 1024)
     target = Target(partition.topic_partition, 0)
     answers: list[int] = []
@@ -34,7 +34,7 @@ def test_a_fetch_of_10_kb_finds_2_kb_and_15_kb_more_after_100_ms_release_it_with
     assert (expirations.consumer, expirations.follower) == (0, 0)
 
 
-def test_the_same_fetch_returns_its_2_kb_after_500_ms_when_nothing_is_written(room: PurgatoryRoom) -> None:
+def test_the_same_fetch_returns_2_kb_after_500_ms_if_nothing_is_appended(room: PurgatoryRoom) -> None:
     partition = PartitionModel(room, size=2 * 1024)
     target = Target(partition.topic_partition, 0)
     answers: list[int] = []
@@ -50,7 +50,7 @@ def test_the_same_fetch_returns_its_2_kb_after_500_ms_when_nothing_is_written(ro
     assert (expirations.consumer, expirations.follower) == (1, 0)
 
 
-def test_a_produce_at_1001_waits_for_followers_at_950_and_960_until_both_have_it(room: PurgatoryRoom) -> None:
+def test_a_produce_at_1001_waits_until_followers_at_950_and_960_have_it(room: PurgatoryRoom) -> None:
     partition = PartitionModel(room, {"B": 950, "C": 960}, size=1001)
     answers: list[ErrorCode] = []
     statuses = {partition.topic_partition: ProducePartitionStatus(1001)}
@@ -74,7 +74,7 @@ def test_a_produce_at_1001_waits_for_followers_at_950_and_960_until_both_have_it
     assert (room.clock.now_ms(), room.timer.size, room.purgatory.delayed) == (8, 0, 0)
 
 
-def test_the_same_produce_is_answered_with_request_timed_out_after_30_s(room: PurgatoryRoom) -> None:
+def test_the_same_produce_returns_request_timed_out_after_30_s(room: PurgatoryRoom) -> None:
     partition = PartitionModel(room, {"B": 950, "C": 960}, size=1001)
     answers: list[ErrorCode] = []
     expirations = PartitionExpirations()

@@ -12,12 +12,12 @@ from odradek.broker.settings.config import load_config
 COMPOSE = (Path(__file__).parents[2] / "docker-compose.yml").read_text()
 
 
-def test_ports_are_published_on_the_hosts_loopback_alone() -> None:
+def test_ports_are_published_on_the_hosts_loopback_only() -> None:
     ports = re.findall(r'^ +- "([^"]+)"$', COMPOSE, re.MULTILINE)
     assert ports == ["127.0.0.1:9092:9092", "127.0.0.1:9404:9404"]
 
 
-def test_its_command_serves_what_is_published_on_all_interfaces_of_the_container() -> None:
+def test_the_command_serves_the_published_ports_on_all_container_interfaces() -> None:
     command, *arguments = re.findall(r"^ {6}- ((?:--)?\w\S*)$", COMPOSE.partition("ports:")[0], re.MULTILINE)
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -70,7 +70,7 @@ def make_topic(broker: SpawnedBroker, name: str) -> None:
     admin.close()
 
 
-def test_ten_thousand_idle_connections_cost_little_and_nobody_feels_them(broker: SpawnedBroker) -> None:
+def test_ten_thousand_idle_connections_cost_little_and_delay_no_client(broker: SpawnedBroker) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(IDLE_CONNECTIONS, hard // 4 * 3 - 100)  # the rest is the logs'
     host, port = broker.bootstrap.rsplit(":", 1)
@@ -89,7 +89,7 @@ def test_ten_thousand_idle_connections_cost_little_and_nobody_feels_them(broker:
     assert broker.process.poll() is None
 
 
-def test_a_client_that_never_reads_its_answers_holds_little_memory_and_nobody_else_up(broker: SpawnedBroker) -> None:
+def test_a_client_that_never_reads_holds_little_memory_and_delays_no_client(broker: SpawnedBroker) -> None:
     make_topic(broker, "felt")
     batch = build_batch([Record(offset=0, timestamp=1, key=None, value=bytes(900_000), headers=[])])
     produce = ProduceRequest(
@@ -132,7 +132,7 @@ def test_a_client_that_never_reads_its_answers_holds_little_memory_and_nobody_el
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-async def test_a_half_closed_connection_ends_within_a_second_and_its_parked_fetch_with_it(
+async def test_a_half_closed_connection_and_its_parked_fetch_end_within_a_second(
     is_read: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once where the connection is read; where it is not, since a fetch waits behind one of its session, at the

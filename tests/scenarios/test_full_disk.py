@@ -65,7 +65,7 @@ def consume_all(broker: SpawnedBroker) -> list[bytes]:
     return values
 
 
-def test_a_full_disk_refuses_appends_keeps_reads_and_takes_appends_again_when_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_refuses_appends_until_space_is_free_and_serves_reads(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(6 * MEBIBYTE))
     data = small_disk / "data"
@@ -99,7 +99,7 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_a_broker_starts_on_a_full_disk_serves_reads_and_takes_appends_when_there_is_room(
+def test_a_broker_starts_on_a_full_disk_and_accepts_appends_once_space_is_free(
     small_disk: Path, ends_well: bool
 ) -> None:
     settings = {"num.partitions": "1", "log.preallocate": "false", "log.segment.bytes": str(MEBIBYTE)}

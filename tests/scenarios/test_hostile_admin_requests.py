@@ -84,7 +84,7 @@ def in_proportion(memory: Memory) -> bool:
     return memory.beyond_frame_and_answer <= BYTES_PER_BYTE * memory.request
 
 
-def test_a_resource_that_is_named_thousands_of_times_is_described_once(broker: WatchedBroker) -> None:
+def test_a_resource_named_thousands_of_times_is_described_once(broker: WatchedBroker) -> None:
     request = description_of([THIS_BROKER] * 13_000)
     once = broker.ask(description_of([THIS_BROKER]), 4)
     answer = broker.ask(request, 4)
@@ -93,7 +93,7 @@ def test_a_resource_that_is_named_thousands_of_times_is_described_once(broker: W
     assert in_proportion(broker.memory_of(request, 4))
 
 
-def test_a_resource_that_is_named_with_different_keys_is_described_with_all_of_them(broker: WatchedBroker) -> None:
+def test_a_resource_named_with_different_keys_is_described_with_all_of_them(broker: WatchedBroker) -> None:
     request = description_of(["t", "t", "t"], TOPIC)
     for resource, key in zip(request.resources, ("retention.ms", "segment.ms", "no.such"), strict=True):
         resource.configuration_keys = [key]
@@ -104,7 +104,7 @@ def test_a_resource_that_is_named_with_different_keys_is_described_with_all_of_t
     assert len(described.configs) > 30
 
 
-def test_an_answer_that_would_be_too_large_is_refused_before_its_memory_is_spent() -> None:
+def test_a_response_that_would_be_too_large_is_refused_before_it_is_built() -> None:
     names = ["0" * length for length in range(1, 400)]  # all are this broker's number
     most_bytes = 1 << 20
     with watched_broker({"odradek.max.response.bytes": most_bytes}) as broker:
@@ -118,7 +118,7 @@ def test_an_answer_that_would_be_too_large_is_refused_before_its_memory_is_spent
         assert len(broker.response(description_of(names[:5]), 4).results) == 5
 
 
-def test_the_connection_ends_where_the_error_of_a_large_answer_is_too_large_or_has_no_room() -> None:
+def test_the_connection_closes_if_the_error_response_is_too_large_as_well() -> None:
     with watched_broker({"odradek.max.response.bytes": 64 * 1024}) as broker:
         with pytest.raises(ConnectionError):
             broker.ask(description_of(["0" * length for length in range(1, 500)]), 4)
@@ -156,7 +156,7 @@ def test_more_settings_than_one_entry_holds_are_refused(broker: WatchedBroker) -
         assert answer.error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_settings_that_are_named_twice_are_refused_in_steps_and_a_few_of_them_named(broker: WatchedBroker) -> None:
+def test_settings_named_twice_are_refused_in_steps_and_a_few_are_listed(broker: WatchedBroker) -> None:
     request = change(BROKER, THIS_BROKER, [(f"plug.in.{number // 2}", SET, "x") for number in range(20_000)])
     answer = broker.ask(request, 1)
     (refusal,) = decoded(request, 1, answer).responses
@@ -179,7 +179,7 @@ def test_all_settings_of_a_broker_are_replaced_in_steps(broker: WatchedBroker) -
         assert answer.longest_turn_ms < LONGEST_TURN_MS
 
 
-def test_a_list_grows_to_the_longest_string_of_an_answer_and_no_further(broker: WatchedBroker) -> None:
+def test_a_list_setting_grows_at_most_to_the_longest_string_of_a_response(broker: WatchedBroker) -> None:
     def append(prefix: str) -> tuple[int, float]:
         value = ",".join(f"{number}:{prefix}" for number in range(3500))
         request = change(TOPIC, "t", [(LIST, APPEND, value)])
@@ -210,19 +210,19 @@ def test_ten_thousand_new_topics_are_checked_in_steps(
     assert answer.longest_turn_ms < LONGEST_TURN_MS
 
 
-def test_what_new_topics_have_in_common_is_in_memory_once(broker: WatchedBroker) -> None:
+def test_common_data_of_new_topics_is_in_memory_once(broker: WatchedBroker) -> None:
     request = new_topics([f"name.{number}" for number in range(500)])
     memory = broker.memory_of(request, 7)
     assert memory.beyond_frame_and_answer < memory.answer
 
 
-def test_names_of_one_request_that_collide_are_found(broker: WatchedBroker) -> None:
+def test_colliding_names_in_one_request_are_refused(broker: WatchedBroker) -> None:
     created = broker.response(new_topics(["a.b", "a_b", "a-b", "a.b.c", "a_b.c"]), 7)
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert [topic.error_code for topic in created.topics] == [ErrorCode.NONE, invalid, *[ErrorCode.NONE] * 2, invalid]
 
 
-def test_thousands_of_topics_that_are_named_twice_are_refused_in_steps(broker: WatchedBroker) -> None:
+def test_thousands_of_duplicate_topics_are_refused_in_steps(broker: WatchedBroker) -> None:
     names = [f"name.{number}" for number in range(5_000)] * 2
     request = new_topics(names)
     answer = broker.ask(request, 7)
@@ -235,7 +235,7 @@ def test_thousands_of_topics_that_are_named_twice_are_refused_in_steps(broker: W
     assert answer.longest_turn_ms < LONGEST_TURN_MS
 
 
-def test_one_topic_that_forty_thousand_items_delete_is_deleted_in_steps(broker: WatchedBroker) -> None:
+def test_one_topic_deleted_by_forty_thousand_items_is_deleted_in_steps(broker: WatchedBroker) -> None:
     broker.response(new_topics(["gone"], validate_only=False), 7)
     request = DeleteTopicsRequest(topic_names=["gone"] * 40_000, timeout_ms=60_000)
     answer = broker.ask(request, 5)
@@ -243,7 +243,7 @@ def test_one_topic_that_forty_thousand_items_delete_is_deleted_in_steps(broker: 
     assert answer.longest_turn_ms < LONGEST_TURN_MS
 
 
-def test_an_assignment_to_a_million_brokers_is_refused_at_a_glance(broker: WatchedBroker) -> None:
+def test_an_assignment_to_a_million_brokers_is_refused_with_a_short_message(broker: WatchedBroker) -> None:
     replicas = list(range(1_000_000))
     assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     topic = NewTopic(name="assigned", num_partitions=-1, replication_factor=-1, assignments=[assignment])
@@ -262,7 +262,7 @@ def test_an_assignment_to_a_million_brokers_is_refused_at_a_glance(broker: Watch
     assert answer.longest_turn_ms < LONGEST_TURN_MS
 
 
-def test_producers_and_transactions_that_are_named_again_are_described_once(broker: WatchedBroker) -> None:
+def test_producers_and_transactions_named_repeatedly_are_described_once(broker: WatchedBroker) -> None:
     topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0] * 4_000)
     producers = DescribeProducersRequest(topics=[topic] * 2)
     (described,) = broker.response(producers, 0).topics

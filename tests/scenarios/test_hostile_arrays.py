@@ -39,13 +39,13 @@ def test_more_partitions_than_a_session_holds_cannot_be_forgotten(broker: Watche
     assert broker.memory_of(request, 11).beyond_frame_and_answer < BOUNDS.bytes_per_byte * 4 * MANY_PARTITIONS
 
 
-def test_topics_without_partitions_to_forget_count_as_well(broker: WatchedBroker) -> None:
+def test_forgotten_topics_without_partitions_count_as_well(broker: WatchedBroker) -> None:
     forgotten = [FetchRequest.ForgottenTopic(topic="t", partitions=[]) for _ in range(10_001)]
     assert broker.response(FetchRequest(forgotten_topics_data=forgotten), 11).error_code == ErrorCode.POLICY_VIOLATION
     assert broker.response(FetchRequest(forgotten_topics_data=forgotten[1:]), 11).error_code == ErrorCode.NONE
 
 
-def test_a_refusal_of_very_many_partitions_takes_no_memory_of_its_own(broker: WatchedBroker) -> None:
+def test_an_error_response_for_very_many_partitions_takes_no_extra_memory(broker: WatchedBroker) -> None:
     """An int32 takes ten bytes of memory for each of its own."""
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=list(range(MANY_PARTITIONS)))
     memory = broker.memory_of(OffsetFetchRequest(group_id="g", topics=[topic]), 5)
@@ -53,20 +53,20 @@ def test_a_refusal_of_very_many_partitions_takes_no_memory_of_its_own(broker: Wa
     assert memory.beyond_frame_and_answer < 15 * memory.request
 
 
-def test_names_that_would_take_too_much_memory_with_their_answers_are_refused(broker: WatchedBroker) -> None:
+def test_names_whose_responses_would_take_too_much_memory_are_refused(broker: WatchedBroker) -> None:
     request = DescribeGroupsRequest(groups=short_names(150_000))
     with pytest.raises(ConnectionError):
         broker.ask(request, 5)
 
 
-def test_as_many_short_names_as_are_answered_stay_within_the_bound(broker: WatchedBroker) -> None:
+def test_the_largest_accepted_number_of_short_names_stays_within_the_bound(broker: WatchedBroker) -> None:
     request = DescribeGroupsRequest(groups=short_names(60_000))
     memory = broker.memory_of(request, 5)
     assert memory.beyond_frame_and_answer < BOUNDS.free_bytes + BOUNDS.bytes_per_byte * memory.request
 
 
 @pytest.mark.parametrize("length", [10, 30])
-def test_ten_thousand_names_of_usual_length_are_answered(broker: WatchedBroker, length: int) -> None:
+def test_ten_thousand_names_of_usual_length_are_accepted(broker: WatchedBroker, length: int) -> None:
     names = [f"{number:0{length}d}" for number in range(10_000)]
     assert len(broker.response(DescribeGroupsRequest(groups=names), 5).groups) == len(names)
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]

@@ -107,7 +107,7 @@ def small_batch(count: int = 1, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
-def test_batches_that_inflate_to_very_much_more_hold_up_nobody(broker: BrokerThread, codec: Compression) -> None:
+def test_batches_that_inflate_to_a_multiple_block_no_client(broker: BrokerThread, codec: Compression) -> None:
     """Their budget allows for two of them."""
     bombs = [bomb(codec, 127 * MEBIBYTE)] * 4
     with client_of(broker) as client, longest_turn(broker) as turn:
@@ -116,7 +116,7 @@ def test_batches_that_inflate_to_very_much_more_hold_up_nobody(broker: BrokerThr
     assert turn.milliseconds < LONGEST_TURN_MS
 
 
-def test_sixty_batches_that_inflate_beyond_their_limit_hold_up_nobody(broker: BrokerThread) -> None:
+def test_sixty_batches_that_inflate_beyond_the_limit_block_no_client(broker: BrokerThread) -> None:
     bombs = [bomb(Compression.ZSTD, 129 * MEBIBYTE)] * 60
     with client_of(broker) as client, longest_turn(broker) as turn:
         answer = produce(client, bombs)
@@ -124,7 +124,7 @@ def test_sixty_batches_that_inflate_beyond_their_limit_hold_up_nobody(broker: Br
     assert turn.milliseconds < LONGEST_TURN_MS
 
 
-def test_many_batches_that_are_small_enough_each_share_their_turns(broker: BrokerThread) -> None:
+def test_many_small_batches_are_spread_over_turns(broker: BrokerThread) -> None:
     """Each of them fits one turn; together they take as long as one large batch."""
     bombs = [bomb(Compression.GZIP, MEBIBYTE)] * 60
     with client_of(broker) as client, longest_turn(broker) as turn:
@@ -133,7 +133,7 @@ def test_many_batches_that_are_small_enough_each_share_their_turns(broker: Broke
     assert turn.milliseconds < LONGEST_TURN_MS
 
 
-def test_all_requests_together_hold_one_inflated_batch(broker: BrokerThread) -> None:
+def test_only_one_inflated_batch_is_in_memory_at_a_time(broker: BrokerThread) -> None:
     bombs = [bomb(Compression.SNAPPY, 64 * MEBIBYTE)] * 2
     sent = 2 * sum(map(len, bombs))
     tracemalloc.start()
@@ -151,7 +151,7 @@ def test_all_requests_together_hold_one_inflated_batch(broker: BrokerThread) -> 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
 @pytest.mark.parametrize("kind", ["records", "headers"])
-def test_millions_of_records_or_headers_hold_up_nobody(broker: BrokerThread, codec: Compression, kind: str) -> None:
+def test_millions_of_records_or_headers_block_no_client(broker: BrokerThread, codec: Compression, kind: str) -> None:
     count = MILLIONS * (13 if kind == "records" else 40)
     body = TINY_RECORD * count if kind == "records" else record_of_headers(count)
     records = count if kind == "records" else 1
@@ -167,7 +167,7 @@ def test_millions_of_records_or_headers_hold_up_nobody(broker: BrokerThread, cod
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_a_search_by_time_among_very_many_records_holds_up_nobody(broker: BrokerThread, codec: Compression) -> None:
+def test_a_search_by_time_among_very_many_records_blocks_no_client(broker: BrokerThread, codec: Compression) -> None:
     """Only the last of them is as late as the search asks for."""
     count = 100_000
     body = b"".join([record_of_time(0, offset) for offset in range(count - 1)]) + record_of_time(LATE_MS, count - 1)
@@ -181,7 +181,7 @@ def test_a_search_by_time_among_very_many_records_holds_up_nobody(broker: Broker
     assert turn.milliseconds < LONGEST_TURN_MS
 
 
-def test_a_search_by_time_holds_only_a_piece_of_a_batch(broker: BrokerThread) -> None:
+def test_a_search_by_time_holds_only_a_piece_of_a_batch_in_memory(broker: BrokerThread) -> None:
     count = 300_000
     batch = batch_of(TINY_RECORD * count + record_of_time(LATE_MS, count), count + 1)
     with client_of(broker) as client:
@@ -196,7 +196,7 @@ def test_a_search_by_time_holds_only_a_piece_of_a_batch(broker: BrokerThread) ->
     assert peak < MEBIBYTE
 
 
-def test_a_batch_of_fifty_megabytes_holds_up_nobody(broker: BrokerThread) -> None:
+def test_a_batch_of_fifty_megabytes_blocks_no_client(broker: BrokerThread) -> None:
     batch = batch_of(b"".join(zeros_record(50 * MEBIBYTE)))
     with client_of(broker) as client, longest_turn(broker) as turn:
         assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
@@ -204,7 +204,7 @@ def test_a_batch_of_fifty_megabytes_holds_up_nobody(broker: BrokerThread) -> Non
     assert turn.milliseconds < LONGEST_TURN_MS
 
 
-def test_records_that_are_numbered_and_compressed_anew_hold_up_nobody() -> None:
+def test_renumbered_and_recompressed_records_block_no_client() -> None:
     with BrokerThread(SETTINGS) as broker, client_of(broker) as client:
         create(client, **{"compression.type": "zstd"})
         batch = batch_of(TINY_RECORD * 300_000, 300_000)
@@ -214,7 +214,7 @@ def test_records_that_are_numbered_and_compressed_anew_hold_up_nobody() -> None:
         assert end_offset(client) == 300_000
 
 
-def test_what_comes_behind_a_large_batch_is_appended_and_answered_behind_it(broker: BrokerThread) -> None:
+def test_requests_after_a_large_batch_are_appended_and_answered_after_it(broker: BrokerThread) -> None:
     """An idempotent producer has several batches in flight; the broker must take them in their order."""
     large = batch_of(compressed(Compression.ZSTD, zeros_record(20 * MEBIBYTE)), 1, Compression.ZSTD, 7, 0, 0)
     with client_of(broker) as client:
@@ -224,19 +224,19 @@ def test_what_comes_behind_a_large_batch_is_appended_and_answered_behind_it(brok
         assert [answer_of(client) for _ in range(4)] == [[(ErrorCode.NONE, offset)] for offset in range(4)]
 
 
-def test_a_large_batch_without_acknowledgement_is_appended_before_what_comes_behind_it(broker: BrokerThread) -> None:
+def test_a_large_batch_with_acks_0_is_appended_before_later_batches(broker: BrokerThread) -> None:
     with client_of(broker) as client:
         send(client, [bomb(Compression.ZSTD, 20 * MEBIBYTE)], acks=0)
         assert end_offset(client) == 1
 
 
-def test_a_large_batch_without_acknowledgement_that_is_refused_ends_the_connection(broker: BrokerThread) -> None:
+def test_a_refused_large_batch_with_acks_0_ends_the_connection(broker: BrokerThread) -> None:
     with client_of(broker) as client:
         send(client, [bomb(Compression.ZSTD, 129 * MEBIBYTE)], acks=0)
         assert not client.is_alive()
 
 
-def test_a_client_that_sends_without_acknowledgement_and_leaves_loses_nothing(broker: BrokerThread) -> None:
+def test_a_client_that_sends_with_acks_0_and_disconnects_loses_nothing(broker: BrokerThread) -> None:
     with client_of(broker) as client:
         send(client, [bomb(Compression.ZSTD, 20 * MEBIBYTE)] * 3, acks=0)
     deadline = time.monotonic() + 60
@@ -261,7 +261,7 @@ def test_small_and_large_batches_of_several_clients_are_all_in_the_log_once(brok
         assert end_offset(client) == 408
 
 
-def test_a_topic_that_is_deleted_under_a_large_batch_leaves_nobody_without_an_answer(broker: BrokerThread) -> None:
+def test_a_topic_deleted_during_a_large_batch_leaves_no_request_unanswered(broker: BrokerThread) -> None:
     with client_of(broker) as client, client_of(broker) as administrator:
         send(client, [bomb(Compression.ZSTD, 100 * MEBIBYTE), batch_of(b"".join(zeros_record(20 * MEBIBYTE)))] * 2)
         administrator.call(request_payload(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=30_000), 1))
@@ -271,7 +271,7 @@ def test_a_topic_that_is_deleted_under_a_large_batch_leaves_nobody_without_an_an
         assert produce(client, [small_batch()]) == [(ErrorCode.NONE, 0)]
 
 
-def test_a_broker_that_stops_under_a_large_batch_has_it_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_broker_that_stops_during_a_large_batch_stores_all_or_none_of_it(tmp_path: Path) -> None:
     batch = batch_of(b"".join(zeros_record(30 * MEBIBYTE)))
     with BrokerThread(SETTINGS, data_dir=tmp_path) as broker, client_of(broker) as client:
         create(client)

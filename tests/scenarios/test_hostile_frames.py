@@ -159,7 +159,7 @@ def peak_of(broker: SpawnedBroker) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def test_as_many_empty_elements_as_are_read_take_memory_in_proportion_too(tmp_path: Path) -> None:
+def test_many_empty_elements_take_memory_in_proportion_to_the_frame(tmp_path: Path) -> None:
     """The rest of the frame justifies their number; they are refused when all have been read."""
     count, padding = 200_000, 2_500_000
     topics = array_of(count, b"\1\1\0")
@@ -204,7 +204,7 @@ def produce_frame(value_bytes: int, partition: int = 0) -> bytes:
     return request_payload(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9)
 
 
-async def test_unfinished_frames_of_many_clients_share_one_bound_and_others_go_on() -> None:
+async def test_unfinished_frames_share_one_bound_and_other_clients_continue() -> None:
     limit, clients = 8 << 20, 14
     unfinished = (4 << 20).to_bytes(4, "big") + bytes(3 << 20)
     settings = {"socket.request.max.bytes": 4 << 20, "queued.max.request.bytes": limit}
@@ -262,7 +262,7 @@ def answer_to(bootstrap: str, frame: bytes) -> bytes:
 PARTITIONS = 12
 
 
-def test_more_idle_connections_than_descriptors_leave_the_logs_theirs(tmp_path: Path) -> None:
+def test_idle_connections_do_not_use_up_the_file_descriptors_of_the_logs(tmp_path: Path) -> None:
     settings = {"num.partitions": str(PARTITIONS)}
     with spawned_broker(tmp_path / "data", settings, open_files=160) as broker, RawClient(broker.bootstrap) as first:
         topics = [MetadataRequest.MetadataRequestTopic(name="felt")]

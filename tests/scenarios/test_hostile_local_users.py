@@ -34,7 +34,7 @@ def tear_the_journal(data: Path) -> None:
         file.write(b"half a li")
 
 
-async def test_nobody_else_reads_a_data_directory_or_the_metadata(tmp_path: Path) -> None:
+async def test_other_users_cannot_read_the_data_directory_or_the_metadata(tmp_path: Path) -> None:
     directories = two_dirs(tmp_path)
     async with in_process_broker(settings(directories)):
         pass
@@ -48,7 +48,7 @@ async def test_nobody_else_reads_a_data_directory_or_the_metadata(tmp_path: Path
         assert {mode(path) for path in directory.iterdir() if path.is_file()} == {0o600}
 
 
-async def test_directories_of_an_older_release_are_tightened_with_a_line_each(tmp_path: Path) -> None:
+async def test_permissions_of_older_directories_are_tightened_and_each_is_logged(tmp_path: Path) -> None:
     directories = two_dirs(tmp_path)
     async with in_process_broker(settings(directories)):
         pass
@@ -67,7 +67,7 @@ async def test_directories_of_an_older_release_are_tightened_with_a_line_each(tm
     assert mode(directories[0] / "metadata.journal") == 0o600
 
 
-async def test_a_broker_starts_where_it_may_not_change_the_permissions(
+async def test_a_broker_starts_even_if_it_cannot_change_permissions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str, mode: int) -> None:
@@ -108,7 +108,7 @@ def plant_links(data: Path, partition: Path, victim: Path) -> None:
         (partition / f"{name}.tmp").symlink_to(victim)
 
 
-async def test_links_in_the_place_of_temporary_files_are_not_followed(tmp_path: Path) -> None:
+async def test_links_in_place_of_temporary_files_are_not_followed(tmp_path: Path) -> None:
     victim, data = tmp_path / "victim", tmp_path / "data"
     victim.write_text("precious")
     async with api_of_a_broker(data_dir=data) as api:

@@ -38,7 +38,7 @@ async def ends(connection: Connection) -> None:
         assert await asyncio.wait_for(connection[0].read(), 20) == b""
 
 
-async def test_silent_connections_keep_nobody_out() -> None:
+async def test_silent_connections_do_not_block_other_clients() -> None:
     async with told() as (_, port), connections(port, MAX_CONNECTIONS + 10) as silent:
         assert (await ask(port, "/health"))[0] == 200
         for each in silent[:11]:
@@ -47,12 +47,12 @@ async def test_silent_connections_keep_nobody_out() -> None:
         assert (await ask(port, "/metrics"))[0] == 200
 
 
-async def test_half_a_request_is_no_request() -> None:
+async def test_incomplete_requests_do_not_block_other_clients() -> None:
     async with told() as (_, port), connections(port, MAX_CONNECTIONS + 1, b"GET /health HTTP/1.1\r\nX: "):
         assert (await ask(port, "/health"))[0] == 200
 
 
-async def test_a_connection_without_a_request_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_a_request_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.HEAD_TIMEOUT_S <= 5
     monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.05)
     async with told() as (_, port), connections(port, 1, b"GET /health HT") as (connection,):
@@ -76,7 +76,7 @@ async def health_for(port: int, *hosts: str) -> int:
         "Host: [evil.example]",
     ],
 )
-async def test_a_page_of_another_site_reads_nothing(host: str) -> None:
+async def test_a_web_page_of_another_site_cannot_read_the_metrics(host: str) -> None:
     async with told() as (_, port):
         status, _, body = await ask(port, raw=f"GET /metrics HTTP/1.1\r\n{host}\r\n\r\n".encode())
     assert status == 421
@@ -87,14 +87,14 @@ async def test_a_page_of_another_site_reads_nothing(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:9404", "127.0.0.1:9404", "10.1.2.3", "[::1]:9404", "odradek:9404", "localhost."]
 )
-async def test_addresses_and_local_names_are_answered(host: str) -> None:
+async def test_ip_addresses_and_local_host_names_are_accepted(host: str) -> None:
     async with told() as (_, port):
         assert await health_for(port, f"Host: {host}") == 200
         assert await health_for(port) == 200
 
 
 @pytest.mark.parametrize("allowed", ["other.example, Broker.Example", "*"])
-async def test_other_names_may_be_allowed(allowed: str) -> None:
+async def test_other_host_names_can_be_allowed(allowed: str) -> None:
     settings = {"odradek.metrics.port": "0", "odradek.metrics.allowed.hosts": allowed}
     async with in_process_broker(settings) as broker:
         assert broker.metrics_server is not None

@@ -56,9 +56,7 @@ def is_harmless(text: str) -> bool:
     return all(line.isprintable() for line in text.replace("\t", "").split("\n")) and "\nforged" not in text
 
 
-def test_the_command_escapes_what_clients_call_themselves(
-    hostile_member: BrokerThread, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_escapes_client_ids(hostile_member: BrokerThread, capfd: pytest.CaptureFixture[str]) -> None:
     address = ("--bootstrap-server", hostile_member.bootstrap)
     for arguments in (
         ["list"],
@@ -74,7 +72,7 @@ def test_the_command_escapes_what_clients_call_themselves(
         assert (f"c{HARMLESS}" in out) == (arguments in (["describe", "--all"], ["describe", "--all", "--members"]))
 
 
-def test_an_error_that_quotes_a_client_is_escaped() -> None:
+def test_an_error_that_quotes_client_data_is_escaped() -> None:
     assert is_harmless(describe(OSError(HOSTILE)))
 
 
@@ -92,7 +90,7 @@ def test_events_and_details_of_any_kind_are_escaped_on_a_terminal(terminal: Call
     assert "a b" in terminal()
 
 
-def test_an_exception_that_quotes_a_client_is_escaped_on_a_terminal(terminal: Callable[[], str]) -> None:
+def test_an_exception_that_quotes_client_data_is_escaped_on_a_terminal(terminal: Callable[[], str]) -> None:
     try:
         raise ValueError("\x1b[2J\x9b31m")
     except ValueError:
@@ -102,7 +100,7 @@ def test_an_exception_that_quotes_a_client_is_escaped_on_a_terminal(terminal: Ca
     assert "Traceback" in terminal()
 
 
-def test_a_log_in_json_escapes_by_itself() -> None:
+def test_a_json_log_is_escaped_by_its_format() -> None:
     before, was_configured = structlog.get_config(), structlog.is_configured()
     stream = io.StringIO()
     configure_logging(lambda: 0, stream=stream, is_final=False)
@@ -127,11 +125,11 @@ def test_records_consumed_as_json_are_escaped(capfdbinary: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("text", ["orders", "größe 日本語", "a\\b", ""])
-def test_printable_text_stays_as_it_is(text: str) -> None:
+def test_printable_text_is_not_changed(text: str) -> None:
     assert printable(text) == text
 
 
-def test_what_a_terminal_might_act_upon_is_escaped() -> None:
+def test_control_characters_of_terminals_are_escaped() -> None:
     assert printable(HOSTILE) == HARMLESS
     assert printable("\ud800\x00\x7f\t") == r"\ud800\x00\x7f\t"
     assert printable_lines("a\x1b\nb") == "a\\x1b\nb"

@@ -285,7 +285,7 @@ LIVES: dict[str, Callable[[World, str], None]] = {
 @pytest.mark.long
 @pytest.mark.soak("12 kills at each step, answered or not", minutes=3)
 @pytest.mark.timeout(900)
-def test_a_broker_that_is_killed_at_any_step_knows_what_it_has_promised(world: World) -> None:
+def test_a_broker_killed_at_any_step_keeps_what_it_acknowledged(world: World) -> None:
     kills = [(step, is_answered) for step in STEPS for is_answered in (False, True)] * ROUNDS
     world.chance.shuffle(kills)
     for number, (world.target, world.is_answered) in enumerate(kills):

@@ -18,7 +18,7 @@ ROUNDS = rounds(3, in_soak=25)
 @pytest.mark.long
 @pytest.mark.soak("25 kills while a producer writes", minutes=1)
 @pytest.mark.timeout(600)
-def test_no_acknowledged_record_is_missing_or_doubled_after_kill_minus_nine(tmp_path: Path) -> None:
+def test_no_acknowledged_record_is_lost_or_duplicated_after_kill_9(tmp_path: Path) -> None:
     source, port = random.Random(9), free_port()
     settings = {"log.flush.interval.messages": "1", "log.segment.bytes": "262144", "num.partitions": "1"}
 

@@ -193,7 +193,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.mark.long
 @pytest.mark.soak("20 kills amid a clean", minutes=2)
 @pytest.mark.timeout(900)
-def test_a_broker_that_is_killed_amid_a_clean_has_the_latest_of_each_key_and_cleans_on(world: World) -> None:
+def test_a_broker_killed_during_a_cleaning_keeps_the_latest_values_and_resumes(world: World) -> None:
     for number in range(KILLS):
         world.write()
         world.kill_amid_a_clean()

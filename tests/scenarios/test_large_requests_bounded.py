@@ -161,7 +161,7 @@ def test_a_large_request_keeps_turns_short_and_memory_in_proportion(swept: Swept
     assert not found, "\n" + "\n".join(found)
 
 
-async def test_the_sweep_sees_a_handler_that_keeps_the_loop_busy_or_takes_memory(swept: Swept) -> None:
+async def test_the_sweep_detects_a_handler_that_blocks_the_loop_or_takes_memory(swept: Swept) -> None:
     """The case is the same before, with the harm, and after it."""
     row = ROWS["ListGroups"]
     (case, *_) = swept.cases(row, 4, SIZE_OF_HARM)

@@ -47,7 +47,7 @@ def make_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_it_serves_and_ends_within_ten_seconds_of_sigterm_to_its_process_group(
+def test_make_run_serves_and_ends_within_ten_seconds_of_sigterm(
     make_run: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     assert make_run.stdout is not None

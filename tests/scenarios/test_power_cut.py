@@ -40,7 +40,7 @@ def cut_power(files: ForgetfulFiles, source: random.Random, flush_messages: int)
 
 @pytest.mark.soak("25 power cuts", minutes=1)
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_no_acknowledged_record_is_missing_or_doubled_after_a_power_cut(seed: int) -> None:
+def test_no_acknowledged_record_is_lost_or_duplicated_after_a_power_cut(seed: int) -> None:
     source = random.Random(seed)
     acknowledged, after = cut_power(ForgetfulFiles(), source, flush_messages=1)
     with BrokerThread(SETTINGS, data_dir="/data", files=after) as broker:

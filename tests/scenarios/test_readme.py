@@ -11,7 +11,7 @@ from odradek.broker.testing import BrokerThread
 README = Path(__file__).parent.parent.parent / "README.md"
 
 
-def test_the_first_record_of_the_readme_arrives(odradek_broker: BrokerThread) -> None:
+def test_the_readmes_python_example_writes_and_reads_a_record(odradek_broker: BrokerThread) -> None:
     text = README.read_text()
     (example,) = (block.split("```")[0] for block in text.split("```python\n")[1:] if "KafkaConsumer(" in block)
     assert "127.0.0.1:9092" in example
@@ -20,7 +20,7 @@ def test_the_first_record_of_the_readme_arrives(odradek_broker: BrokerThread) ->
     assert outcome.stdout == "0 b'world' b'hello'\n"
 
 
-def test_every_page_that_the_readme_and_the_docs_name_is_there() -> None:
+def test_every_page_that_the_readme_and_the_docs_link_to_exists() -> None:
     for page in [README, *(README.parent / "docs").rglob("*.md"), README.parent / "CHANGELOG.md"]:
         for link in page.read_text().split("](")[1:]:
             target = link.split(")")[0].split("#")[0]

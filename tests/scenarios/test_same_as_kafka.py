@@ -105,14 +105,14 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("number", "version"), RUNS, ids=[f"{CASES[number].sentence}-v{version}" for number, version in RUNS]
 )
-def test_both_answer_the_same_when(number: int, version: int, kafka: str, ours: str) -> None:
+def test_both_brokers_answer_the_same_when(number: int, version: int, kafka: str, ours: str) -> None:
     unexplained, known = differences_of(CASES[number], version, f"{number}-{version}", kafka, ours)
     met.update(known)
     compared.add((number, version))
     assert not unexplained, "\n".join(unexplained)
 
 
-def test_every_version_that_ours_advertises_is_one_of_kafkas(kafka: str, ours: str) -> None:
+def test_every_advertised_version_is_one_of_kafkas(kafka: str, ours: str) -> None:
     theirs, own = (_advertised(bootstrap) for bootstrap in (kafka, ours))
     assert own
     for key, (lowest, highest) in own.items():
@@ -129,7 +129,7 @@ def _advertised(bootstrap: str) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("kafka")
-def test_every_known_difference_is_still_one() -> None:
+def test_every_known_difference_still_exists() -> None:
     """Says nothing unless all cases have been run before it."""
     if len(compared) == len(RUNS):
         assert [known for known in KNOWN if known not in met and not known.is_a_race] == []

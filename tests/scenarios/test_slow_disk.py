@@ -69,7 +69,7 @@ def of_topic(paths: list[str], topic: str) -> list[str]:
     return [path for path in paths if f"/{topic}-" in path]
 
 
-async def test_topics_are_made_without_a_sync_on_the_loop_and_each_directory_is_synced_once() -> None:
+async def test_creating_topics_syncs_each_directory_once_and_nothing_on_the_loop() -> None:
     files = CountingFiles()
     async with a_broker(files, "/a,/b") as broker:
         await create(broker, NewTopic("warm", 1, 1))
@@ -82,7 +82,7 @@ async def test_topics_are_made_without_a_sync_on_the_loop_and_each_directory_is_
         assert sum(counts.values()) == 2 * 3 * PARTITIONS + 2 + 1, "and the journal"
 
 
-async def test_topics_are_deleted_without_a_sync_on_the_loop() -> None:
+async def test_deleting_topics_syncs_nothing_on_the_loop() -> None:
     files = CountingFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", PARTITIONS, 1))
@@ -92,7 +92,7 @@ async def test_topics_are_deleted_without_a_sync_on_the_loop() -> None:
         assert Counter(files.in_threads)["/data"] == 1
 
 
-async def test_a_topic_made_again_while_checkpoints_speak_of_the_old_one_waits_for_no_disk_on_the_loop() -> None:
+async def test_recreating_a_topic_with_old_checkpoints_syncs_nothing_on_the_loop() -> None:
     files = CountingFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", 4, 1))
@@ -105,7 +105,7 @@ async def test_a_topic_made_again_while_checkpoints_speak_of_the_old_one_waits_f
 
 
 @pytest.mark.parametrize("cut_at", range(1, 16))
-async def test_a_power_cut_at_any_sync_of_a_creation_leaves_a_topic_that_can_be_used_or_none(cut_at: int) -> None:
+async def test_a_power_cut_during_a_topic_creation_leaves_a_usable_topic_or_none(cut_at: int) -> None:
     files = CountingFiles()
     async with a_broker(files) as broker:
         files.forget_counts()
@@ -151,7 +151,7 @@ def killed_after_appends(
 
 
 @pytest.mark.parametrize("batches", [0, 3])
-async def test_a_start_after_a_kill_waits_for_no_disk_on_account_of_partitions_that_lose_nothing(batches: int) -> None:
+async def test_a_start_after_a_kill_syncs_nothing_for_undamaged_partitions(batches: int) -> None:
     files = await killed(PARTITIONS, batches)
     async with a_broker(files) as broker:
         assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == batches
@@ -159,7 +159,7 @@ async def test_a_start_after_a_kill_waits_for_no_disk_on_account_of_partitions_t
         assert files.on_the_loop == []
 
 
-async def test_a_start_after_a_clean_stop_waits_for_no_disk_on_account_of_a_partition() -> None:
+async def test_a_start_after_a_clean_stop_syncs_nothing_for_partitions() -> None:
     files = CountingFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", PARTITIONS, 1))
@@ -170,7 +170,7 @@ async def test_a_start_after_a_clean_stop_waits_for_no_disk_on_account_of_a_part
         assert log.leader_epochs.entries == [(0, 0)]
 
 
-async def test_a_start_after_a_second_kill_waits_for_no_disk_either() -> None:
+async def test_a_start_after_a_second_kill_syncs_nothing_either() -> None:
     files = await killed(PARTITIONS)
     async with a_broker(files) as broker:
         files = killed_after_appends(broker, files, PARTITIONS, range(3, 6))
@@ -179,7 +179,7 @@ async def test_a_start_after_a_second_kill_waits_for_no_disk_either() -> None:
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
 
 
-async def test_folders_from_which_recovery_removes_files_are_synced_in_threads_before_clients_are_served() -> None:
+async def test_directories_changed_by_recovery_are_synced_in_threads_before_serving() -> None:
     files = await killed(PARTITIONS)
     for number in (3, 7):
         files.open(f"/data/orders-{number}/00000000000000000009.log.cleaned", create=True)

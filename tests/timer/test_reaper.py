@@ -46,7 +46,7 @@ def test_the_loop_sleeps_200_600_and_40_ms_for_tasks_at_200_and_840(loop: Virtua
     assert [round(seconds * 1000) for seconds in loop.sleeps] == [200, 600, 40, 1160]
 
 
-def test_a_timer_that_holds_nothing_never_wakes_anybody(loop: VirtualTimeLoop) -> None:
+def test_an_empty_timer_never_wakes_the_loop(loop: VirtualTimeLoop) -> None:
     _, reaper = started(loop)
     loop.run_for(3600)
     assert reaper.wakeups == 0
@@ -63,7 +63,7 @@ def test_an_earlier_task_moves_the_alarm_forward(loop: VirtualTimeLoop) -> None:
     assert reaper.wakeups == 2
 
 
-def test_a_later_task_leaves_the_alarm_alone(loop: VirtualTimeLoop) -> None:
+def test_a_later_task_does_not_move_the_alarm(loop: VirtualTimeLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 10, ran))
@@ -75,7 +75,7 @@ def test_a_later_task_leaves_the_alarm_alone(loop: VirtualTimeLoop) -> None:
     assert ran == list(range(10, 20))
 
 
-def test_a_task_that_adds_a_task_is_seen_to(loop: VirtualTimeLoop) -> None:
+def test_a_task_added_by_a_task_runs(loop: VirtualTimeLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
 
@@ -91,7 +91,7 @@ def test_a_task_that_adds_a_task_is_seen_to(loop: VirtualTimeLoop) -> None:
     assert reaper.wakeups == 3
 
 
-def test_twelve_thousand_time_outs_of_ten_seconds_each_return_at_their_own(loop: VirtualTimeLoop) -> None:
+def test_twelve_thousand_timeouts_of_ten_seconds_each_expire_on_time(loop: VirtualTimeLoop) -> None:
     timer, reaper = started(loop)
     due: list[int] = []
     ran: list[int] = []
@@ -104,7 +104,7 @@ def test_twelve_thousand_time_outs_of_ten_seconds_each_return_at_their_own(loop:
     assert timer.size == 0
 
 
-def test_one_long_wait_costs_a_wake_up_per_wheel_and_no_more(loop: VirtualTimeLoop) -> None:
+def test_one_long_wait_costs_one_wake_up_per_wheel(loop: VirtualTimeLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 29_999, ran))
@@ -113,7 +113,7 @@ def test_one_long_wait_costs_a_wake_up_per_wheel_and_no_more(loop: VirtualTimeLo
     assert reaper.wakeups == 4
 
 
-def test_a_stopped_reaper_leaves_the_tasks_waiting(loop: VirtualTimeLoop) -> None:
+def test_a_stopped_reaper_runs_no_tasks(loop: VirtualTimeLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 10, ran))
@@ -149,7 +149,7 @@ def test_a_failing_task_does_not_stop_the_reaper(loop: VirtualTimeLoop, capsys: 
     assert "timer task failed" in "".join(capsys.readouterr())
 
 
-def test_a_loop_that_calls_too_early_is_asked_again_for_a_whole_millisecond() -> None:
+def test_a_call_that_comes_too_early_is_rescheduled_by_a_whole_millisecond() -> None:
     clock = ManualClock()
     asked: list[float] = []
 

@@ -19,7 +19,7 @@ def test_tasks_of_one_bucket_run_in_the_order_in_which_they_were_added(room: Whe
     assert room.ran == ["a", "b", "c"]
 
 
-def test_a_task_may_cancel_another_of_its_bucket(room: WheelRoom) -> None:
+def test_a_task_can_cancel_another_of_its_bucket(room: WheelRoom) -> None:
     victim = room.task("victim", 5)
 
     class Cancelling(TimerTask):
@@ -55,7 +55,7 @@ def test_a_task_without_run_is_logged_and_the_next_one_runs(
     assert "NotImplementedError" in "".join(capsys.readouterr())
 
 
-def test_is_scheduled_tells_whether_a_task_waits(room: WheelRoom) -> None:
+def test_is_scheduled_returns_whether_a_task_waits(room: WheelRoom) -> None:
     task = room.task("task", 4)
     states = [task.is_scheduled]
     room.timer.add(task)
@@ -65,7 +65,7 @@ def test_is_scheduled_tells_whether_a_task_waits(room: WheelRoom) -> None:
     assert states == [False, True, False]
 
 
-def test_a_cancelled_task_is_kept_alive_by_nobody(room: WheelRoom) -> None:
+def test_nothing_references_a_cancelled_task(room: WheelRoom) -> None:
     class Traceable(TimerTask):
         pass
 
@@ -80,7 +80,7 @@ def test_a_cancelled_task_is_kept_alive_by_nobody(room: WheelRoom) -> None:
         gc.enable()
 
 
-def test_on_earlier_is_called_when_the_next_expiration_becomes_earlier_and_only_then(room: WheelRoom) -> None:
+def test_on_earlier_is_called_only_if_the_next_expiration_becomes_earlier(room: WheelRoom) -> None:
     seen: list[int | None] = []
     room.timer.on_earlier(lambda: seen.append(room.timer.next_expiration_ms))
     for delay_ms in (300, 350, 15, 15, 16, 3):
@@ -88,7 +88,7 @@ def test_on_earlier_is_called_when_the_next_expiration_becomes_earlier_and_only_
     assert seen == [300, 15, 3]
 
 
-def test_a_timer_that_is_shut_down_holds_nothing_and_takes_nothing(room: WheelRoom) -> None:
+def test_a_timer_after_shutdown_is_empty_and_accepts_no_task(room: WheelRoom) -> None:
     tasks = [room.add(str(delay_ms), delay_ms) for delay_ms in (5, 50, 500, 50_000)]
     room.timer.shutdown()
     assert (room.timer.size, room.timer.next_expiration_ms) == (0, None)
@@ -101,13 +101,13 @@ def test_a_timer_that_is_shut_down_holds_nothing_and_takes_nothing(room: WheelRo
 
 
 @pytest.mark.parametrize(("tick_ms", "wheel_size"), [(0, 20), (-1, 20), (1, 1), (1, 0)])
-def test_a_wheel_that_could_not_turn_is_refused(tick_ms: int, wheel_size: int) -> None:
+def test_an_invalid_wheel_size_is_refused(tick_ms: int, wheel_size: int) -> None:
     with pytest.raises(ValueError, match="at least 2 buckets"):
         SystemTimer(ManualClock(), tick_ms, wheel_size)
 
 
 @pytest.mark.parametrize(("tick_ms", "wheel_size"), [(1, 20), (5, 4), (10, 3), (1, 512), (200, 10)])
-def test_every_task_runs_at_its_time_and_less_than_a_tick_early(
+def test_every_task_runs_on_time_or_less_than_a_tick_early(
     make_room: Callable[..., WheelRoom], tick_ms: int, wheel_size: int
 ) -> None:
     """Against the plainest timer there is: a table of what is due when."""
@@ -129,7 +129,7 @@ def test_every_task_runs_at_its_time_and_less_than_a_tick_early(
     assert room.timer.size == 0
 
 
-def test_a_list_counts_what_is_added_and_unlinked_over_several_lists() -> None:
+def test_a_counter_shared_by_lists_counts_added_and_unlinked_tasks() -> None:
     counter = TaskCounter()
     lists = [TimerTaskList(counter), TimerTaskList(counter)]
     tasks = [TimerTask(0) for _ in range(10)]
@@ -146,7 +146,7 @@ def test_a_list_counts_what_is_added_and_unlinked_over_several_lists() -> None:
     assert counter.tasks == 4
 
 
-def test_setting_the_same_expiration_again_is_no_news() -> None:
+def test_setting_the_same_expiration_again_returns_false() -> None:
     bucket = TimerTaskList(TaskCounter())
     assert bucket.set_expiration(40)
     assert not bucket.set_expiration(40)
@@ -158,7 +158,7 @@ def overflow_wheel_of(wheel: TimingWheel) -> TimingWheel:
     return wheel.overflow_wheel
 
 
-def test_overflow_wheels_are_made_on_demand_and_each_as_wide_as_all_below() -> None:
+def test_overflow_wheels_are_created_on_demand_with_the_span_of_those_below() -> None:
     wheel = TimingWheel(1, 20, 0, TaskCounter(), BucketQueue())
     assert wheel.overflow_wheel is None
     entry = TimerTask(0)

@@ -83,15 +83,15 @@ def replay(script: dict[str, Any], by_bucket: bool) -> int:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script["name"])
-def test_the_wheel_does_what_kafkas_does_bucket_by_bucket(script: dict[str, Any]) -> None:
+def test_the_wheel_behaves_like_kafkas_bucket_by_bucket(script: dict[str, Any]) -> None:
     assert replay(script, by_bucket=True) == len(script["steps"]) > 0
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script["name"])
-def test_advance_clock_does_what_kafkas_does(script: dict[str, Any]) -> None:
+def test_advance_clock_behaves_like_kafkas(script: dict[str, Any]) -> None:
     assert replay(script, by_bucket=False) == len(script["steps"]) > 0
 
 
-def test_all_scripts_are_there() -> None:
+def test_every_script_of_the_vectors_is_present() -> None:
     assert len(SCRIPTS) == 52
     assert sum(script["layout"] for script in SCRIPTS) == 22

@@ -5,12 +5,12 @@ import asyncio
 from tests.timer.recording_tasks import WheelRoom
 
 
-def test_a_task_of_2_ms_hangs_in_bucket_2(room: WheelRoom) -> None:
+def test_a_task_of_2_ms_is_in_bucket_2(room: WheelRoom) -> None:
     room.add("two", 2)
     assert room.place_of("two") == (1, 2)
 
 
-def test_at_2_ms_a_task_of_8_ms_hangs_in_bucket_10(room: WheelRoom) -> None:
+def test_at_2_ms_a_task_of_8_ms_is_in_bucket_10(room: WheelRoom) -> None:
     room.add("two", 2)
     room.move_to(2)
     assert room.ran == ["two"]
@@ -18,7 +18,7 @@ def test_at_2_ms_a_task_of_8_ms_hangs_in_bucket_10(room: WheelRoom) -> None:
     assert room.place_of("eight") == (1, 10)
 
 
-def test_at_2_ms_a_task_of_19_ms_uses_bucket_1_again(room: WheelRoom) -> None:
+def test_at_2_ms_a_task_of_19_ms_reuses_bucket_1(room: WheelRoom) -> None:
     room.add("one", 1)
     room.add("two", 2)
     assert room.place_of("one") == (1, 1)
@@ -32,12 +32,12 @@ def test_at_2_ms_a_task_of_19_ms_uses_bucket_1_again(room: WheelRoom) -> None:
     assert room.ran == ["one", "two", "nineteen"]
 
 
-def test_18_ms_hangs_in_bucket_18_of_the_first_wheel(room: WheelRoom) -> None:
+def test_18_ms_is_in_bucket_18_of_the_first_wheel(room: WheelRoom) -> None:
     room.add("task", 18)
     assert room.place_of("task") == (1, 18)
 
 
-def test_123_ms_hangs_in_bucket_6_of_the_second_wheel(room: WheelRoom) -> None:
+def test_123_ms_is_in_bucket_6_of_the_second_wheel(room: WheelRoom) -> None:
     room.add("task", 123)
     assert room.place_of("task") == (2, 6)
     assert room.expiration_of((2, 6)) == 120
@@ -56,7 +56,7 @@ def test_the_second_wheel_is_trimmed_to_120_when_the_first_shows_123(room: Wheel
     assert [wheel.current_time_ms for wheel in room.levels()] == [123, 120]
 
 
-def test_237_ms_hangs_in_a_bucket_that_expires_at_220(room: WheelRoom) -> None:
+def test_237_ms_is_in_a_bucket_that_expires_at_220(room: WheelRoom) -> None:
     room.add("task", 237)
     assert room.expiration_of(room.place_of("task")) == 220
     room.move_to(220)
@@ -65,13 +65,13 @@ def test_237_ms_hangs_in_a_bucket_that_expires_at_220(room: WheelRoom) -> None:
     assert room.ran_at == {"task": 237}
 
 
-def test_350_ms_hangs_in_bucket_17_of_the_second_wheel(room: WheelRoom) -> None:
+def test_350_ms_is_in_bucket_17_of_the_second_wheel(room: WheelRoom) -> None:
     room.add("task", 350)
     assert room.place_of("task") == (2, 17)
     assert room.expiration_of((2, 17)) == 340
 
 
-def test_446_450_455_and_473_hang_together_in_bucket_1_of_the_third_wheel(room: WheelRoom) -> None:
+def test_446_450_455_and_473_are_in_bucket_1_of_the_third_wheel(room: WheelRoom) -> None:
     for delay_ms in (446, 450, 455, 473):
         room.add(str(delay_ms), delay_ms)
     assert [room.place_of(name) for name in ("446", "450", "455", "473")] == [(3, 1)] * 4
@@ -79,7 +79,7 @@ def test_446_450_455_and_473_hang_together_in_bucket_1_of_the_third_wheel(room: 
     assert room.timer.queued_buckets == 1
 
 
-def test_450_comes_down_from_the_third_wheel_through_440_to_460_to_its_own_millisecond(room: WheelRoom) -> None:
+def test_450_moves_from_the_third_wheel_through_440_to_460_to_its_millisecond(room: WheelRoom) -> None:
     for delay_ms in (446, 450, 455, 473):
         room.add(str(delay_ms), delay_ms)
     room.move_to(400)
@@ -93,7 +93,7 @@ def test_450_comes_down_from_the_third_wheel_through_440_to_460_to_its_own_milli
     assert room.ran_at == {"446": 446, "450": 450, "455": 455, "473": 473}
 
 
-def test_the_example_of_the_file_head_of_the_timing_wheel(room: WheelRoom) -> None:
+def test_the_example_in_the_docstring_of_the_timing_wheel_is_right(room: WheelRoom) -> None:
     for delay_ms in (350, 446, 450, 473):
         room.add(str(delay_ms), delay_ms)
     hands = {}
@@ -106,7 +106,7 @@ def test_the_example_of_the_file_head_of_the_timing_wheel(room: WheelRoom) -> No
     assert (hands[440], hands[460]) == ([440, 440, 400], [460, 460, 400])
 
 
-def test_a_time_out_of_30_s_needs_four_wheels(room: WheelRoom) -> None:
+def test_a_timeout_of_30_s_needs_four_wheels(room: WheelRoom) -> None:
     room.add("request", 30_000)
     assert len(room.levels()) == 4
     assert [wheel.tick_ms for wheel in room.levels()] == [1, 20, 400, 8000]
@@ -115,7 +115,7 @@ def test_a_time_out_of_30_s_needs_four_wheels(room: WheelRoom) -> None:
     assert room.ran_at == {"request": 30_000}
 
 
-def test_twelve_buckets_of_1_s_hand_a_task_of_13_s_to_a_second_wheel() -> None:
+def test_a_task_of_13_s_overflows_twelve_buckets_of_1_s_into_a_second_wheel() -> None:
     room = WheelRoom(tick_ms=1000, wheel_size=12)
     room.add("eleven", 11_000)
     assert len(room.levels()) == 1
