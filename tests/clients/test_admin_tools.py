@@ -45,13 +45,13 @@ pytestmark = pytest.mark.timeout(400)
 
 
 class Script:
-    """The steps on one broker; `told` is what each printed, comparably."""
+    """The steps on one broker; `outputs` is what each printed, comparably."""
 
     def __init__(self, tools: list[str], bootstrap: str, directory: Path) -> None:
         self.tools = tools
         self.bootstrap = bootstrap
         self.directory = directory
-        self.told: dict[str, str] = {}
+        self.outputs: dict[str, str] = {}
 
     def tool(self, name: str, *arguments: str) -> str:
         command = [*self.tools, name, "--bootstrap-server", self.bootstrap, *arguments]
@@ -65,7 +65,7 @@ class Script:
         return re.sub(r"((?:Exception|ReplicaAssignment\w*): ).*", r"\1TEXT", text)
 
     def step(self, sentence: str, name: str, *arguments: str) -> None:
-        self.told[sentence] = self.tool(name, *arguments)
+        self.outputs[sentence] = self.tool(name, *arguments)
 
     def file(self, name: str, content: object) -> str:
         path = self.directory / name
@@ -112,7 +112,7 @@ class Script:
         self.step(move, REASSIGN, "--execute", *plan)
         for _ in range(20):
             self.step(verify, REASSIGN, "--verify", *plan)
-            if "is still in progress" not in self.told[verify]:
+            if "is still in progress" not in self.outputs[verify]:
                 break
             time.sleep(0.5)
         self.step(describe, LOG_DIRS, "--describe", "--topic-list", "t")
@@ -181,9 +181,9 @@ def scripts(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_kafkas_admin_tools_print_the_same(scripts: dict[str, Script], step: str) -> None:
-    assert scripts["ours"].told[step].splitlines() == scripts["kafka"].told[step].splitlines()
+    assert scripts["ours"].outputs[step].splitlines() == scripts["kafka"].outputs[step].splitlines()
 
 
 def test_every_step_has_printed_something(scripts: dict[str, Script]) -> None:
-    assert tuple(scripts["ours"].told) == STEPS
-    assert all(told.strip() or "ACL" in step or "elect" in step for step, told in scripts["kafka"].told.items())
+    assert tuple(scripts["ours"].outputs) == STEPS
+    assert all(output.strip() or "ACL" in step or "elect" in step for step, output in scripts["kafka"].outputs.items())

@@ -60,11 +60,11 @@ def stages(
 @pytest.mark.parametrize("step", STEPS)
 def test_kafkas_tools_print_the_same(stages: tuple[Stage, Stage], step: str) -> None:
     kafka, ours = stages
-    wanted = kafka.told(step)
-    assert ours.told(step).splitlines() == wanted.splitlines()
+    wanted = kafka.output_of(step)
+    assert ours.output_of(step).splitlines() == wanted.splitlines()
 
 
 def test_every_step_of_the_script_is_compared(stages: tuple[Stage, Stage]) -> None:
     kafka, ours = stages
-    assert tuple(kafka.script.told) == STEPS
-    assert tuple(ours.script.told) == STEPS
+    assert tuple(kafka.script.outputs) == STEPS
+    assert tuple(ours.script.outputs) == STEPS

@@ -23,11 +23,11 @@ END_OF_PARTITION = confluent_kafka.KafkaError._PARTITION_EOF
 
 @dataclass(slots=True)
 class CopierProcess:
-    """A copier that is started again after each kill. ``told`` are its lines, of all its lives."""
+    """A copier that is started again after each kill. ``lines`` has what all its processes printed."""
 
     command: Sequence[str]
     log: Path
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
     reader: threading.Thread | None = None
 
@@ -42,15 +42,15 @@ class CopierProcess:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         with process.stdout as lines:
-            self.told.extend(line.strip() for line in lines)
+            self.lines.extend(line.strip() for line in lines)
 
     def committed(self) -> list[str]:
-        return [line for line in self.told if line.startswith("committed")]
+        return [line for line in self.lines if line.startswith("committed")]
 
     def until_it_works(self) -> None:
         """Waits for a few more transactions."""
         before = len(self.committed())
-        until(lambda: len(self.committed()), lambda now: now >= before + 3, f"transactions; it said {self.told[-5:]}")
+        until(lambda: len(self.committed()), lambda now: now >= before + 3, f"transactions; it said {self.lines[-5:]}")
 
     def kill(self) -> None:
         assert self.process is not None

@@ -25,7 +25,7 @@ from odradek.pipeline.state.plan import Plan, Plans, judging_settings
 from tests.pipeline.lake import order, send
 from tests.pipeline.ledger_rows import batch, enter
 
-Told = dict[str, tuple[str, str, str]]
+Findings = dict[str, tuple[str, str, str]]
 Mishap = Callable[[Places], object]
 
 
@@ -69,7 +69,7 @@ def contents(directory: Path) -> dict[str, bytes | None]:
     }
 
 
-def told(settings: Settings, answers: bool = True) -> Told:
+def findings_of(settings: Settings, answers: bool = True) -> Findings:
     """What is found of the state, by subject; fails if anything on the disk was changed by the look."""
     lake = Path(settings.lake)
     before = contents(lake)

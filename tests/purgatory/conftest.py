@@ -2,14 +2,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.purgatory.rooms import PurgatoryRoom
+from tests.purgatory.harness import PurgatoryHarness
 
 
 @pytest.fixture
-def room() -> PurgatoryRoom:
-    return PurgatoryRoom()
+def harness() -> PurgatoryHarness:
+    return PurgatoryHarness()
 
 
 @pytest.fixture
-def make_room() -> Callable[..., PurgatoryRoom]:
-    return PurgatoryRoom
+def new_harness() -> Callable[..., PurgatoryHarness]:
+    return PurgatoryHarness

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import ANSWER_NOW
-from tests.purgatory.rooms import PurgatoryRoom
+from tests.purgatory.harness import PurgatoryHarness
 
 
 class Target(NamedTuple):
@@ -20,10 +20,10 @@ class Target(NamedTuple):
 
 
 class PartitionModel:
-    """Tells the purgatory's room what happens to it."""
+    """Tells the purgatory's harness what happens to it."""
 
-    def __init__(self, room: PurgatoryRoom, followers: dict[str, int] | None = None, size: int = 0) -> None:
-        self.room = room
+    def __init__(self, harness: PurgatoryHarness, followers: dict[str, int] | None = None, size: int = 0) -> None:
+        self.harness = harness
         self.topic_partition = TopicPartition("topic", 0)
         self.log_end_offset = size
         self.segment_base_offset = 0
@@ -71,4 +71,4 @@ class PartitionModel:
         return lambda: into.append(min(max(self.high_watermark - target.offset, 0), target.max_bytes))
 
     def _changed(self) -> None:
-        self.room.completions.add(self.room.purgatory, self.topic_partition)
+        self.harness.completions.add(self.harness.purgatory, self.topic_partition)

@@ -3,7 +3,7 @@
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import DelayedDeleteRecords, DeleteRecordsPartitionStatus, PartitionExpirations
-from tests.purgatory.rooms import PurgatoryRoom
+from tests.purgatory.harness import PurgatoryHarness
 
 A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)
 Answer = dict[TopicPartition, tuple[ErrorCode, int]]
@@ -12,14 +12,14 @@ Answer = dict[TopicPartition, tuple[ErrorCode, int]]
 class Deletion:
     """DeleteRecords up to 100 and 200, parked, with what it was answered."""
 
-    def __init__(self, room: PurgatoryRoom, error_of_a: ErrorCode = ErrorCode.NONE) -> None:
-        self.room = room
+    def __init__(self, harness: PurgatoryHarness, error_of_a: ErrorCode = ErrorCode.NONE) -> None:
+        self.harness = harness
         self.low_watermarks: dict[TopicPartition, tuple[int, ErrorCode]] = {}
         self.answers: list[Answer] = []
         self.expirations = PartitionExpirations()
         statuses = {A: DeleteRecordsPartitionStatus(100, error_of_a), B: DeleteRecordsPartitionStatus(200)}
         operation = DelayedDeleteRecords(1_000, statuses, self.check, self.answered, self.expirations)
-        room.purgatory.try_complete_else_watch(operation, [A, B])
+        harness.purgatory.try_complete_else_watch(operation, [A, B])
 
     def check(self, topic_partition: TopicPartition) -> tuple[int, ErrorCode]:
         return self.low_watermarks.get(topic_partition, (0, ErrorCode.NONE))
@@ -29,11 +29,11 @@ class Deletion:
 
     def moved(self, key: TopicPartition, low_watermark: int, error: ErrorCode = ErrorCode.NONE) -> None:
         self.low_watermarks[key] = (low_watermark, error)
-        self.room.happened(key)  # type: ignore[arg-type]
+        self.harness.happened(key)  # type: ignore[arg-type]
 
 
-def test_delete_records_returns_the_low_watermarks_once_all_reached_their_offsets(room: PurgatoryRoom) -> None:
-    deletion = Deletion(room)
+def test_delete_records_returns_the_low_watermarks_once_all_reached_their_offsets(harness: PurgatoryHarness) -> None:
+    deletion = Deletion(harness)
     deletion.moved(A, 100)
     deletion.moved(B, 199)
     assert deletion.answers == []
@@ -41,22 +41,22 @@ def test_delete_records_returns_the_low_watermarks_once_all_reached_their_offset
     assert deletion.answers == [{A: (ErrorCode.NONE, 100), B: (ErrorCode.NONE, 205)}]
 
 
-def test_a_partition_that_fails_has_its_error_and_no_low_watermark(room: PurgatoryRoom) -> None:
-    deletion = Deletion(room)
+def test_a_partition_that_fails_has_its_error_and_no_low_watermark(harness: PurgatoryHarness) -> None:
+    deletion = Deletion(harness)
     deletion.moved(A, 7, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     deletion.moved(B, 200)
     assert deletion.answers == [{A: (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), B: (ErrorCode.NONE, 200)}]
 
 
-def test_a_partition_that_failed_at_first_is_not_waited_for(room: PurgatoryRoom) -> None:
-    deletion = Deletion(room, ErrorCode.OFFSET_OUT_OF_RANGE)
+def test_a_partition_that_failed_at_first_is_not_waited_for(harness: PurgatoryHarness) -> None:
+    deletion = Deletion(harness, ErrorCode.OFFSET_OUT_OF_RANGE)
     deletion.moved(B, 200)
     assert deletion.answers == [{A: (ErrorCode.OFFSET_OUT_OF_RANGE, -1), B: (ErrorCode.NONE, 200)}]
 
 
-def test_pending_partitions_fail_with_the_timeout(room: PurgatoryRoom) -> None:
-    deletion = Deletion(room)
+def test_pending_partitions_fail_with_the_timeout(harness: PurgatoryHarness) -> None:
+    deletion = Deletion(harness)
     deletion.moved(A, 100)
-    room.pass_time(1_000)
+    harness.pass_time(1_000)
     assert deletion.answers == [{A: (ErrorCode.NONE, 100), B: (ErrorCode.REQUEST_TIMED_OUT, -1)}]
     assert (deletion.expirations.total, deletion.expirations.by_partition) == (1, {B: 1})

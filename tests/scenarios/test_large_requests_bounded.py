@@ -81,8 +81,8 @@ class Swept:
 
 @pytest.fixture(scope="module")
 def swept(request: pytest.FixtureRequest) -> Iterator[Swept]:
-    tell = teller(request)
-    tell(f"large requests: {len(ROWS)} APIs, {plan()}")
+    say = printer_of(request)
+    say(f"large requests: {len(ROWS)} APIs, {plan()}")
     with errors_logged() as errors, BrokerThread(SETTINGS) as thread, collected_as_in_production():
         known = Known(broker_id=thread.broker.broker_id, log_dir=str(thread.data_dir))
         world = KnownWorld(thread.bootstrap, known)
@@ -90,8 +90,8 @@ def swept(request: pytest.FixtureRequest) -> Iterator[Swept]:
         yield swept
         world.close()
     if SOAK:
-        tell(f"{len(swept.measured)} requests in {sum(case.seconds for case in swept.measured):.0f} s")
-        tell(worst(swept.measured))
+        say(f"{len(swept.measured)} requests in {sum(case.seconds for case in swept.measured):.0f} s")
+        say(worst(swept.measured))
 
 
 @contextmanager
@@ -111,16 +111,16 @@ def errors_logged() -> Iterator[list[str]]:
         structlog.reset_defaults()
 
 
-def teller(request: pytest.FixtureRequest) -> Callable[[str], None]:
+def printer_of(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Prints past pytest's capture."""
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
 
-    def tell(text: str) -> None:
+    def say(text: str) -> None:
         if SOAK and reporter is not None:
             for line in text.splitlines():
                 reporter.write_line(line)
 
-    return tell
+    return say
 
 
 def plan() -> str:

@@ -2,15 +2,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.timer.recording_tasks import WheelRoom
+from tests.timer.recording_tasks import WheelHarness
 
 
 @pytest.fixture
-def room() -> WheelRoom:
+def harness() -> WheelHarness:
     """Ticks of 1 ms, 20 buckets, at time 0: Kafka's defaults."""
-    return WheelRoom()
+    return WheelHarness()
 
 
 @pytest.fixture
-def make_room() -> Callable[..., WheelRoom]:
-    return WheelRoom
+def new_harness() -> Callable[..., WheelHarness]:
+    return WheelHarness

@@ -18,7 +18,7 @@ class RecordingTask(TimerTask):
         self.ran_at[self.name] = self.clock.now_ms()
 
 
-class WheelRoom:
+class WheelHarness:
     """A timer on a manual clock, started at `start_ms`, and a notebook."""
 
     def __init__(self, tick_ms: int = 1, wheel_size: int = 20, start_ms: int = 0) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.timer import ExpirationReaper, ManualClock, SystemTimer, TimerTask
-from tests.timer.recording_tasks import WheelRoom
+from tests.timer.recording_tasks import WheelHarness
 from tests.timer.virtual_time import VirtualTimeLoop
 
 
@@ -165,13 +165,13 @@ def test_a_call_that_comes_too_early_is_rescheduled_by_a_whole_millisecond() -> 
     early = EarlyLoop()
     timer = SystemTimer(clock)
     reaper = ExpirationReaper(timer)
-    room = WheelRoom()
-    timer.add(room.task("task", 10))
+    harness = WheelHarness()
+    timer.add(harness.task("task", 10))
     reaper.start(early)  # type: ignore[arg-type]
     clock.advance(9)
     early.callback()  # type: ignore[operator]
-    assert room.ran == []
+    assert harness.ran == []
     clock.advance(1)
     early.callback()  # type: ignore[operator]
-    assert room.ran == ["task"]
+    assert harness.ran == ["task"]
     assert asked == [0.01, 0.001]

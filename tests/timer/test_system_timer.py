@@ -9,68 +9,68 @@ import pytest
 
 from odradek.timer import ManualClock, SystemTimer, TaskCounter, TimerTask, TimerTaskList, TimingWheel
 from odradek.timer.bucket_queue import BucketQueue
-from tests.timer.recording_tasks import WheelRoom
+from tests.timer.recording_tasks import WheelHarness
 
 
-def test_tasks_of_one_bucket_run_in_the_order_in_which_they_were_added(room: WheelRoom) -> None:
+def test_tasks_of_one_bucket_run_in_the_order_in_which_they_were_added(harness: WheelHarness) -> None:
     for name in "abc":
-        room.add(name, 5)
-    room.move_to(5)
-    assert room.ran == ["a", "b", "c"]
+        harness.add(name, 5)
+    harness.move_to(5)
+    assert harness.ran == ["a", "b", "c"]
 
 
-def test_a_task_can_cancel_another_of_its_bucket(room: WheelRoom) -> None:
-    victim = room.task("victim", 5)
+def test_a_task_can_cancel_another_of_its_bucket(harness: WheelHarness) -> None:
+    victim = harness.task("victim", 5)
 
     class Cancelling(TimerTask):
         def run(self) -> None:
             victim.cancel()
 
-    room.timer.add(Cancelling(5))
-    room.timer.add(victim)
-    room.add("other", 5)
-    room.move_to(5)
-    assert room.ran == ["other"]
-    assert room.timer.size == 0
+    harness.timer.add(Cancelling(5))
+    harness.timer.add(victim)
+    harness.add("other", 5)
+    harness.move_to(5)
+    assert harness.ran == ["other"]
+    assert harness.timer.size == 0
 
 
-def test_a_task_that_adds_itself_again_runs_once_per_round(room: WheelRoom) -> None:
+def test_a_task_that_adds_itself_again_runs_once_per_round(harness: WheelHarness) -> None:
     class Periodic(TimerTask):
         def run(self) -> None:
-            room.ran.append(str(room.clock.now_ms()))
-            room.timer.add(self)
+            harness.ran.append(str(harness.clock.now_ms()))
+            harness.timer.add(self)
 
-    room.timer.add(Periodic(20))
-    assert room.run_until(100) == [20, 40, 60, 80, 100]
-    assert room.ran == ["20", "40", "60", "80", "100"]
+    harness.timer.add(Periodic(20))
+    assert harness.run_until(100) == [20, 40, 60, 80, 100]
+    assert harness.ran == ["20", "40", "60", "80", "100"]
 
 
 def test_a_task_without_run_is_logged_and_the_next_one_runs(
-    room: WheelRoom, capsys: pytest.CaptureFixture[str]
+    harness: WheelHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    room.timer.add(TimerTask(3))
-    room.add("next", 3)
-    room.move_to(3)
-    assert room.ran == ["next"]
+    harness.timer.add(TimerTask(3))
+    harness.add("next", 3)
+    harness.move_to(3)
+    assert harness.ran == ["next"]
     assert "NotImplementedError" in "".join(capsys.readouterr())
 
 
-def test_is_scheduled_returns_whether_a_task_waits(room: WheelRoom) -> None:
-    task = room.task("task", 4)
+def test_is_scheduled_returns_whether_a_task_waits(harness: WheelHarness) -> None:
+    task = harness.task("task", 4)
     states = [task.is_scheduled]
-    room.timer.add(task)
+    harness.timer.add(task)
     states.append(task.is_scheduled)
-    room.move_to(4)
+    harness.move_to(4)
     states.append(task.is_scheduled)
     assert states == [False, True, False]
 
 
-def test_nothing_references_a_cancelled_task(room: WheelRoom) -> None:
+def test_nothing_references_a_cancelled_task(harness: WheelHarness) -> None:
     class Traceable(TimerTask):
         pass
 
-    neighbours = [room.add("before", 5), Traceable(5), room.add("after", 5)]
-    room.timer.add(neighbours[1])
+    neighbours = [harness.add("before", 5), Traceable(5), harness.add("after", 5)]
+    harness.timer.add(neighbours[1])
     gone = weakref.ref(neighbours[1])
     gc.disable()
     try:
@@ -80,24 +80,24 @@ def test_nothing_references_a_cancelled_task(room: WheelRoom) -> None:
         gc.enable()
 
 
-def test_on_earlier_is_called_only_if_the_next_expiration_becomes_earlier(room: WheelRoom) -> None:
+def test_on_earlier_is_called_only_if_the_next_expiration_becomes_earlier(harness: WheelHarness) -> None:
     seen: list[int | None] = []
-    room.timer.on_earlier(lambda: seen.append(room.timer.next_expiration_ms))
+    harness.timer.on_earlier(lambda: seen.append(harness.timer.next_expiration_ms))
     for delay_ms in (300, 350, 15, 15, 16, 3):
-        room.add(str(delay_ms), delay_ms)
+        harness.add(str(delay_ms), delay_ms)
     assert seen == [300, 15, 3]
 
 
-def test_a_timer_after_shutdown_is_empty_and_accepts_no_task(room: WheelRoom) -> None:
-    tasks = [room.add(str(delay_ms), delay_ms) for delay_ms in (5, 50, 500, 50_000)]
-    room.timer.shutdown()
-    assert (room.timer.size, room.timer.next_expiration_ms) == (0, None)
+def test_a_timer_after_shutdown_is_empty_and_accepts_no_task(harness: WheelHarness) -> None:
+    tasks = [harness.add(str(delay_ms), delay_ms) for delay_ms in (5, 50, 500, 50_000)]
+    harness.timer.shutdown()
+    assert (harness.timer.size, harness.timer.next_expiration_ms) == (0, None)
     assert not any(task.is_scheduled for task in tasks)
     with pytest.raises(RuntimeError, match="shut down"):
-        room.timer.add(tasks[0])
-    room.clock.advance(100_000)
-    assert not room.timer.advance_clock()
-    assert room.ran == []
+        harness.timer.add(tasks[0])
+    harness.clock.advance(100_000)
+    assert not harness.timer.advance_clock()
+    assert harness.ran == []
 
 
 @pytest.mark.parametrize(("tick_ms", "wheel_size"), [(0, 20), (-1, 20), (1, 1), (1, 0)])
@@ -108,25 +108,25 @@ def test_an_invalid_wheel_size_is_refused(tick_ms: int, wheel_size: int) -> None
 
 @pytest.mark.parametrize(("tick_ms", "wheel_size"), [(1, 20), (5, 4), (10, 3), (1, 512), (200, 10)])
 def test_every_task_runs_on_time_or_less_than_a_tick_early(
-    make_room: Callable[..., WheelRoom], tick_ms: int, wheel_size: int
+    new_harness: Callable[..., WheelHarness], tick_ms: int, wheel_size: int
 ) -> None:
     """Against the plainest timer there is: a table of what is due when."""
     chance = random.Random(tick_ms * 1000 + wheel_size)
-    room = make_room(tick_ms, wheel_size, chance.randrange(10_000_000))
+    harness = new_harness(tick_ms, wheel_size, chance.randrange(10_000_000))
     due: dict[str, int] = {}
     for number in range(2_000):
         delay_ms = int(chance.expovariate(1 / 3_000)) + tick_ms
-        task = room.add(str(number), delay_ms)
+        task = harness.add(str(number), delay_ms)
         if chance.random() < 0.3:
             task.cancel()
         else:
-            due[str(number)] = room.clock.now_ms() + delay_ms
+            due[str(number)] = harness.clock.now_ms() + delay_ms
         if chance.random() < 0.2:
-            room.run_until(room.clock.now_ms() + chance.randrange(50))
-    room.run_until(10_000_000 + 1_000_000)
-    assert room.ran_at.keys() == due.keys()
-    assert all(0 <= due[name] - room.ran_at[name] < tick_ms for name in due)
-    assert room.timer.size == 0
+            harness.run_until(harness.clock.now_ms() + chance.randrange(50))
+    harness.run_until(10_000_000 + 1_000_000)
+    assert harness.ran_at.keys() == due.keys()
+    assert all(0 <= due[name] - harness.ran_at[name] < tick_ms for name in due)
+    assert harness.timer.size == 0
 
 
 def test_a_counter_shared_by_lists_counts_added_and_unlinked_tasks() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.timer.recording_tasks import RecordingTask, WheelRoom
+from tests.timer.recording_tasks import RecordingTask, WheelHarness
 
 SCRIPTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent.parent / "vectors" / "timing_wheel.json").read_text(encoding="utf-8")
@@ -22,27 +22,27 @@ class Replay:
     """One script on one timer."""
 
     def __init__(self, script: dict[str, Any], by_bucket: bool) -> None:
-        self.room = WheelRoom(script["tickMs"], script["wheelSize"], script["startMs"])
+        self.harness = WheelHarness(script["tickMs"], script["wheelSize"], script["startMs"])
         self.tasks: dict[str, RecordingTask] = {}
         self.by_bucket = by_bucket
 
     def take(self, step: dict[str, Any]) -> bool | None:
         """Do the step; for an advance return whether the timer says that it advanced."""
-        self.room.ran.clear()
-        self.room.buckets.clear()
+        self.harness.ran.clear()
+        self.harness.buckets.clear()
         match step["op"]:
             case "add":
-                task = self.tasks.setdefault(step["task"], self.room.task(step["task"], 0))
+                task = self.tasks.setdefault(step["task"], self.harness.task(step["task"], 0))
                 task.delay_ms = step["delayMs"]
-                self.room.timer.add(task)
+                self.harness.timer.add(task)
             case "cancel":
                 self.tasks[step["task"]].cancel()
             case "advance" if self.by_bucket:
-                self.room.move_to(step["toMs"])
-                return bool(self.room.buckets)
+                self.harness.move_to(step["toMs"])
+                return bool(self.harness.buckets)
             case "advance":
-                self.room.clock.advance(step["toMs"] - self.room.clock.now_ms())
-                return self.room.timer.advance_clock()
+                self.harness.clock.advance(step["toMs"] - self.harness.clock.now_ms())
+                return self.harness.timer.advance_clock()
         return None
 
     def layout(self) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ class Replay:
                     if (names := [task.name for task in bucket.tasks() if isinstance(task, RecordingTask)])
                 ],
             }
-            for wheel in self.room.levels()
+            for wheel in self.harness.levels()
         ]
 
 
@@ -69,14 +69,14 @@ def replay(script: dict[str, Any], by_bucket: bool) -> int:
         at = f"{script['name']}, step {number}: {step['op']}"
         advanced = state.take(step)
         ordered = ordered and not step.get("ties", False)
-        ran = list(state.room.ran)
-        timer = state.room.timer
+        ran = list(state.harness.ran)
+        timer = state.harness.timer
         assert (ran if ordered else sorted(ran)) == (step["ran"] if ordered else sorted(step["ran"])), at
         assert (timer.size, timer.queued_buckets) == (step["size"], step["queued"]), at
         assert timer.next_expiration_ms == step["nextExpiration"], at
         if step["op"] == "advance":
             assert advanced == step["advanced"], at
-            assert not by_bucket or state.room.buckets == step["buckets"], at
+            assert not by_bucket or state.harness.buckets == step["buckets"], at
         if "wheels" in step:
             assert state.layout() == step["wheels"], at
     return len(script["steps"])

@@ -30,12 +30,12 @@ WORDS = 60
 
 @dataclass(slots=True)
 class Script:
-    """One broker. `told` is what each step printed, by its sentence."""
+    """One broker. `outputs` is what each step printed, by its sentence."""
 
     bootstrap: str
     data_dir: Path
     tools: list[str]
-    told: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self._begin()
@@ -57,7 +57,7 @@ class Script:
             env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
         )
         errors = "".join(line for line in done.stderr.splitlines(True) if not line.startswith("Picked up JAVA_TOOL"))
-        self.told[sentence] = f"{done.stdout}--- stderr\n{errors}--- status {done.returncode}\n"
+        self.outputs[sentence] = f"{done.stdout}--- stderr\n{errors}--- status {done.returncode}\n"
         return done.stdout
 
     def _begin(self) -> None:
@@ -157,7 +157,7 @@ class Script:
         self._write_sums("sums-aborted", range(5), lambda producer: producer.abort_transaction(20))
         self._write_sums("sums-committed", range(5, 12), lambda producer: producer.commit_transaction(20))
         producer = self._write_sums("sums-open", range(12, 14), lambda _: None)
-        told = self._transaction("list transactions", "list")
+        listed = self._transaction("list transactions", "list")
         self._transaction("describe a transaction that is open", "describe", "--transactional-id", "sums-open")
         self._transaction("describe a transaction that is not there", "describe", "--transactional-id", "nobody")
         self._transaction("describe the producers", "describe-producers", "--topic", "sums", "--partition", "0")
@@ -171,7 +171,7 @@ class Script:
         )
         hanging.abort_transaction(20)
         producer.commit_transaction(20)
-        assert "sums-open" in told
+        assert "sums-open" in listed
         self._transaction("describe a transaction that is complete", "describe", "--transactional-id", "sums-open")
         self.tool(
             "a read_committed console consumer reads what was committed",

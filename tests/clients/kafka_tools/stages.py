@@ -35,11 +35,11 @@ class Stage:
         except BaseException as failure:
             self.failure = failure
 
-    def told(self, sentence: str) -> str:
+    def output_of(self, sentence: str) -> str:
         """What a step has printed, comparably."""
-        if sentence not in self.script.told:
+        if sentence not in self.script.outputs:
             raise AssertionError(f"{self.script.bootstrap} never came to: {sentence}") from self.failure
-        return comparable(sentence, self.script.told[sentence])
+        return comparable(sentence, self.script.outputs[sentence])
 
 
 @contextmanager

@@ -11,7 +11,16 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.clients.members.orders import BATCH, POLL_S, Membership, Orders, membership, positions_after, processed, tell
+from tests.clients.members.orders import (
+    BATCH,
+    POLL_S,
+    Membership,
+    Orders,
+    membership,
+    positions_after,
+    processed,
+    report,
+)
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -31,10 +40,10 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         async with self.lock:
-            tell("revoked", *(p.partition for p in revoked))
+            report("revoked", *(p.partition for p in revoked))
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        tell("assigned", *(p.partition for p in assigned))
+        report("assigned", *(p.partition for p in assigned))
 
 
 class Member:
@@ -51,7 +60,7 @@ class Member:
                 await self._stall(seconds)
             await self._step()
         await self.consumer.stop()
-        tell("closed")
+        report("closed")
 
     async def _step(self) -> None:
         polled = await self.consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
@@ -65,16 +74,16 @@ class Member:
         try:
             await self.consumer.commit({TopicPartition(self.who.topic, p): o for p, o in offsets.items()})
         except KafkaError as failure:
-            tell("commit-failed", type(failure).__name__)
+            report("commit-failed", type(failure).__name__)
 
     async def _stall(self, seconds: float) -> None:
         mine = {p: await self.consumer.position(p) for p in self.consumer.assignment()}
         await asyncio.sleep(seconds)
         try:
             await self.consumer.commit(mine)
-            tell("commit-after-stall", "accepted")
+            report("commit-after-stall", "accepted")
         except (KafkaError, ValueError) as failure:
-            tell("commit-after-stall", type(failure).__name__)
+            report("commit-after-stall", type(failure).__name__)
 
 
 async def main() -> None:

@@ -15,7 +15,7 @@ from tests.clients.members.orders import (
     Uncommitted,
     membership,
     processed,
-    tell,
+    report,
 )
 
 
@@ -42,7 +42,7 @@ class Member:
                 self._stall(seconds)
             self._step()
         self.consumer.close()
-        tell("closed")
+        report("closed")
 
     def _step(self) -> None:
         positions = []
@@ -53,7 +53,7 @@ class Member:
                 assert offset is not None
                 positions.append((partition, offset))
                 continue
-            tell("error", error.name(), error.str())
+            report("error", error.name(), error.str())
             if error.fatal() or error.code() == KafkaError._FATAL:
                 raise SystemExit(3)
         if self.is_out:
@@ -68,7 +68,7 @@ class Member:
                 offsets=[TopicPartition(self.topic, *pair) for pair in offsets.items()], asynchronous=False
             )
         except KafkaException as failure:
-            tell("commit-failed", failure.args[0].name())
+            report("commit-failed", failure.args[0].name())
             return False
         return True
 
@@ -77,22 +77,22 @@ class Member:
         time.sleep(seconds)
         try:
             self.consumer.commit(offsets=mine, asynchronous=False)
-            tell("commit-after-stall", "accepted")
+            report("commit-after-stall", "accepted")
         except KafkaException as failure:
-            tell("commit-after-stall", failure.args[0].name())
+            report("commit-after-stall", failure.args[0].name())
             self.is_out = True
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        tell("assigned", *(p.partition for p in partitions))
+        report("assigned", *(p.partition for p in partitions))
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.uncommitted.revoked(p.partition for p in partitions)
-        tell("revoked", *(p.partition for p in partitions))
+        report("revoked", *(p.partition for p in partitions))
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.uncommitted.lost()
         self.is_out = False
-        tell("lost", *(p.partition for p in partitions))
+        report("lost", *(p.partition for p in partitions))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 
-from tests.clients.members.orders import BATCH, POLL_S, Membership, Orders, Uncommitted, membership, processed, tell
+from tests.clients.members.orders import BATCH, POLL_S, Membership, Orders, Uncommitted, membership, processed, report
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -36,13 +36,13 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
                 self._stall(seconds)
             self._step()
         self.consumer.close()
-        tell("closed")
+        report("closed")
 
     def _step(self) -> None:
         try:
             polled = self.consumer.poll(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
         except FencedInstanceIdError:
-            tell("error", "FENCED_INSTANCE_ID")
+            report("error", "FENCED_INSTANCE_ID")
             raise SystemExit(3) from None
         positions = [(record.partition, record.offset) for records in polled.values() for record in records]
         processed(positions)
@@ -53,10 +53,10 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             self.consumer.commit(self._to_commit(offsets))
         except FencedInstanceIdError:
-            tell("error", "FENCED_INSTANCE_ID")
+            report("error", "FENCED_INSTANCE_ID")
             raise SystemExit(3) from None
         except KafkaError as failure:
-            tell("commit-failed", type(failure).__name__)
+            report("commit-failed", type(failure).__name__)
             return False
         return True
 
@@ -68,21 +68,21 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         time.sleep(seconds)
         try:
             self.consumer.commit(self._to_commit(mine))
-            tell("commit-after-stall", "accepted")
+            report("commit-after-stall", "accepted")
         except (CommitFailedError, KafkaError) as failure:
-            tell("commit-after-stall", type(failure).__name__)
+            report("commit-after-stall", type(failure).__name__)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        tell("assigned", *(p.partition for p in assigned))
+        report("assigned", *(p.partition for p in assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         partitions = [p.partition for p in revoked]
         self.uncommitted.revoked(partitions)
-        tell("revoked", *partitions)
+        report("revoked", *partitions)
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         self.uncommitted.lost()
-        tell("lost", *(p.partition for p in lost))
+        report("lost", *(p.partition for p in lost))
 
 
 if __name__ == "__main__":

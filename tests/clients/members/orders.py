@@ -62,7 +62,7 @@ def membership() -> Membership:
     return Membership(**vars(parser.parse_args()))
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     _write(" ".join(map(str, words)) + "\n")
 
 

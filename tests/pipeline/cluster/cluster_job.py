@@ -25,8 +25,8 @@ from tests.pipeline.cluster.namespaced_cluster import SESSION_OPTIONS
 lock.LEASE_S, lock.RENEWED_S = 3.0, 0.5
 
 
-def say(**told: Any) -> None:
-    print(json.dumps(told), file=sys.__stdout__, flush=True)
+def say(**message: Any) -> None:
+    print(json.dumps(message), file=sys.__stdout__, flush=True)
 
 
 def pausing(point: str, times: int) -> Callable[[str], None]:

@@ -49,7 +49,7 @@ class Driver:
     def begin(self, job: str, settings: Settings, pause: tuple[str, int] = ("", 0)) -> None:
         if self._process is None:
             self._process = self._cluster.start_driver([*DRIVER, self._cluster.url], self._log, stdin=subprocess.PIPE)
-            assert self.told() == {"ready": True}
+            assert self.next_message() == {"ready": True}
         self.go_on(json.dumps({"job": job, "settings": asdict(settings), "pause": pause}))
 
     def go_on(self, line: str = "") -> None:
@@ -58,19 +58,19 @@ class Driver:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def told(self) -> dict[str, Any]:
+    def next_message(self) -> dict[str, Any]:
         """What it prints next; Java may warn on the same stream."""
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{"):
-                told: dict[str, Any] = json.loads(line)
-                return told
+                message: dict[str, Any] = json.loads(line)
+                return message
         raise AssertionError(self._log.read_text()[-3000:])
 
     def run(self, job: str, settings: Settings) -> dict[str, Any]:
         self.begin(job, settings)
-        return self.told()
+        return self.next_message()
 
     def kill(self) -> None:
         """kill -9; nothing where none runs."""
@@ -130,12 +130,12 @@ def test_an_executor_killed_during_a_batch_changes_no_count(
 ) -> None:
     send(settings.bootstrap_server, topic, every_kind(0, 0, 110))
     driver.begin("ingest", settings, ("read", 1))
-    assert driver.told() == {"reached": "read"}
+    assert driver.next_message() == {"reached": "read"}
     kill(cluster.workers[0].executors()[0])  # It had a half of the rows that were judged.
     driver.go_on()
     wait_for_a_batch(settings)
     kill(cluster.workers[1].executors()[0])
-    assert driver.told() == {"status": 0, "out": ""}
+    assert driver.next_message() == {"status": 0, "out": ""}
     check_same(settings, ingested_twin(settings, str(tmp_path / "lake")))
 
 
@@ -153,7 +153,7 @@ def test_a_killed_driver_loses_and_duplicates_nothing(
     send(settings.bootstrap_server, topic, every_kind(0, 0, 50))
     for point in DRIVER_KILLS[: rounds(1, in_soak=4)]:
         driver.begin("ingest", settings, (point, 1))
-        assert driver.told() == {"reached": point}
+        assert driver.next_message() == {"reached": point}
         driver.kill()
     assert driver.run("ingest", settings) == {"status": 0, "out": ""}
     check_same(settings, ingested_twin(settings, str(tmp_path / "lake")))
@@ -171,10 +171,10 @@ def test_a_full_disk_of_one_worker_loses_and_duplicates_nothing(
     worker = cluster.workers[0]
     resize(worker, left_kib=256)
     try:
-        told = driver.run("ingest", settings)
+        ended = driver.run("ingest", settings)
     finally:
         worker.run(["mount", "-o", "remount,size=1g", TMP])
-    assert told.get("status") == 0 or "the disk is full (No space left on device: /tmp of " in told["error"], told
+    assert ended.get("status") == 0 or "the disk is full (No space left on device: /tmp of " in ended["error"], ended
     assert driver.run("ingest", settings)["status"] == 0
     check_same(settings, ingested_twin(settings, twin.lake))
 

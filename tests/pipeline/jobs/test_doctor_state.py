@@ -27,13 +27,13 @@ from odradek.pipeline.state.lock import alone, is_held
 from odradek.pipeline.state.places import Places
 from tests.pipeline.ingest_state import (
     Mishap,
+    findings_of,
     ingested,
     planned,
     read_topic,
     refused,
     removed,
     start,
-    told,
     torn,
     write,
 )
@@ -64,31 +64,31 @@ def made_again(admin: KafkaAdminClient, name: str) -> None:
 def test_without_a_state_the_setting_decides_where_to_begin(broker: BrokerThread, settings: Settings) -> None:
     send(broker.bootstrap, settings.topics[0], [order(1, 1)])
     state = Places.of(settings).state
-    assert told(settings) == {
+    assert findings_of(settings) == {
         "state": (OK, f"none yet in {state}; the first batch starts at earliest", ""),
         "offsets": (OK, "1 left to read", ""),
     }
     assert not state.path.exists()
-    assert told(replace(settings, starting_offsets="latest"))["offsets"] == (OK, "0 left to read", "")
-    found = told(replace(settings, starting_offsets="newest"))
+    assert findings_of(replace(settings, starting_offsets="latest"))["offsets"] == (OK, "0 left to read", "")
+    found = findings_of(replace(settings, starting_offsets="newest"))
     assert found["offsets"][:2] == (PROBLEM, "starting-offsets 'newest' is not earliest, latest or offsets")
 
 
 def test_a_complete_state_is_reported_with_the_next_offsets(broker: BrokerThread, settings: Settings) -> None:
     name = read_topic(broker, settings)
-    assert told(settings) == {
+    assert findings_of(settings) == {
         "state": (OK, f"batch 1 is done; continues at {name}-0 10, {name}-1 10", ""),
         "offsets": (OK, "20 left to read", ""),
     }
     assert start(settings).number == 2
-    assert "offsets" not in told(settings, answers=False)
+    assert "offsets" not in findings_of(settings, answers=False)
 
 
 def test_many_partitions_are_summarized(settings: Settings) -> None:
     name = settings.topics[0]
     write(settings, 0)
     enter(settings, batch(0, {name: {number: 10 * number for number in range(50)}}))
-    said = told(settings, False)["state"][1]
+    said = findings_of(settings, False)["state"][1]
     assert said.endswith(f"{name}-0 0, {name}-1 10, {name}-2 20, {name}-3 30 and more, in 50 partitions")
 
 
@@ -100,7 +100,7 @@ def test_a_plan_without_any_commit_is_recreated(settings: Settings, mishap: Mish
     planned(settings, 2)
     if mishap:
         mishap(Places.of(settings))
-    state, said, remedy = told(settings, False)["state"]
+    state, said, remedy = findings_of(settings, False)["state"]
     assert (state, remedy) == (WARNING, ITSELF)
     assert says in said
     assert start(settings).unfinished is None
@@ -110,11 +110,11 @@ def test_a_batch_that_only_some_tables_have_is_completed_by_its_plan(settings: S
     ingested(settings)
     plan = planned(settings, 2)
     write(settings, 2)
-    assert told(settings, False)["state"] == (WARNING, "batch 2 is in some of the tables", ITSELF)
+    assert findings_of(settings, False)["state"] == (WARNING, "batch 2 is in some of the tables", ITSELF)
     assert start(settings).unfinished == plan
     changed = replace(settings, required=("id", "customer"), dedup_keys=())
     says = "with its original settings (changed since: required, dedup-keys)"
-    assert says in told(changed, False)["state"][1]
+    assert says in findings_of(changed, False)["state"][1]
     unfinished = start(changed).unfinished
     assert unfinished is not None
     assert unfinished.settings(changed) == settings
@@ -137,7 +137,7 @@ def test_a_problem_has_the_text_of_the_jobs_refusal(settings: Settings, mishap: 
     planned(settings, 2)
     write(settings, 2)
     mishap(Places.of(settings))
-    found = told(settings, False)
+    found = findings_of(settings, False)
     assert found == {"state": refused(settings)}
     with pytest.raises(PipelineError, match=says):
         start(settings)
@@ -146,16 +146,16 @@ def test_a_problem_has_the_text_of_the_jobs_refusal(settings: Settings, mishap: 
 
 def test_another_sink_or_name_is_a_problem(settings: Settings) -> None:
     ingested(settings)
-    assert "is a Delta table" in told(replace(settings, sink="parquet"), False)["state"][1]
+    assert "is a Delta table" in findings_of(replace(settings, sink="parquet"), False)["state"][1]
     of_another = replace(settings, name="others", state=str(Places.of(settings).state))
-    assert "the table has none" in told(of_another, False)["state"][1]
+    assert "the table has none" in findings_of(of_another, False)["state"][1]
 
 
 def test_a_table_that_cannot_be_read_is_a_problem(settings: Settings) -> None:
     ingested(settings)
     for file in (Places.of(settings).rows.path / "_delta_log").glob("*.json"):
         file.write_text("{")
-    state, says, remedy = told(settings, False)["tables"]
+    state, says, remedy = findings_of(settings, False)["tables"]
     assert state == PROBLEM
     assert says.startswith(f"the table {Places.of(settings).rows} cannot be read: ")
     assert remedy == "restore it; nothing was changed"
@@ -166,11 +166,11 @@ def test_a_recreated_topic_is_a_problem_or_its_loss_is_reported(
 ) -> None:
     name = read_topic(broker, settings)
     made_again(admin, name)
-    state, says, remedy = told(settings)["offsets"]
+    state, says, remedy = findings_of(settings)["offsets"]
     assert (state, says.split(":")[0]) == (PROBLEM, name)
     assert "deleted and recreated since it was read" in says
     assert remedy.startswith("set on-recreated-topic to continue")
-    state, says, remedy = told(replace(settings, on_recreated_topic="continue"))["offsets"]
+    state, says, remedy = findings_of(replace(settings, on_recreated_topic="continue"))["offsets"]
     assert (state, remedy) == (WARNING, COUNTED)
     assert says == f"{name}: recreated, so read from the start; 20 offsets are lost"
 
@@ -180,7 +180,7 @@ def test_a_deleted_topic_is_a_problem(broker: BrokerThread, settings: Settings, 
     send(broker.bootstrap, f"{name}.other", [order(1, 1)])
     admin.delete_topics([name])
     settings = replace(settings, topics=(name, f"{name}.other"))
-    assert told(settings)["offsets"][:2] == (PROBLEM, f"{name}: read before, but deleted now")
+    assert findings_of(settings)["offsets"][:2] == (PROBLEM, f"{name}: read before, but deleted now")
 
 
 def test_offsets_missing_on_the_broker_are_a_problem_or_counted(
@@ -188,10 +188,10 @@ def test_offsets_missing_on_the_broker_are_a_problem_or_counted(
 ) -> None:
     name = read_topic(broker, settings)
     admin.delete_records({TopicPartition(name, 0): 13})
-    state, says, remedy = told(settings)["offsets"]
+    state, says, remedy = findings_of(settings)["offsets"]
     assert (state, says) == (PROBLEM, f"{name}-0: offsets 10 to 12 were deleted")
     assert remedy == "set on-data-loss to continue, which reads what is left and counts the loss"
-    assert told(replace(settings, on_data_loss="continue"))["offsets"] == (WARNING, says, COUNTED)
+    assert findings_of(replace(settings, on_data_loss="continue"))["offsets"] == (WARNING, says, COUNTED)
 
 
 def begun_backfill(settings: Settings, batches: int, topic_id: str = "") -> None:
@@ -206,7 +206,7 @@ def test_the_ingest_begins_where_the_backfill_ended(broker: BrokerThread, settin
     name = settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
     begun_backfill(settings, 4, look(settings, list)[name].id)
-    found = told(settings)
+    found = findings_of(settings)
     assert found["backfill"] == (OK, "is finished, with 40 offsets", "")
     assert found["state"][1].endswith(f"continues at {name}-0 20, {name}-1 20")
     assert found["offsets"] == (OK, "4 left to read", "")
@@ -216,7 +216,7 @@ def test_an_unfinished_backfill_must_end_before_the_ingest(broker: BrokerThread,
     name = settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(44)])
     begun_backfill(settings, 3, look(settings, list)[name].id)
-    found = told(settings)
+    found = findings_of(settings)
     assert found["backfill"] == refused(settings)
     assert found["backfill"][1:] == (
         "the backfill is at 30 of 40 offsets",
@@ -238,20 +238,20 @@ def test_a_bad_record_of_a_backfill_is_a_problem_until_the_ingest_has_begun(
 ) -> None:
     begun_backfill(settings, batches)
     mishap(Places.of(settings))
-    found = told(settings, False)
+    found = findings_of(settings, False)
     assert found["backfill"] == refused(settings)
     assert says in found["backfill"][1]
     assert found["backfill"][2].startswith(remedy)
     write(settings, batches)
     enter(settings, batch(batches, {settings.topics[0]: {0: 20, 1: 20}}))
-    assert set(told(settings, False)) == {"state"}, "it is needed no more"
+    assert set(findings_of(settings, False)) == {"state"}, "it is needed no more"
 
 
 def test_a_running_job_is_reported_and_keeps_its_lock(broker: BrokerThread, settings: Settings) -> None:
     read_topic(broker, settings)
     state = Places.of(settings).state
     with alone(state, "job.lock", "another is at work"):
-        found = told(settings)
+        found = findings_of(settings)
         assert found["job"] == (
             WARNING,
             f"an ingest or backfill is running: it holds {state}/job.lock",
@@ -260,7 +260,7 @@ def test_a_running_job_is_reported_and_keeps_its_lock(broker: BrokerThread, sett
         assert found["state"] == (OK, "in use: batch 1 is done", "")
         assert found["offsets"] == (OK, "20 left to read", "")
         assert is_held(state, "job.lock"), "still"
-    assert "job" not in told(settings)
+    assert "job" not in findings_of(settings)
 
 
 def test_a_pattern_that_only_java_compiles_is_checked_by_its_known_topics(
@@ -307,16 +307,16 @@ def test_the_ingest_does_what_the_doctor_reported(
     settings, places, name = replace(settings, max_offsets_per_trigger=20), Places.of(settings), settings.topics[0]
     send(broker.bootstrap, name, [order(number, number) for number in range(30)])
     assert ingest.run(settings) == 0
-    assert told(settings)["state"][0] == told(settings)["offsets"][0] == OK
+    assert findings_of(settings)["state"][0] == findings_of(settings)["offsets"][0] == OK
     planned(settings, 2)
-    assert told(settings)["state"][0] == WARNING
+    assert findings_of(settings)["state"][0] == WARNING
     send(broker.bootstrap, name, [order(number, number) for number in range(20, 40)])
     assert ingest.run(settings) == 0
-    assert told(settings)["state"][0] == OK
+    assert findings_of(settings)["state"][0] == OK
     check_tables(spark, settings)
 
     def refuses(subject: str) -> None:
-        state, says, remedy = told(settings)[subject]
+        state, says, remedy = findings_of(settings)[subject]
         assert state == PROBLEM
         with pytest.raises(PipelineError) as caught:
             ingest.run(settings)

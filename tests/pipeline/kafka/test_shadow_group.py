@@ -64,7 +64,7 @@ def closed_port(caplog: pytest.LogCaptureFixture) -> Iterator[int]:
     gc.collect()
 
 
-def told(logs: list[MutableMapping[str, Any]]) -> MutableMapping[str, Any]:
+def shadow_group_line(logs: list[MutableMapping[str, Any]]) -> MutableMapping[str, Any]:
     """The one line that speaks of the shadow group; the broker of this process talks too."""
     (line,) = (line for line in logs if "problems" in line)
     return line
@@ -93,7 +93,7 @@ def test_a_deleted_topic_is_reported_and_the_others_are_committed(pipeline: Sett
         assert not shadow_group.commit(pipeline, {topic: {0: 5, 9: 1}, "gone": {0: 3}}, sleep=pauses.append)
     assert committed(pipeline) == {TopicPartition(topic, 0): 5}
     assert pauses == list(shadow_group.PAUSES_S)
-    line = told(logs)
+    line = shadow_group_line(logs)
     assert line["log_level"] == "error"
     assert line["group"] == pipeline.group
     ((reason, partitions),) = line["problems"].items()
@@ -108,7 +108,7 @@ def test_a_group_with_members_is_left_alone_and_a_remedy_is_logged(pipeline: Set
         assert consumer.poll(20_000), "no record, so perhaps no member"
         with structlog.testing.capture_logs() as logs:
             assert not shadow_group.commit(pipeline, {topic: {0: 1}}, pauses_s=())
-        assert "the group has members" in next(iter(told(logs)["problems"]))
+        assert "the group has members" in next(iter(shadow_group_line(logs)["problems"]))
     finally:
         consumer.close()
     assert shadow_group.commit(pipeline, {topic: {0: 1}})
@@ -120,7 +120,7 @@ def test_an_unreachable_broker_costs_bounded_time_and_no_error(orders: Settings,
     with structlog.testing.capture_logs() as logs:
         assert not shadow_group.commit(away, {"orders": {0: 1}}, patience_ms=200, sleep=pauses.append)
     assert len(pauses) == len(shadow_group.PAUSES_S)
-    assert told(logs)["event"] == "shadow group not updated"
+    assert shadow_group_line(logs)["event"] == "shadow group not updated"
 
 
 def test_an_unreachable_broker_leaves_no_thread_behind(orders: Settings, closed_port: int) -> None:

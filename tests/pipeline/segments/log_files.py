@@ -83,7 +83,7 @@ def stored(batches: list[Any], topic: str, partition: int) -> list[Row]:
     ]
 
 
-def told(row: Row) -> Row:
+def as_vector(row: Row) -> Row:
     """A row of the source in the form of the vectors: bytes as base64 (long ones as a digest), times in ms."""
     headers = row["headers"] and [{"key": one["key"], "value": _text(one["value"])} for one in row["headers"]]
     milliseconds = row["timestamp"].timestamp() * 1000

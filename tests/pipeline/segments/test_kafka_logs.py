@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.segments.log_files import LOGS, copy_of, json_lines, rows_of, stored, told
+from tests.pipeline.segments.log_files import LOGS, as_vector, copy_of, json_lines, rows_of, stored
 
 CLEAN = sorted(entry.name for entry in (LOGS / "clean").iterdir() if entry.is_dir() and entry.name[-1].isdigit())
 RECOVERED = sorted(entry.name for entry in (LOGS / "recovered").iterdir() if entry.name[-1].isdigit())
@@ -51,7 +51,7 @@ def test_every_log_is_read_as_by_kafka(name: str, partition: str) -> None:
     topic, number = partition.rsplit("-", 1)
     rows = rows_of(LOGS / name, topic, isolationLevel="read_uncommitted")
     expected = stored(batches_of("clean", partition), topic, int(number))
-    assert [told(row) for row in rows if row["partition"] == int(number)] == [
+    assert [as_vector(row) for row in rows if row["partition"] == int(number)] == [
         row for row in expected if row["offset"] >= log_start(partition)
     ]
 
@@ -61,7 +61,7 @@ def test_aborted_and_open_transactions_are_not_returned(partition: str) -> None:
     topic, number = partition.rsplit("-", 1)
     ends = latest("clean", partition)
     batches = without_aborted(batches_of("clean", partition), ends[1])
-    rows = [told(row) for row in rows_of(LOGS / "clean", topic) if row["partition"] == int(number)]
+    rows = [as_vector(row) for row in rows_of(LOGS / "clean", topic) if row["partition"] == int(number)]
     assert rows == stored(batches, topic, int(number))
 
 
@@ -81,7 +81,7 @@ def test_damaged_logs_are_read_as_kafka_recovers_them(partition: str, isolation:
     batches = batches_of("recovered", partition)
     if isolation == "read_committed":
         batches = without_aborted(batches, latest("recovered", partition)[1])
-    assert [told(row) for row in rows if row["partition"] == int(number)] == stored(batches, topic, int(number))
+    assert [as_vector(row) for row in rows if row["partition"] == int(number)] == stored(batches, topic, int(number))
 
 
 @pytest.mark.parametrize("damage", ["no snapshots", "damaged snapshots", "damaged transaction indexes", "no indexes"])

@@ -10,7 +10,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.segments.options import parse_options
 from odradek.pipeline.segments.planning import plan
 from odradek.pipeline.segments.reading import read_range
-from tests.pipeline.segments.log_files import VECTORS, json_lines, rows_of, stored, told, write_log
+from tests.pipeline.segments.log_files import VECTORS, as_vector, json_lines, rows_of, stored, write_log
 
 RECORDS = VECTORS / "records"
 BUILT = [one for one in json_lines(RECORDS / "batches.jsonl") if not one["name"].startswith(("magic0", "magic1"))]
@@ -44,7 +44,7 @@ def whole(vector: Any) -> bytes:
 
 @pytest.mark.parametrize("vector", [one for one in BUILT if one["name"] not in BEYOND_SPARK], ids=name_of)
 def test_batches_of_kafkas_builder_are_read(vector: Any, tmp_path: Path) -> None:
-    assert [told(row) for row in read(tmp_path, whole(vector))] == stored(vector["batches"], "t", 0)
+    assert [as_vector(row) for row in read(tmp_path, whole(vector))] == stored(vector["batches"], "t", 0)
 
 
 @pytest.mark.parametrize("vector", [one for one in BUILT if one["name"] in BEYOND_SPARK], ids=name_of)

@@ -103,7 +103,7 @@ class Clock:
         self._also()
 
 
-def told(place: Location) -> tuple[str, float] | None:
+def holder_of(place: Location) -> tuple[str, float] | None:
     content = place.read(NAME)
     if content is None:
         return None
@@ -129,11 +129,11 @@ def test_a_lease_is_held_until_it_expires() -> None:
     assert not is_held(place, NAME, clock.now)
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
         assert is_held(place, NAME, clock.now)
-        holder = told(place)
+        holder = holder_of(place)
         assert holder is not None
         assert holder[1] == clock.time + LEASE_S
         assert f" {os.getpid()} " in holder[0]
-    assert told(place) is None
+    assert holder_of(place) is None
     with pytest.raises(ZeroDivisionError), alone(place, NAME, PROBLEM, clock.now, clock.sleep):
         raise ZeroDivisionError
     assert not is_held(place, NAME, clock.now)
@@ -144,7 +144,7 @@ def test_a_lease_that_is_renewed_is_refused_with_its_holders_name(monkeypatch: p
     place = in_memory()
     clock = Clock(also=lambda: time.sleep(0.05))
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
-        holder = told(place)
+        holder = holder_of(place)
         assert holder is not None
         before = clock.time
         assert refused(place, clock) == f"{PROBLEM}: {holder[0]} holds memory://here/{NAME}; stop it first"
@@ -152,7 +152,7 @@ def test_a_lease_that_is_renewed_is_refused_with_its_holders_name(monkeypatch: p
         clock.time += 10 * LEASE_S
         time.sleep(0.1)
         assert is_held(place, NAME, clock.now), "it goes on as long as its holder lives"
-    assert told(place) is None
+    assert holder_of(place) is None
 
 
 @pytest.mark.parametrize("left_s", [-1.0, 0.0, 5.0, LEASE_S])
@@ -162,11 +162,11 @@ def test_a_job_waits_for_the_lease_of_a_killed_holder_to_expire(left_s: float) -
     assert is_held(place, NAME, clock.now) == (left_s > 0)
     before = clock.time
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
-        holder = told(place)
+        holder = holder_of(place)
         assert holder is not None
         assert holder[0] != "somebody"
         assert max(left_s, 0) <= clock.time - before <= LEASE_S + 1
-    assert told(place) is None
+    assert holder_of(place) is None
 
 
 def test_the_lease_of_a_killed_holder_with_a_fast_clock_expires_too() -> None:
@@ -175,7 +175,7 @@ def test_the_lease_of_a_killed_holder_with_a_fast_clock_expires_too() -> None:
     before = clock.time
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
         assert LEASE_S <= clock.time - before <= LEASE_S + 1
-        assert (told(place) or ("somebody",))[0] != "somebody"
+        assert (holder_of(place) or ("somebody",))[0] != "somebody"
 
 
 def test_a_live_lease_of_a_holder_with_a_fast_clock_is_refused_with_its_name() -> None:
@@ -236,7 +236,7 @@ def test_a_job_that_lost_its_lease_does_not_release_the_new_one(monkeypatch: pyt
     with alone(place, NAME, PROBLEM, clock.now, clock.sleep):
         place.replace(NAME, lease("another", clock.time + LEASE_S))
         time.sleep(0.1)
-    assert told(place) == ("another", clock.time + LEASE_S)
+    assert holder_of(place) == ("another", clock.time + LEASE_S)
 
 
 def test_a_lost_response_to_a_renewal_does_not_lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,4 +258,4 @@ def test_a_lost_response_to_a_renewal_does_not_lose_the_lease(monkeypatch: pytes
         clock.time += LEASE_S + 1
         time.sleep(0.2)
         assert is_held(place, NAME, clock.now), "it is renewed by the next"
-    assert told(place) is None
+    assert holder_of(place) is None

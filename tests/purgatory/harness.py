@@ -57,7 +57,7 @@ class Operation(DelayedOperation):
         return f"Operation({self.name})"
 
 
-class PurgatoryRoom:
+class PurgatoryHarness:
     """A purgatory on a manual clock."""
 
     def __init__(self, purge_interval: int = 1000, budget: int = 1000) -> None:
