@@ -22,7 +22,7 @@ Document = dict[str, Any]
 
 
 class Known(NamedTuple):
-    """What exists in the broker that the requests go to."""
+    """The names that exist in the broker."""
 
     topic: str = "known"
     topic_config: str = "retention.ms"
@@ -38,13 +38,13 @@ class Known(NamedTuple):
 
 
 def base_request(api_key: int, version: int, known: Known) -> Document:
-    """KeyError where Kafka's vectors have no such version."""
+    """Raises KeyError if Kafka's vectors lack the version."""
     cls = request_class(api_key)
     return _structure(cls, _typical()[(api_key, version)], version, (cls.__schema__.name,), _values(known))
 
 
 def _values(known: Known) -> dict[str, Any]:
-    """Values by field, an array's standing for its elements; a longer path goes before a shorter one."""
+    """Values by field. The value of an array is that of its elements. A longer path overrides a shorter one."""
     return {
         "Acks": 1,
         "AllowAutoTopicCreation": False,
@@ -137,7 +137,7 @@ def small_batch() -> bytes:
 
 @cache
 def _typical() -> dict[tuple[int, int], Document]:
-    """Kafka's "typical" document of every request in every version; one without fields has only its "defaults"."""
+    """Kafka's "typical" document of every request and version, or its "defaults" if the request has no fields."""
     found: dict[tuple[int, int], Document] = {}
     for file in sorted(VECTORS.glob("*Request.jsonl")):
         for line in file.read_text().splitlines():

@@ -1,11 +1,11 @@
 """What a test needs beyond an installed Odradek, and which of these kinds a run takes.
 
     pytest                                      tests that need nothing more: `make test`
-    pytest --kinds=programs,second_loop,long    what `make test` leaves out, without those that it ran
+    pytest --kinds=programs,second_loop,long    only what `make test` leaves out
     pytest --kinds=all                          everything
 
-A test runs when all its kinds are chosen; a test of no kind is `quick`. Nobody lists tests by hand: a folder, a fixture
-of tests/programs.py, an event loop or a marker beside the test gives it its kind. A folder whose kind is not chosen is
+A test runs if all its kinds are chosen; a test without a kind is `quick`. No list is kept by hand: a folder, a fixture
+of tests/programs.py, an event loop or a marker beside the test decides its kind. A folder whose kind is not chosen is
 not imported. A path on the command line chooses the kind of its folder.
 """
 
@@ -33,7 +33,7 @@ KINDS = {
     "long": "a long loop: a few rounds, and all of them in `make soak`",
 }
 SLOW = {"programs", "long", "soak"}
-"""Files with many tests of these marks come first: where workers take whole files, none begins long ones at the end."""
+"""Files with many tests of these marks come first, so that no worker starts a long file at the end."""
 FOLDERS = {"pipeline": "spark"}
 """The kind of all tests in a folder of tests/."""
 
@@ -41,7 +41,7 @@ CHOSEN = pytest.StashKey[frozenset[str]]()
 
 
 class Absent(MetaPathFinder):
-    """Hides packages, so that a test cannot come to need one that a newcomer does not have."""
+    """Hides packages, so that no test comes to depend on one that `make test` does not install."""
 
     def __init__(self, packages: frozenset[str]) -> None:
         self.packages = packages
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _choice(config: pytest.Config) -> frozenset[str]:
-    """Of --kinds, else quick and the kinds of the folders that the command line names."""
+    """The kinds of --kinds, else quick and the kinds of the folders on the command line."""
     said = config.getoption("--kinds")
     if said == "all":
         return frozenset(KINDS)
@@ -89,7 +89,7 @@ def is_chosen(config: pytest.Config, kind: str) -> bool:
 
 
 def packages_of(extra: str) -> frozenset[str]:
-    """The packages that an extra of pyproject.toml names itself, by the names that they are imported by."""
+    """The packages that an extra of pyproject.toml lists, under their import names."""
     project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
     required = project["optional-dependencies"][extra]
     names = {"".join(c if c.isalnum() or c in "_-" else " " for c in line).split()[0] for line in required}
@@ -97,7 +97,7 @@ def packages_of(extra: str) -> frozenset[str]:
 
 
 def folder_kind(path: Path) -> str | None:
-    """Of a file or folder anywhere below a folder of tests/."""
+    """The kind of a file or folder below a folder of tests/."""
     return FOLDERS.get(path.relative_to(TESTS).parts[0]) if TESTS in path.parents else None
 
 

@@ -1,11 +1,11 @@
-"""Valid requests of any API that are large or repetitive: what a client may send that wants to be felt by the others.
+"""Valid requests of any API that are large or repetitive, as an attacker would send to slow down other clients.
 
     for case in large_requests(api_key, version, 1 << 20, Random(7), known): client.send(case.payload())
 
 A case starts from a small request whose names resolve (`base_requests`) and grows one thing until the frame has about
 `size` bytes: an array of the schema (each in turn, nested ones too, with equal, distinct, empty, tagged and long
-elements), a text, a buffer, a batch, the tagged fields of header and body; "mixture" grows several of them at once.
-The same seed gives the same bytes. Sizes are aims: a text ends at 32,767 bytes.
+elements), a string, a buffer, a batch, the tagged fields of header and body; "mixture" grows several of them at once.
+The same seed gives the same bytes. Sizes are targets: a string ends at 32,767 bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.wire_growth import NUMBERED_INTEGER, NUMBERED_NAME, Repeated, Tags, e
 LONG_TEXT = 32_767
 CORRELATION_ID = 7
 INFLATED_BYTES = 16 << 20
-"""What each batch of the inflating cases becomes."""
+"""The inflated size of each batch of the inflating cases."""
 INFLATING_BATCHES = 20
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 MIXTURES = 2
@@ -40,11 +40,11 @@ _LEFT_OUT: dict[tuple[str, str], Any] = {
     ("CreateTopicsRequest", "Assignments"): [],
     ("CreatePartitionsRequest", "Assignments"): None,
 }
-"""Arrays that exclude other fields: they are there only in the cases that grow them."""
+"""Arrays that exclude other fields: only the cases that grow them contain them."""
 
 
 class LargeRequest(NamedTuple):
-    """One request, before it has its bytes. `inflates`: its batches are much larger than the request."""
+    """One request before it is encoded. `inflates`: its batches inflate to much more than the request."""
 
     name: str
     api_key: int
@@ -62,7 +62,7 @@ class LargeRequest(NamedTuple):
 def large_requests(
     api_key: int, version: int, size: int, random_source: Random, known: Known
 ) -> Iterator[LargeRequest]:
-    """Every case of the API in this version, each of another name. KeyError for what the vectors do not have."""
+    """Every case of the API in this version, with unique names. Raises KeyError if the vectors lack the version."""
     return _Growth(api_key, version, size, random_source, known).cases()
 
 
@@ -126,7 +126,7 @@ class _Growth:
             yield self._case(f"{name} of {kind} elements", document)
 
     def _elements(self, field: Field, element: Any) -> Iterator[tuple[str, Any]]:
-        """What the array is filled with, in turn."""
+        """The elements that fill the array, one kind after the other."""
         yield "equal", element
         distinct = _numbered(field, element, self.version)
         if distinct is not None:
@@ -143,7 +143,7 @@ class _Growth:
                 yield "much tagged", {**element, UNKNOWN_TAGS: Tags(min(200, self.size // 10), b"")}
 
     def _structures_asking_for_all(self, cls: type[Message], element: Document) -> Iterator[tuple[str, Any]]:
-        """Null arrays mean all that there is."""
+        """Structures in which a null array means everything."""
         fields = [field for field in cls.__schema__.plain_fields(self.version) if field.type == "array"]
         open_ones: Document = {field.name: None for field in fields if self.version in field.nullable}
         if open_ones:
@@ -159,7 +159,7 @@ class _Growth:
         return max(1, size // len(encoded_element(self.cls, self.version, field, element)))
 
     def _with_holder(self, path: ArrayPath) -> tuple[Document, Document]:
-        """A copy of the base, and the structure in it that has the last array of the path as a field."""
+        """A copy of the base, and the structure in it whose field is the last array of the path."""
         document = copy.deepcopy(self.base)
         names = [field.name for field in path]
         self._leave_out(document, names)
@@ -179,7 +179,7 @@ class _Growth:
     def _small(self) -> Document:
         return self._with_holder(())[0]
 
-    # Texts, buffers and batches
+    # Strings, buffers and batches
 
     def _text_cases(self) -> Iterator[LargeRequest]:
         yield self._case("a long client id", self._small(), {"ClientId": "x" * LONG_TEXT})
@@ -250,7 +250,7 @@ class _Growth:
 
 
 def _numbered(field: Field, element: Any, version: int) -> Any:
-    """The element with a number of its own in its first text or wide integer; None where it has none."""
+    """The element with a unique number in its first string or wide integer; None if it has no such field."""
     if field.struct_class is None:
         return _number_of(field.element or "")
     for inner in field.struct_class.__schema__.plain_fields(version):
@@ -266,7 +266,7 @@ def _number_of(kind: str) -> Any:
 
 
 def _smallest(cls: type[Message], version: int) -> Document:
-    """A structure of as few bytes as possible."""
+    """The smallest encodable structure."""
     return {field.name: _nothing(field, version) for field in cls.__schema__.fields if version in field.versions}
 
 

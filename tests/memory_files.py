@@ -1,4 +1,4 @@
-"""Files that live in memory: a disk that forgets what was not synced, and one that is full after n bytes."""
+"""Files in memory: a disk that forgets what was not synced, and one that is full after n bytes."""
 
 import errno
 import functools
@@ -87,7 +87,7 @@ class MemoryFile:
         return MemoryFile(self._disk, self.path, self.inode)
 
     def slice(self, position: int, length: int) -> None:
-        """A file in memory cannot be sent."""
+        """Returns None: sendfile cannot send a file in memory."""
 
     def close(self) -> None:
         self._inode = None
@@ -107,7 +107,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _alone(method: _Method) -> _Method:
-    """A disk is used by several threads."""
+    """Runs the method under the disk's lock, because several threads use a disk."""
 
     @functools.wraps(method)
     def alone(self: "ForgetfulFiles", *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +122,7 @@ class ForgetfulFiles:
     directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
     the first so many changes of names are there, as a journal keeps them.
 
-    `room`: bytes that still fit, None for as many as one likes. `cold`: paths that the page cache does not hold.
+    `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache.
     `fail_sync`, `fail_truncate`: raised by every sync or truncation of a file while it is set.
     """
 
@@ -335,7 +335,7 @@ def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:
 
 
 def _surviving_content(inode: Inode, source: random.Random | None) -> bytes:
-    """What was synced; or, by chance, all that was written, or some of it, its end torn or filled with zeros."""
+    """The synced content; or, by chance, all or a part of what was written, its end torn or filled with zeros."""
     if source is None or bytes(inode.data) == inode.synced:
         return inode.synced
     choice = source.randrange(4)

@@ -1,4 +1,4 @@
-"""Waiting in tests for what nobody tells: it is asked for again and again, for a minute at most."""
+"""Polls for a condition that sends no notification, for a minute at most."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAUSE_S = 0.01
 
 
 async def until(condition: Callable[[], object] | Callable[[], Awaitable[object]]) -> None:
-    """Until the condition holds. Raises TimeoutError."""
+    """Waits until the condition holds. Raises TimeoutError."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             found = condition()

@@ -1,7 +1,7 @@
-"""Other people's programs, each a fixture. A test that uses one is of the kind `programs` (tests/kinds.py).
+"""Third-party programs, each a fixture. A test that uses one is of the kind `programs` (tests/kinds.py).
 
-Where a program is not on the machine, its tests are skipped; ODRADEK_NO_SKIP=1 makes them fail. What has to be built is
-built once for all workers of a run.
+If a program is not on the machine, its tests are skipped; ODRADEK_NO_SKIP=1 makes them fail. Programs that must be
+built are built once for all workers of a run.
 
 $KAFKA_TOOLS          a command before the name of a class of Kafka's tools, and its arguments
 $KAFKA_CONTROL        a command that starts and stops Kafka and ZooKeeper: `start PORT DIR`, `zk-start PORT DIR`,
@@ -26,11 +26,11 @@ from tests.pipeline.cluster import nodes
 from tests.pipeline.cluster.object_store import ObjectStore, install_versitygw, s3_server
 
 FIXTURES: set[str] = set()
-"""The names of all fixtures that stand for another program."""
+"""The names of all fixtures that provide another program."""
 
 
 def program(fixture: Callable[..., Any]) -> Any:
-    """Makes a fixture that stands for another program."""
+    """Makes a fixture that provides another program."""
     FIXTURES.add(fixture.__name__)
     return pytest.fixture(scope="session")(fixture)
 
@@ -72,7 +72,7 @@ def kafka_python_suite() -> list[str]:
 
 @program
 def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program in Go that produces and consumes by franz-go."""
+    """A Go program that produces and consumes with franz-go."""
     _on_path("go")
     directory = _built_once(tmp_path_factory, "franz_go", program_clients.build_franz_go)
     return directory / "franz_go"
@@ -88,7 +88,7 @@ def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @program
 def namespaces() -> None:
-    """Linux's namespaces, and the right to make them (tests/pipeline/cluster/nodes.py)."""
+    """Linux's namespaces, and the right to create them (tests/pipeline/cluster/nodes.py)."""
     if reason := nodes.lacking():
         pytest.skip(reason)
 
@@ -114,7 +114,7 @@ def bucket(object_store: ObjectStore) -> ObjectStore:
 
 
 def _built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
-    """The directory into which the first worker to come has built."""
+    """The directory into which the first worker builds; the others wait for it."""
     base = factory.getbasetemp()
     directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"{name}-built"
     done = directory / ".done"

@@ -1,4 +1,4 @@
-"""Passes the tests by the lowest and the highest supported Python of this machine, but for the one that runs this.
+"""Runs the tests with the lowest and the highest supported Python of this machine, except the running one.
 
     python -m tests.pythons [argument for pytest ...]
 
@@ -54,13 +54,13 @@ def program(version: Version) -> str | None:
 
 
 def _is(path: str, version: Version) -> bool:
-    """Whether it is an interpreter of the version that can make environments; pyenv has stubs that cannot."""
+    """Whether it is an interpreter of the version that can create environments; pyenv has stubs that cannot."""
     command = [path, "-c", f"import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != {version})"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def to_test(here: dict[Version, str], own: Version) -> list[Version]:
-    """The lowest and the highest of those that are here, without the one that has been tested."""
+    """The lowest and the highest installed version, except the one already tested."""
     return sorted({min(here), max(here)} - {own}) if here else []
 
 

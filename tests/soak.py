@@ -5,8 +5,8 @@
     @pytest.mark.soak("100,000 steps of each of 20 seeds", minutes=2)
     def test_...
 
-`minutes` is what all rounds take on one core. `pytest --plan` prints what a soak would run; its end prints what each
-test took.
+`minutes` is the duration of all rounds on one core. `pytest --plan` prints what a soak would run; a soak prints at its
+end how long each test took.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def plan(items: Iterable[pytest.Item]) -> list[str]:
-    """A line for each test, and the sum."""
+    """A line for each test, and the total."""
     minutes: dict[str, float] = {}
     whats: dict[str, str] = {}
     for item in items:

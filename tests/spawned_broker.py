@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 GIVEN_AWAY_BY_NOBODY = range(15_000, 32_000)
-"""Below the ports that Linux gives to clients and to servers that ask for any."""
+"""Below Linux's ephemeral ports."""
 
 
 @dataclass(slots=True)
@@ -48,13 +48,13 @@ class SpawnedBroker:
         Path(self.log.name).unlink(missing_ok=True)
 
     def log_text(self) -> str:
-        """All that it has written to stderr so far."""
+        """All its stderr output so far."""
         self.log.flush()
         return Path(self.log.name).read_text()
 
 
 def free_port() -> int:
-    """A port that stays free until somebody asks for it by number: the system gives none of these away by itself."""
+    """A port that stays free until a server asks for it by number: the system never assigns these."""
     while True:
         port = random.SystemRandom().choice(GIVEN_AWAY_BY_NOBODY)
         if _is_free(port):
@@ -62,7 +62,7 @@ def free_port() -> int:
 
 
 def free_port_beside_another() -> int:
-    """One whose next is free too: a KRaft broker's controller listens there."""
+    """A free port whose successor is free too: a KRaft broker's controller listens there."""
     while not _is_free((port := free_port()) + 1):
         pass
     return port
@@ -122,7 +122,7 @@ def spawned_broker(
     config: Path | None = None,
     open_files: int | None = None,
 ) -> Iterator[SpawnedBroker]:
-    """``start_broker`` that stops the broker at the end and removes its log."""
+    """Like ``start_broker``; stops the broker at the end and removes its log."""
     broker = start_broker(
         data_dir, settings, port=port, with_metrics=with_metrics, config=config, open_files=open_files
     )

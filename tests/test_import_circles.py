@@ -1,4 +1,4 @@
-"""No module of the project imports itself by way of others, be it within a function or for its types alone."""
+"""No module of the project imports itself through others, not within a function nor under TYPE_CHECKING."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROOT = Path(__file__).parent.parent
 
 
 def imports_of(package: str) -> dict[str, set[str]]:
-    """What each module imports of its own package."""
+    """The modules of its own package that each module imports."""
     graph = grimp.build_graph(package, cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
 def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
-    """The modules that reach each other, for each circle or knot of circles."""
+    """For each circle or group of circles, the modules that reach each other."""
     reached = {module: _reached_from(module, imports) for module in imports}
     knots = {
         frozenset(other for other in reached[module] if module in reached[other])

@@ -1,4 +1,4 @@
-"""Comments, docstrings and docs name files of the project: those that they name exist."""
+"""Every file of the project that a comment, a docstring or a page of docs mentions exists."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Documents with arrays that are repeated on the wire: megabytes of a request without its objects.
 
-A document is as in `protocol.documents`, with bytes for `bytes` and `records`. Three values may stand in it besides:
+A document is as in `protocol.documents`, with bytes for `bytes` and `records`. It can contain three more values:
 
     Repeated({"Name": "t"}, 1000)               an array of a thousand equal elements
-    Repeated({"Name": NUMBERED_NAME}, 1000)     an array whose elements have a number each, here in their names
+    Repeated({"Name": NUMBERED_NAME}, 1000)     an array whose elements are numbered, here in their names
     {..., UNKNOWN_TAGS: Tags(1000, b"x")}       a thousand unknown tagged fields of one byte each
 
 The bytes come from the declared schema, field by field, not from the compiled writers.
@@ -31,21 +31,21 @@ FIRST_UNKNOWN_TAG = 1000
 
 
 class Repeated(NamedTuple):
-    """An array of so many elements. The numbers in them count from 0; those of an inner array start anew in each."""
+    """An array of `times` elements. Their numbers count from 0; those of an inner array restart in each element."""
 
     element: Any
     times: int
 
 
 class Tags(NamedTuple):
-    """So many unknown tagged fields, ascending, all of the same value."""
+    """`number` unknown tagged fields, ascending, all with the same value."""
 
     number: int
     value: bytes
 
 
 def encoded(cls: type[Message], version: int, document: Mapping[str, Any]) -> bytes:
-    """The message on the wire. KeyError where the document lacks a field of the version."""
+    """The encoded message. Raises KeyError if the document lacks a field of the version."""
     return _structure(cls, version, document, version in cls.__schema__.flexible)
 
 

@@ -1,4 +1,4 @@
-"""The attacks are requests that a broker takes for valid, and the client beside them counts what it waits."""
+"""The attacks are valid requests, and a concurrent client measures its round trips."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison, in which order, and how a checkout runs its modules."""
+"""The contestants of a comparison, their order, and how a checkout runs its modules."""
 
 import contextlib
 import subprocess
@@ -105,7 +105,7 @@ def test_a_broker_whose_process_is_not_found_is_cleaned_up(tmp_path: Path, monke
 
 
 def refuses_soon(port: int) -> bool:
-    """A process that ends, but is nobody's child to be waited for, still resets connections for a moment."""
+    """A process that ends and is not this process's child still resets connections for a moment."""
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
         with contextlib.suppress(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""The load of the coordinators' rows does what it says, with a small crowd."""
+"""The load of the coordinators' rows, with a small crowd of members."""
 
 from __future__ import annotations
 

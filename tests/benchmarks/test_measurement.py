@@ -1,4 +1,4 @@
-"""What the readings of a row come to."""
+"""Medians, ratios and verdicts of a row's readings."""
 
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Result
 from benchmarks.report import as_json, slower_than_before, table

@@ -1,4 +1,4 @@
-"""What is counted for each operation is what it leaves behind, and every API has one."""
+"""The memory that each operation leaves behind is measured, and every API has an operation."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The rows that need no program but a broker measure what they say, with few requests."""
+"""The rows that need no program but a broker, measured with few requests."""
 
 from __future__ import annotations
 

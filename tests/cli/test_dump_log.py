@@ -1,4 +1,4 @@
-"""`odradek dump-log` as a user meets it."""
+"""`odradek dump-log` from a user's view."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a command says when the extra that it needs is not installed."""
+"""What a command prints if the extra that it needs is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`odradek groups` against a running broker, with groups that have members and groups that have none."""
+"""`odradek groups` against a running broker, with groups that have members and groups without."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 
 T = 1_700_000_000_000
-"""The time of the first record; each is a second after the one before."""
+"""The timestamp of the first record; each record is a second after the previous one."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def odradek(bootstrap: str, run_odradek: Odradek) -> Odradek:
 
 
 def a_topic(bootstrap: str, name: str, *counts: int) -> str:
-    """With so many records in each partition."""
+    """Creates a topic with one partition for each of `counts`, the number of its records."""
     main(["topics", "create", name, "--partitions", str(len(counts)), "--bootstrap-server", bootstrap])
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for partition, count in enumerate(counts):
@@ -46,7 +46,7 @@ def a_topic(bootstrap: str, name: str, *counts: int) -> str:
 
 
 def committed_by(bootstrap: str, group: str, topic: str, **offsets: int) -> None:
-    """`committed_by(..., p0=5)`: offset 5 of partition 0, by nobody in particular."""
+    """`committed_by(..., p0=5)` commits offset 5 of partition 0, without a member."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     with closing(consumer):
         wanted = [Partition(topic, int(name[1:]), offset) for name, offset in offsets.items()]
@@ -54,7 +54,7 @@ def committed_by(bootstrap: str, group: str, topic: str, **offsets: int) -> None
 
 
 def rows(text: str) -> list[list[str]]:
-    """The table without its head."""
+    """The rows of the table, without its header."""
     return [line.split() for line in text.splitlines()[1:]]
 
 

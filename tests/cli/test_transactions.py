@@ -20,7 +20,7 @@ from tests.spawned_broker import spawned_broker
 
 LONG_AGO_MS = 1_700_000_000_000
 HANGING_PRODUCER = 4_000_000
-"""A producer id that no coordinator knows of."""
+"""A producer id that no coordinator knows."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def odradek(bootstrap: str, run_odradek: Odradek) -> Odradek:
 
 
 def open_transaction(bootstrap: str, name: str, topic: str) -> confluent_kafka.Producer:
-    """A producer with a record in an open transaction."""
+    """Returns a producer with a record in an open transaction."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 54321, "linger.ms": 0}
     )
@@ -52,7 +52,7 @@ def open_transaction(bootstrap: str, name: str, topic: str) -> confluent_kafka.P
 
 
 def hang(bootstrap: str, topic: str) -> None:
-    """A transactional batch of long ago, of a producer that no coordinator knows."""
+    """Appends an old transactional batch of a producer that no coordinator knows."""
 
     async def work() -> None:
         async with AdminClient(bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""A broker of its own process for other people's clients.
+"""A broker in a process of its own, for third-party clients.
 
 ODRADEK_CLIENTS_AGAINST=HOST:PORT=DATA_DIR runs the same tests against a broker that is already there, Apache Kafka too.
 """
@@ -17,7 +17,7 @@ from tests.clients.members.watch import until_coordinators
 from tests.spawned_broker import spawned_broker
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-"""Groups do not wait for more members before they begin: tests would take longer, and see less happen."""
+"""Groups do not delay their first rebalance: tests would take longer and see fewer rebalances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def client_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientBr
 
 @pytest.fixture
 def new_topic(client_broker: ClientBroker, request: pytest.FixtureRequest) -> Iterator[Callable[[int], str]]:
-    """Makes a topic with so many partitions, named after the test; deletes it afterwards."""
+    """Creates a topic that is named after the test, and deletes it afterwards."""
     admin = KafkaAdminClient(bootstrap_servers=client_broker.bootstrap)
     made: list[str] = []
 

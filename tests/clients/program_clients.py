@@ -16,14 +16,14 @@ NULL = "\N{EMPTY SET}null"
 
 
 def run(command: Sequence[str], stdin: bytes = b"") -> bytes:
-    """What ``command`` prints; it must end with 0 within five minutes."""
+    """Returns the output of ``command``, which must exit with 0 within five minutes."""
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr.decode(errors='replace')[-2000:]}"
     return done.stdout
 
 
 def kcat_produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
-    """kcat puts one set of headers on all that it reads, so records go by (partition, headers); the order is theirs."""
+    """kcat puts one set of headers on all its input, so it runs once for each (partition, headers)."""
     for partition, chosen in by_partition(records).items():
         assert len({record.headers for record in chosen}) == 1
         headers = [f"{name}={value.decode()}" for name, value in chosen[0].headers if value is not None]

@@ -166,7 +166,7 @@ def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Sent]:
 
 
 def confluent_messages(consumer: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
-    """The next ``count`` messages of an assigned consumer; fails when none comes for 20 s."""
+    """The next ``count`` messages of an assigned consumer; fails after 20 s without a message."""
     messages: list[confluent_kafka.Message] = []
     while len(messages) < count:
         first = consumer.poll(20)

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 class Script:
-    """The steps on one broker; `outputs` is what each printed, comparably."""
+    """The steps on one broker; `outputs` is what each printed, made comparable."""
 
     def __init__(self, tools: list[str], bootstrap: str, directory: Path) -> None:
         self.tools = tools
@@ -59,7 +59,7 @@ class Script:
         return self.comparable(f"{ended.stdout}{ended.stderr}")
 
     def comparable(self, text: str) -> str:
-        """Without logging, stack traces, places and texts of the broker's own."""
+        """Removes log lines, stack traces, paths and the broker's own messages."""
         lines = [line for line in text.splitlines() if not re.match(r"\s+at |\[\d{4}-|SLF4J|log4j", line)]
         text = "\n".join(map(_in_order, lines)).replace(str(self.directory), "DIR").replace(self.bootstrap, "HOST:PORT")
         return re.sub(r"((?:Exception|ReplicaAssignment\w*): ).*", r"\1TEXT", text)
@@ -87,7 +87,7 @@ class Script:
         self.step(unknown, ELECTION, "--election-type", "preferred", "--topic", "none", "--partition", "0")
 
     def plan(self, name: str, *partitions: tuple[int, int, str]) -> tuple[str, str]:
-        """The option that names a plan: (partition, replica, directory) each."""
+        """The option that names a plan of (partition, replica, directory) rows."""
         rows = [
             {"topic": "t", "partition": number, "replicas": [broker], "log_dirs": [log_dir]}
             for number, broker, log_dir in partitions
@@ -127,7 +127,7 @@ class Script:
 
 
 def _in_order(line: str) -> str:
-    """The directories of LogDirsCommand come as Java's hash of their names has it."""
+    """Sorts the directories of LogDirsCommand, which are in the order of Java's hash."""
     if not line.startswith('{"brokers"'):
         return line
     described = json.loads(line)
@@ -163,7 +163,7 @@ def with_ours(tools: list[str], directory: Path) -> Script:
 def scripts(
     tmp_path_factory: pytest.TempPathFactory, java_tools: list[str], kafka_control: list[str]
 ) -> dict[str, Script]:
-    """Kafka's and ours, after the last step; run side by side."""
+    """The scripts for Kafka and for ours after the last step; they run at the same time."""
     directory = tmp_path_factory.mktemp("admin")
     found: dict[str, Script] = {}
 

@@ -1,4 +1,4 @@
-"""Offsets that one client commits, others see; administrators read, change and delete them."""
+"""Offsets that one client commits are visible to others; administrators read, change and delete them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_offsets_that_one_client_commits_are_read_by_another(client_broker: Clie
     python.commit({first: OffsetAndMetadata(5, "von hier", -1)})
     found = rdkafka.committed([Partition(topic, 0), Partition(topic, 1)], timeout=10)
     assert [(each.offset, each.error) for each in found] == [(5, None), (NONE, None)]
-    # librdkafka's own view of the text is not asked: the Python binding reads it beyond its end.
+    # librdkafka's view of the metadata is not checked: the Python binding reads it beyond its end.
     assert python.committed(first, metadata=True).metadata == "von hier"
     rdkafka.commit(offsets=[Partition(topic, 0, 7), Partition(topic, 1, 8)], asynchronous=False)
     assert [python.committed(TopicPartition(topic, each)) for each in range(3)] == [7, 8, None]

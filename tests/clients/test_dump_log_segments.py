@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads every file that the broker has written, and finds nothing wrong."""
+"""Kafka's own DumpLogSegments reads every file that the broker wrote and finds no error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPLAINTS = ("isvalid: false", "Non-consecutive", "mismatch", "Mismatch", "Exce
 
 
 def produce(bootstrap: str) -> None:
-    """Idempotent and plain batches with each codec, by the records' own times and by the broker's; small ones."""
+    """Produces small idempotent and plain batches with each codec, with CreateTime and with LogAppendTime."""
     records = [record for record in binary_records(RECORDS) if len(record.value or b"") < 4000]
     for codec in CODECS:
         send(bootstrap, f"idempotent-{codec}", records, codec, True)
@@ -78,7 +78,7 @@ def dump(tools: list[str], files: list[Path], *options: str) -> str:
 
 
 def assert_nothing_is_wrong(tools: list[str], data: Path) -> Counter[str]:
-    """Dumps all files of all partitions; how many records each topic has."""
+    """Dumps all files of all partitions; returns the number of records of each topic."""
     files = sorted(path for path in data.glob("*-[0-9]*/*") if path.suffix in DUMPED)
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
     assert len(indexes) > 2 * len({path.parent for path in files}), "several segments"
@@ -104,7 +104,7 @@ def test_every_file_is_valid_after_stops_and_kills(java_tools: list[str], tmp_pa
         )
         created["append-time"].result(20)
         produce(broker.bootstrap)
-        whole = assert_nothing_is_wrong(java_tools, data)  # files of a broker that runs
+        whole = assert_nothing_is_wrong(java_tools, data)  # files of a running broker
         assert set(whole.values()) == {SENT}
         assert len(whole) == len(CODECS) + 2
         delete_some(broker.bootstrap)

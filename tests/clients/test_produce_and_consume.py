@@ -1,4 +1,4 @@
-"""Other people's clients write records with every codec and read them back, byte for byte."""
+"""Third-party clients write records with every codec and read them back, byte for byte."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def assert_stored_with(broker: ClientBroker, topic: str, codec: str) -> None:
-    """Clients fall back to no compression silently; the stored batches do not lie.
+    """Checks the codec of the stored batches: clients fall back to no compression silently.
 
-    franz-go and kafka-python leave a batch as it is that would not shrink, so bytes are counted.
+    franz-go and kafka-python do not compress a batch that would not shrink, so bytes are counted.
     """
     codecs = stored_codecs(broker.data_dir, topic, range(PARTITIONS))
     assert set(codecs) <= {codec, "none"}

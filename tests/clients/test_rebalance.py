@@ -1,7 +1,7 @@
-"""Consumers of mixed kinds in one group: whatever happens to its members, every record is processed.
+"""Consumers with different clients in one group: whatever happens to them, every record is processed.
 
-The members process, then commit. So none is skipped, and none is processed twice, except where the first one that did
-it was killed.
+The members process, then commit. So no record is skipped, and none is processed twice, unless the first member that
+processed it was killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CREWS = {
     "sticky": ("aiokafka", "franz-go", "kafka-python", "console", "java"),
     "cooperative-sticky": ("confluent", "console", "franz-go", "kafka-python", "java"),
 }
-"""Who shares each protocol. librdkafka has no sticky, aiokafka no cooperative-sticky."""
+"""The clients that support each strategy. librdkafka has no sticky, aiokafka no cooperative-sticky."""
 LEAVES = {"range": "confluent", "roundrobin": "console", "sticky": "franz-go", "cooperative-sticky": "java"}
 KILLED = {"range": "console", "roundrobin": "kafka-python", "sticky": "aiokafka", "cooperative-sticky": "franz-go"}
 STALLS = {
@@ -36,14 +36,14 @@ STALLS = {
     "sticky": "java",
     "cooperative-sticky": "confluent",
 }
-"""Who stops polling past max.poll.interval.ms. franz-go has no such interval; the console consumer takes no orders."""
+"""The clients that stall beyond max.poll.interval.ms. franz-go has none; the console consumer takes no orders."""
 COME_BACK = {
     "range": (("console", "franz-go", "confluent"), ("kafka-python", "aiokafka")),
     "roundrobin": (("kafka-python", "confluent"), ("console", "aiokafka")),
     "sticky": (("aiokafka", "java"), ("kafka-python", "franz-go")),
     "cooperative-sticky": (("confluent", "java"), ("kafka-python", "franz-go")),
 }
-"""Which static members are killed and come back together, one party after the other."""
+"""The static members that are killed and return together, one group of them after the other."""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -58,7 +58,7 @@ def crew(
     request: pytest.FixtureRequest,
     tmp_path: Path,
 ) -> Iterator[Crew]:
-    """Nobody yet, of a group and a topic of the test's own. The strategy is the test's parameter, or range."""
+    """A crew without members, with the test's own group and topic. The strategy is the test's parameter, or range."""
     topic = new_topic(PARTITIONS)
     strategy = request.node.callspec.params.get("strategy", "range") if hasattr(request.node, "callspec") else "range"
     programs = Programs(java_tools, java_programs, franz_go)
@@ -73,7 +73,7 @@ def crew(
 
 @contextlib.contextmanager
 def work_for(crew: Crew) -> Iterator[Watch]:
-    """Records come all the time; at the end the group finishes them, everyone leaves, and the sums are checked."""
+    """Produces continuously. At the end the group finishes the records, all members leave, and the sums are checked."""
     watch = Watch(crew.bootstrap, crew.group, crew.topic, PARTITIONS)
     work = Work(crew.bootstrap, crew.topic, PARTITIONS, PER_SECOND)
     try:
@@ -100,11 +100,11 @@ def assert_all_is_processed(crew: Crew, ends: dict[int, int]) -> None:
 
 
 def was_once(who: list[Member], spared: set[str]) -> bool:
-    """Of those who had it all but the last were killed.
+    """Whether all members that processed a record, but the last, were killed.
 
-    Spared is the console consumer in a cooperative group, on any broker: it commits by itself before it joins again,
-    cannot while it rejoins, but goes on reading, and gives partitions back without another commit. Only where it came
-    first: what the others have, they have committed.
+    The console consumer in a cooperative group is spared, on any broker: it commits before it rejoins, cannot commit
+    while it rejoins but still reads, and gives partitions back without another commit. It is spared only if it was
+    first: the others have committed what they processed.
     """
     return all(member.kind in spared for member in [one for one in who if not one.killed][:-1])
 
@@ -141,7 +141,7 @@ def test_mixed_members_process_every_record_while_they_join_leave_stall_and_die(
 
 @pytest.mark.parametrize("leader", CREWS["range"])
 def test_a_topic_that_gains_partitions_is_reassigned(crew: Crew, leader: str) -> None:
-    """The leader's client sees it and joins again."""
+    """The leader's client detects the change and rejoins."""
     with work_for(crew) as watch:
         crew.start(leader)
         watch.until_stable(1)
@@ -189,6 +189,6 @@ def test_a_second_member_with_the_same_instance_id_fences_the_first(crew: Crew, 
         until(older.process.poll, lambda status: status is not None, "end of the older")
         assert older.process.returncode == 3
         assert "FENCED" in " ".join(older.events).upper(), older.events
-        older.killed = True  # what it did after it was fenced is not committed
+        older.killed = True  # what it processed after it was fenced is not committed
         until_all_work([younger])
         assert watch.look().assigned == before

@@ -1,6 +1,6 @@
-"""Whatever changes a group makes its consumers share anew: each trigger, with real consumers.
+"""Every change of a group triggers a rebalance: each trigger, with real consumers.
 
-A member of a few lines that joins and then says nothing stands for one that is gone without a word.
+A minimal member that joins and then sends nothing stands for a consumer that has crashed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 @contextlib.asynccontextmanager
 async def consuming(bootstrap: str, topic: str = TOPIC, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer in the group; it hears of changed topics within a moment."""
+    """A consumer in the group; it refreshes its metadata quickly."""
     given = {"heartbeat_interval_ms": 100, "session_timeout_ms": 5_000, "metadata_max_age_ms": 200, **options}
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False, **given)
     if topic.startswith("^"):
@@ -73,7 +73,7 @@ async def _poll(consumer: AIOKafkaConsumer) -> None:
 
 
 async def until_shared(*consumers: AIOKafkaConsumer, of: set[tuple[str, int]] | None = None) -> None:
-    """Each has its share, and together they have all."""
+    """Waits until each consumer has a share and together they have all partitions."""
     wanted = {(TOPIC, number) for number in range(PARTITIONS)} if of is None else of
 
     def is_shared() -> bool:
@@ -130,7 +130,7 @@ def _kafka_python_consumer(bootstrap: str) -> KafkaConsumer:
 
 
 def _poll_until_assigned(consumer: KafkaConsumer) -> None:
-    """In long polls: a join whose poll ends before the SyncGroup's answer is never finished by kafka-python 3.0."""
+    """With long polls: kafka-python 3.0 never finishes a join whose poll ends before the SyncGroup response."""
     while not consumer.assignment():
         consumer.poll(timeout_ms=1_000)
 

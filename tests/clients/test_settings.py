@@ -1,4 +1,4 @@
-"""Settings through other people's administrators."""
+"""Settings through third-party admin clients."""
 
 from __future__ import annotations
 

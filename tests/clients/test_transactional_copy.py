@@ -1,4 +1,4 @@
-"""Consume, transform, produce, send offsets, commit: killed again and again, each input comes out once and in order."""
+"""Consume, transform, produce, send offsets, commit: killed repeatedly, each input is copied once and in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 class KilledBroker:
-    """A broker of our own that is started again after each kill; or one that is there already and is left alone."""
+    """A broker that is restarted after each kill, or an external broker that is left alone."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir, self.port = data_dir, free_port()
@@ -70,7 +70,7 @@ def broker(tmp_path: Path) -> Iterator[KilledBroker]:
 def copier(
     request: pytest.FixtureRequest, broker: KilledBroker, java_programs: list[str], tmp_path: Path
 ) -> Iterator[CopierProcess]:
-    """Copies `in-KIND` to `out-KIND`. It starts later."""
+    """A copier from `in-KIND` to `out-KIND`, not yet started."""
     kind = request.param
     name = f"{kind}-{random.randrange(1 << 40)}"
     if kind == "java":

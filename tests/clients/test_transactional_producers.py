@@ -25,11 +25,11 @@ Values = dict[int, list[bytes]]
 
 
 class Fenced(Exception):
-    """What every client's error of a fenced producer becomes here."""
+    """Stands for each client's error of a fenced producer."""
 
 
 class Producer(Protocol):
-    """A client's transactional producer; `offsets` are (topic, partition, offset) of a group."""
+    """A client's transactional producer; `offsets` are a group's (topic, partition, offset)."""
 
     def begin(self) -> None: ...
 
@@ -78,7 +78,7 @@ class Confluent:
             raise
 
     def close(self) -> None:
-        """librdkafka ends with the object; a fenced one may not even be flushed."""
+        """librdkafka closes with the object; a fenced producer cannot even be flushed."""
 
 
 class KafkaPython:
@@ -115,7 +115,7 @@ class KafkaPython:
 
 
 class Aiokafka:
-    """On a loop of its own that runs only while something is asked."""
+    """Runs on its own loop, and only during calls."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._runner = asyncio.Runner()
@@ -181,7 +181,7 @@ def transact(producer: Producer, topic: str, name: str, committed: bool, wanted:
     producer.end(committed)
 
 
-# Readers. Each reads to the last stable offset.
+# Readers. Each reads up to the last stable offset.
 
 
 def read_confluent(bootstrap: str, topic: str, count: int) -> Values:

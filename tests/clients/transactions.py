@@ -62,7 +62,7 @@ class CopierProcess:
 
 
 class Numbers:
-    """Writes 0, 1, 2, ... at about `per_second` until told to stop, each to the partition that is its remainder."""
+    """Writes 0, 1, 2, ... at about `per_second` until `finish`, each to the partition of its remainder."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int) -> None:
         self.topic, self.partitions, self.at_once = topic, partitions, per_second // 50
@@ -88,7 +88,7 @@ class Numbers:
             self.failures.append(error)
 
     def finish(self) -> int:
-        """How many there are, when all are acknowledged."""
+        """Stops; returns the number of records when all are acknowledged."""
         self._stop.set()
         self._thread.join(30)
         assert self._producer.flush(120) == 0
@@ -97,7 +97,7 @@ class Numbers:
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:
-    """All that a read_committed consumer is given of each partition, up to its end, in the order in which it comes."""
+    """All that a read_committed consumer reads of each partition up to its end, in order."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,

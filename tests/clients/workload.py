@@ -39,7 +39,7 @@ class Sent:
 def binary_records(count: int, *, null_headers: bool = True, seed: int = 7) -> Iterator[Sent]:
     """``count`` records of arbitrary bytes with explicit timestamps, spread over the partitions in turn.
 
-    Never a null key with a null value: kafka-python and aiokafka refuse to send those; kafka-python null headers too.
+    No null key with a null value: kafka-python and aiokafka refuse them, kafka-python null headers too.
     """
     source = random.Random(seed)
     noise = source.randbytes(4096)
@@ -68,7 +68,7 @@ def _headers(index: int, noise: bytes, nulls: bool) -> tuple[Header, ...]:
 
 
 def text_records(count: int) -> Iterator[Sent]:
-    """``count`` records as console tools can write them: a line each, key, value and a header as text, nulls too."""
+    """``count`` records that console tools can write: a line each with key, value and a header as text; some null."""
     for index in range(count):
         key = None if index % 7 == 0 else b"key-%d" % index
         value = None if index % 13 == 0 else b"value %d " % index * (1 + index % 5)
@@ -84,7 +84,7 @@ def by_partition(records: Iterable[Sent]) -> dict[int, list[Sent]]:
 
 
 def assert_same(read: Iterable[Sent], sent: Iterable[Sent]) -> None:
-    """Every partition holds what was sent to it, byte for byte and in order."""
+    """Fails unless every partition holds what was sent to it, byte for byte and in order."""
     got, wanted = by_partition(read), by_partition(sent)
     assert {p: len(r) for p, r in got.items()} == {p: len(r) for p, r in wanted.items()}
     for partition, records in wanted.items():

@@ -41,7 +41,7 @@ def test_every_test_that_passes_against_kafka_passes_except_the_authorizer_test(
 
 
 def outcomes_of(report: Path) -> dict[str, str]:
-    """By the test's name: passed, skipped, failure or error."""
+    """The outcome by test name: passed, skipped, failure or error."""
     outcomes: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         marks = [child.tag for child in case if child.tag in ("skipped", "failure", "error")]

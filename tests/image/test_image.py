@@ -37,7 +37,7 @@ def in_container(*command: str, volume: Path) -> list[str]:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """A directory that belongs to the image's user, as an engine makes a new volume."""
+    """A directory owned by the image's user, like a new volume."""
     os.chmod(tmp_path, 0o755)
     for parent in tmp_path.parents:
         if parent.stat().st_mode & 0o005 != 0o005 and parent.is_relative_to("/tmp"):

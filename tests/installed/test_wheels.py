@@ -1,4 +1,4 @@
-"""Each wheel in a fresh environment, used from a project whose folders have the names of our rooms.
+"""Each wheel in a fresh environment, used from a project whose folders have the names of our packages.
 
 `make dist-test` runs this: $ODRADEK_WHEELS is the directory of the wheels, and pip installs what they depend on.
 """
@@ -74,7 +74,7 @@ print(DeltaTable(sys.argv[1]).count())
 
 
 class Project:
-    """A directory with packages of its own, and a fresh environment in which a wheel is installed."""
+    """A directory with its own packages, and a fresh environment in which a wheel is installed."""
 
     def __init__(self, directory: Path, *packages: str) -> None:
         self.directory = directory / "project"
@@ -88,7 +88,7 @@ class Project:
         self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
 
     def run(self, program: str, *arguments: str, expect: int = 0) -> str:
-        """Runs a program of the environment in the project; its output."""
+        """Runs a program of the environment in the project; returns its output."""
         done = subprocess.run(
             [self._bin / program, *arguments],
             cwd=self.directory,
@@ -103,7 +103,7 @@ class Project:
 
     @contextmanager
     def serving(self, *settings: str) -> Iterator[str]:
-        """`odradek serve` in the project; its HOST:PORT."""
+        """Runs `odradek serve` in the project; yields its HOST:PORT."""
         command = [str(self._bin / "odradek"), "serve", "--port", "0", "--data-dir", str(self.directory / "data")]
         for setting in settings:
             command += ["--set", setting]

@@ -22,7 +22,7 @@ class Copier:
             "bootstrap.servers": bootstrap,
             "log_level": 0,
             "reconnect.backoff.max.ms": 200,
-            "metadata.recovery.strategy": "none",  # "rebootstrap" loses requests that wait to be sent again
+            "metadata.recovery.strategy": "none",  # "rebootstrap" loses requests that wait for a retry
         }
         self.consumer = Consumer(
             common
@@ -83,7 +83,7 @@ class Copier:
                 return
 
     def _abort(self, error: KafkaError) -> None:
-        """What was consumed is consumed again from the group's last commit."""
+        """Aborts, and seeks to the group's last committed offsets."""
         print("abort", error, flush=True)
         if not error.txn_requires_abort():
             raise KafkaException(error)

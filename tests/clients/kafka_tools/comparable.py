@@ -18,7 +18,7 @@ REPLACEMENTS = (
 
 
 def comparable(sentence: str, text: str) -> str:
-    """What must be the same on both brokers."""
+    """Returns the part of the output that must be the same on both brokers."""
     for beginning, change in SPECIAL.items():
         if sentence.startswith(beginning):
             text = change(text)
@@ -28,12 +28,12 @@ def comparable(sentence: str, text: str) -> str:
 
 
 def _columns(line: str) -> str:
-    """Without the widths of columns, which come from what is in them."""
+    """Removes the widths of columns, which depend on their content."""
     return re.sub(r"[ \t]+", " ", line).strip()
 
 
 def _performance(text: str) -> str:
-    """Only how much was read, not how fast."""
+    """Keeps how much was read, not how fast."""
     numbers = [line.split(", ") for line in text.splitlines()]
     return "\n".join(", ".join(row[2:3] + row[4:5]) if len(row) > 8 else ", ".join(row) for row in numbers)
 
@@ -43,7 +43,7 @@ def _latency(text: str) -> str:
 
 
 def _producers(text: str) -> str:
-    """Producer ids are given in another order where blocks of them are taken by others, too."""
+    """Replaces producer ids, which differ if other clients use up blocks of them."""
     return re.sub(r"^(\s*)\d+(\s)", r"\1PRODUCER\2", text, flags=re.MULTILINE)
 
 
@@ -53,7 +53,7 @@ def _listed_transactions(text: str) -> str:
 
 
 def _transaction(text: str) -> str:
-    """Without the producer id, when it started and for how long it has been open."""
+    """Removes the producer id, the start time and the duration."""
     row = r"^(\d+\s+sums-\S+\s+)\d+(\s+\d+\s+\w+\s+\d+\s+)\d+\s+\d+"
     return re.sub(row, r"\1PRODUCER\2START DURATION", text, flags=re.MULTILINE)
 
@@ -63,7 +63,7 @@ def _without_order(text: str) -> str:
 
 
 def _verifiable_consumer(text: str) -> str:
-    """Records come in batches that depend on speed: the sums are compared, and each record."""
+    """Replaces the batches, whose sizes depend on speed, by their sums; keeps each record."""
     lines, counts, committed = [], 0, 0
     for line in text.splitlines():
         event: dict[str, Any] = json.loads(line) if line.startswith("{") else {"name": line}
@@ -91,7 +91,7 @@ def _verifiable_producer(text: str) -> str:
 
 
 def _dump(text: str) -> str:
-    """What each key has been, in turn; of an offset only the last, since how often it is committed depends on speed."""
+    """Each key's values in order. Of an offset only the last: how often it is committed depends on speed."""
     records: dict[str, list[str]] = defaultdict(list)
     others = []
     for line in text.splitlines():

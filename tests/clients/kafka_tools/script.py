@@ -1,4 +1,4 @@
-"""What is asked of a broker with Kafka's own tools, step by step: what each prints is kept for comparing.
+"""Runs Kafka's own tools against a broker, step by step, and keeps what each prints for a comparison.
 
 The broker has one partition in each internal topic, and the id 1.
 """
@@ -85,7 +85,7 @@ class Script:
 
     @contextmanager
     def _member(self, group: str) -> Iterator[None]:
-        """A consumer of `words` that has the whole topic and has read and committed a part of it."""
+        """A consumer that has all partitions of `words` and has read and committed a part of them."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -186,7 +186,7 @@ class Script:
     def _write_sums(
         self, name: str, numbers: range, end: Callable[[confluent_kafka.Producer], None]
     ) -> confluent_kafka.Producer:
-        """A transaction of these numbers that sends an offset, too."""
+        """Writes these numbers in a transaction that also sends an offset."""
         producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name})
         producer.init_transactions(30)
         producer.begin_transaction()

@@ -24,7 +24,7 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class Stage:
-    """The script on one broker; `failure` is what ended it early."""
+    """The script on one broker; `failure` is the error that ended it early."""
 
     script: Script
     failure: BaseException | None = None
@@ -36,7 +36,7 @@ class Stage:
             self.failure = failure
 
     def output_of(self, sentence: str) -> str:
-        """What a step has printed, comparably."""
+        """The output of a step, made comparable."""
         if sentence not in self.script.outputs:
             raise AssertionError(f"{self.script.bootstrap} never came to: {sentence}") from self.failure
         return comparable(sentence, self.script.outputs[sentence])
@@ -62,7 +62,7 @@ def ours(directory: Path) -> Iterator[Script]:
 
 
 def run_both(tools: list[str], control: list[str], directory: Path) -> tuple[Stage, Stage]:
-    """Apache Kafka's stage and ours, after the last step."""
+    """Runs both; returns Apache Kafka's stage and ours after the last step."""
     with kafka(control, directory / "kafka") as theirs, ours(directory / "ours") as own:
         stages = (Stage(theirs), Stage(own))
         for stage in stages:

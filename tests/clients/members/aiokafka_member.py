@@ -1,4 +1,4 @@
-"""A group member by aiokafka: processes, then commits, and keeps a rebalance waiting meanwhile."""
+"""A group member with aiokafka: processes, then commits, and blocks a rebalance meanwhile."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ASSIGNORS = {
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """aiokafka rebalances in the background; it waits for the lock, which is held from processing to committing.
+    """aiokafka rebalances in the background. It waits for the lock, which is held from processing to commit.
 
-    Not while polling: during a rebalance that waits for the new assignment.
+    The lock is not held while polling, because a poll during a rebalance waits for the new assignment.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A group member by confluent-kafka (librdkafka): processes, then commits."""
+"""A group member with confluent-kafka (librdkafka): processes, then commits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Member:
         self.topic = who.topic
         self.uncommitted = Uncommitted(self._commit)
         self.is_out = False
-        """Whether the group goes on without it; until it is told, librdkafka hands out what it has prefetched."""
+        """Whether the group continues without this member. librdkafka returns prefetched records until it notices."""
         self.consumer = Consumer(
             {
                 **who.settings(),
                 "partition.assignment.strategy": who.strategy,
-                # How often librdkafka asks; its metadata.max.age.ms is how long it trusts what it has heard.
+                # How often librdkafka asks for metadata; metadata.max.age.ms is how long it uses a response.
                 "topic.metadata.refresh.interval.ms": SETTINGS["metadata.max.age.ms"],
                 "log_level": 0,
             }

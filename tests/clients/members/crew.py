@@ -1,4 +1,4 @@
-"""The members of a group as processes, of whatever kind, and what each has processed."""
+"""The members of a group, each a process with one of the clients, and what each has processed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWS_STACKS_S = 0.2
 
 @dataclass(slots=True)
 class Programs:
-    """How to start the kinds that are not Python's."""
+    """The commands that start the members that are not Python."""
 
     java_tools: list[str]
     java: list[str]
@@ -41,9 +41,9 @@ class Programs:
 
 @dataclass(slots=True)
 class Member:
-    """A running member. `records` grows from a thread that reads what it says; `events` are its other lines.
+    """A running member. A thread reads its output: `records` are those it processed, `events` its other lines.
 
-    `heard` are the records of the whole crew, in the order in which they were told.
+    `heard` are the records of the whole crew, in the order in which they were read.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class Member:
         self.heard.append((position, self))
 
     def stall(self, seconds: float) -> None:
-        """Keeps it from polling for so long; its heartbeats go on."""
+        """Stops it from polling for `seconds`; its heartbeats continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"stall {seconds}\n")
         self.process.stdin.flush()
@@ -96,7 +96,7 @@ class Member:
             time.sleep(SHOWS_STACKS_S)
 
     def ended(self) -> None:
-        """Waits for its end, and for all that it said."""
+        """Waits until it has ended and all its output was read."""
         self.process.wait(30)
         if self.reader is not None:
             self.reader.join(30)
@@ -107,7 +107,7 @@ class Member:
 
 @dataclass(slots=True)
 class Crew:
-    """Starts the members of one group, and remembers all that ever were."""
+    """Starts the members of one group, and keeps all of them, ended ones too."""
 
     bootstrap: str
     group: str
@@ -148,7 +148,7 @@ class Crew:
         return [sys.executable, "-m", PYTHON_KINDS[kind], *where, *as_whom]
 
     def _console_consumer(self, instance: str | None) -> Sequence[str]:
-        """It commits by itself what it has printed, when it polls, closes or is about to join again."""
+        """It commits what it has printed by itself: when it polls, closes or is about to rejoin."""
         settings = {
             "group.id": self.group,
             "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[self.strategy]}",
@@ -173,7 +173,7 @@ class Crew:
             member.ended()
 
     def processed_by(self) -> dict[Position, list[Member]]:
-        """Who had a record, in order."""
+        """The members that processed a record, in order."""
         who: dict[Position, list[Member]] = defaultdict(list)
         for position, member in self.heard:
             who[position].append(member)

@@ -1,4 +1,4 @@
-"""A group member by kafka-python: processes, then commits."""
+"""A group member with kafka-python: processes, then commits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every member program has in common: how it tells what it did, and how it is told what to do.
+"""What the member programs have in common: how they report what they did, and how they receive orders.
 
-A member prints lines: `record PARTITION OFFSET` once a record has been processed, and other words with details.
-SIGTERM ends it in good order; a line `stall SECONDS` on its standard input keeps it from polling for so long.
+A member prints a line `record PARTITION OFFSET` after it has processed a record, and lines for other events.
+SIGTERM shuts it down; a line `stall SECONDS` on its standard input stops it from polling for that long.
 Its client's log and the stacks of its threads (after SIGUSR1) go to standard error.
 """
 
@@ -25,7 +25,7 @@ SETTINGS = {
     "metadata.max.age.ms": 2000,
     "auto.offset.reset": "earliest",
 }
-"""As Kafka calls them. Members that commit by themselves have `enable.auto.commit` too."""
+"""Under Kafka's names. Members that commit by themselves have `enable.auto.commit` too."""
 POLL_S = 0.2
 BATCH = 100
 
@@ -35,7 +35,7 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Where and as who a member joins. `strategy`: range, roundrobin, sticky or cooperative-sticky."""
+    """Where a member joins, and its identity. `strategy`: range, roundrobin, sticky or cooperative-sticky."""
 
     bootstrap: str
     group: str
@@ -44,12 +44,12 @@ class Membership:
     instance: str | None
 
     def settings(self) -> dict[str, object]:
-        """A client's settings, but for the strategy, under Kafka's names."""
+        """A client's settings under Kafka's names, without the strategy."""
         who = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "enable.auto.commit": False, **SETTINGS}
         return who if self.instance is None else {**who, "group.instance.id": self.instance}
 
     def options(self) -> dict[str, object]:
-        """`settings` under the names that they have as arguments of Python clients."""
+        """`settings` under the names of the Python clients' arguments."""
         return {name.replace(".", "_"): value for name, value in self.settings().items()}
 
 
@@ -67,7 +67,7 @@ def report(*words: object) -> None:
 
 
 def processed(positions: Iterable[Position]) -> None:
-    """Said before the offsets are committed; it is in the pipe, whatever becomes of this process."""
+    """Reports a record before its offset is committed: the line is in the pipe even if this process is killed."""
     _write("".join(f"record {partition} {offset}\n" for partition, offset in positions))
 
 
@@ -78,7 +78,7 @@ def _write(text: str) -> None:
 
 
 class Orders:
-    """Listens to SIGTERM and standard input; SIGUSR1 shows on standard error where each thread is."""
+    """Receives SIGTERM and lines of standard input; SIGUSR1 prints each thread's stack to standard error."""
 
     def __init__(self) -> None:
         faulthandler.register(signal.SIGUSR1)
@@ -92,7 +92,7 @@ class Orders:
             self._lines.put(line)
 
     def stall_s(self) -> float:
-        """For how long to stall now; 0: go on."""
+        """For how many seconds to stall now; 0: do not."""
         try:
             return float(self._lines.get_nowait().split()[1])
         except queue.Empty:
@@ -100,15 +100,15 @@ class Orders:
 
 
 def positions_after(positions: Iterable[Position]) -> dict[int, int]:
-    """What to commit once these have been processed: the next offset of each partition."""
+    """The offsets to commit after these were processed: the next one of each partition."""
     return {partition: offset + 1 for partition, offset in positions}
 
 
 class Uncommitted:
-    """What has been processed, until it is committed, revoked or lost: a commit that fails is tried again."""
+    """Processed offsets until they are committed, revoked or lost. A failed commit is retried."""
 
     def __init__(self, commit: Callable[[dict[int, int]], bool]) -> None:
-        """`commit` commits the next offsets of partitions, and says whether it has."""
+        """`commit` commits the next offsets of partitions and returns whether it succeeded."""
         self._commit = commit
         self._offsets: dict[int, int] = {}
 
@@ -120,7 +120,7 @@ class Uncommitted:
             self._offsets = {}
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """Their last chance."""
+        """Commits before the partitions are taken away."""
         offsets = {partition: self._offsets.pop(partition) for partition in partitions if partition in self._offsets}
         if offsets:
             self._commit(offsets)

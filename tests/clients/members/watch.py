@@ -1,4 +1,4 @@
-"""What an administrator sees of a group, and the producer that gives it work."""
+"""A group as an administrator sees it, and the producer that gives it work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_YET = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.GROUP_ID_NOT_FOUND,
 )
-"""What a broker answers while its internal topic is being made or loaded, and before the group's first member."""
+"""Errors while an internal topic is created or loaded, and before the group's first member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Seen:
     assigned: dict[str, tuple[int, ...]]
 
     def is_stable(self, members: int, partitions: int) -> bool:
-        """Each of so many members has a part, and the parts are all there is."""
+        """Whether `members` members each have partitions, and together have all of them."""
         every = sorted(partition for part in self.assigned.values() for partition in part)
         return (
             self.state == ConsumerGroupState.STABLE.name
@@ -66,7 +66,7 @@ class Watch:
         return Seen(described.state.name, assigned)
 
     def until_stable(self, members: int) -> Seen:
-        """Waits until so many members share all partitions."""
+        """Waits until `members` members share all partitions."""
         return until(self.look, lambda seen: seen.is_stable(members, self.partitions), f"{members} stable members")
 
     def committed(self) -> dict[int, int]:
@@ -99,7 +99,7 @@ def until(look: Callable[[], T], is_good: Callable[[T], bool], wanted: str) -> T
 
 
 def until_coordinators(bootstrap: str) -> None:
-    """Has the broker make its internal topics, and waits for them: librdkafka gives up on that after two retries."""
+    """Makes the broker create its internal topics, and waits: librdkafka gives up after two retries."""
     with RawClient(bootstrap) as client:
         for key_type in range(2):
             until(lambda kind=key_type: _find(client, kind), lambda error: error == 0, "coordinator")  # type: ignore[misc]
@@ -111,7 +111,7 @@ def _find(client: RawClient, key_type: int) -> int:
 
 
 class Work:
-    """Writes records, each partition in turn, at about `per_second`, until told to stop."""
+    """Writes records, each partition in turn, at about `per_second`, until `finish`."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int) -> None:
         self._producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
@@ -129,7 +129,7 @@ class Work:
             self._producer.poll(0)
 
     def finish(self) -> None:
-        """Returns when all is acknowledged."""
+        """Stops, and returns when every record is acknowledged."""
         self._stop.set()
         self._thread.join(30)
         assert self._producer.flush(60) == 0
