@@ -22,18 +22,18 @@ QUICK_SESSION = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
 }
-"""Saves half of the start and of the CPU; not for measurements."""
+"""Halves Spark's start time and CPU; not for measurements."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """PySpark, and kafka-python where no broker answers, leave their sockets to the garbage collector."""
-    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # pyspark.testing loads pandas on Spark, which asks for it
+    """Ignores unclosed sockets of PySpark, and of kafka-python without a broker."""
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # pyspark.testing loads pandas on Spark, which requires it
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
     config.addinivalue_line("markers", "protobuf_jar(there): runs where Spark's Protobuf jar is, or is not, there")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is about the Protobuf jar and does not fit: not every registry has it."""
+    """Deselects the tests that do not fit the presence of the Protobuf jar: not every registry has it."""
     jars = find_jars(pyspark.__version__) or []
     is_there = any(jar.name.startswith("spark-protobuf") for jar in jars)
     unfit = [item for item in items if (mark := item.get_closest_marker("protobuf_jar")) and mark.args != (is_there,)]
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of this worker, with directories of its own; jobs find it by `open_session`."""
+    """The session of this worker, with its own directories; jobs find it with `open_session`."""
     os.environ.pop("SPARK_HOME", None)
     own = tmp_path_factory.mktemp("spark")
     directories = {"spark.sql.warehouse.dir": str(own / "warehouse"), "spark.local.dir": str(own / "scratch")}
@@ -54,20 +54,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerThread]:
-    """A broker for all tests; each uses topics of its own."""
+    """A broker for all tests; each test uses its own topics."""
     with BrokerThread(num_partitions=2, log_retention_ms=-1) as running:
         yield running
 
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test has."""
+    """A unique topic name."""
     return f"orders-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def orders(broker: BrokerThread, topic: str, tmp_path: Path) -> Settings:
-    """A pipeline of JSON orders, to be varied by `dataclasses.replace`."""
+    """A pipeline of JSON orders; tests vary it with `dataclasses.replace`."""
     return make_settings(
         {
             "name": "orders",

@@ -1,4 +1,4 @@
-"""The state of an ingest made by hand, and what the doctor and the ingest say of it."""
+"""An ingest's state, written by hand, and what the doctor and the ingest report about it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Mishap = Callable[[Places], object]
 
 
 def read_topic(broker: BrokerThread, settings: Settings) -> str:
-    """A topic of 2 partitions with 20 records each, and its ingest of which batches 0 and 1 are done."""
+    """A topic of 2 partitions with 20 records each, and an ingest that has committed batches 0 and 1."""
     send(broker.bootstrap, settings.topics[0], [order(number, number) for number in range(40)])
     ingested(settings, look(settings, list)[settings.topics[0]].id)
     return settings.topics[0]
 
 
 def ingested(settings: Settings, topic_id: str = "", batches: int = 2, job: str = "ingest") -> None:
-    """The state of an ingest: the ledger and the tables, of each batch five offsets a partition."""
+    """Writes the ledger and the tables of an ingest whose batches have five offsets per partition."""
     topic = settings.topics[0]
     known = {topic: KnownTopic(topic_id, {0: 20, 1: 20})}
     for number in range(batches):
@@ -47,7 +47,7 @@ def ingested(settings: Settings, topic_id: str = "", batches: int = 2, job: str 
 
 
 def write(settings: Settings, number: int) -> None:
-    """A batch into the table of rows and that of dead letters."""
+    """Writes a batch into the tables of rows and of dead letters."""
     places, name = Places.of(settings), BatchId(settings.name, number)
     for place, table in ((places.rows, "rows"), (places.dead_letters, "dead_letters")):
         properties = CommitProperties(app_transactions=[Transaction(name.app(table), number)])
@@ -55,7 +55,7 @@ def write(settings: Settings, number: int) -> None:
 
 
 def planned(settings: Settings, number: int, job: str = "ingest") -> Plan:
-    """The plan of a batch, written down."""
+    """Writes the plan of a batch."""
     topic = settings.topics[0]
     start, end = ({topic: {0: 5 * one, 1: 5 * one}} for one in (number, number + 1))
     now = datetime(2026, 3, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ def contents(directory: Path) -> dict[str, bytes | None]:
 
 
 def findings_of(settings: Settings, answers: bool = True) -> Findings:
-    """What is found of the state, by subject; fails if anything on the disk was changed by the look."""
+    """The doctor's findings by subject; fails if the doctor changed anything on the disk."""
     lake = Path(settings.lake)
     before = contents(lake)
     found = list(state_findings(settings, answers))
@@ -81,14 +81,14 @@ def findings_of(settings: Settings, answers: bool = True) -> Findings:
 
 
 def start(settings: Settings) -> Position:
-    """The decisions of an ingest that starts, with Spark left out."""
+    """What a starting ingest decides, without Spark."""
     position = position_of(settings, Places.of(settings))
     refuse_unfinished(Places.of(settings), position)
     return position
 
 
 def refused(settings: Settings) -> tuple[str, str, str]:
-    """What an ingest that starts ends with, as a finding."""
+    """The error of a starting ingest, as a finding."""
     with pytest.raises(PipelineError) as caught:
         start(settings)
     return PROBLEM, caught.value.problem, caught.value.remedy

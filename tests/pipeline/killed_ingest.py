@@ -2,8 +2,8 @@
 
     python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES] [JOB] [standby]
 
-POINT is one that the job's `run` tells of ("rows: files written"); the kill comes when it has been reached
-TIMES times. With POINT "-" nothing is killed. With `standby` Spark is started at once, and the job when stdin ends.
+POINT is one that the job's `run` reports ("rows: files written"); the kill comes when it has been reached
+TIMES times. With POINT "-" nothing is killed. With `standby` Spark starts at once, and the job when stdin ends.
 """
 
 from __future__ import annotations

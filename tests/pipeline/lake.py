@@ -1,4 +1,4 @@
-"""What tests need of topics and tables: records with every fault, and both readers of a table."""
+"""Topics and tables for tests: records with every fault, and two readers of a table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def send_transaction(bootstrap: str, topic: str, values: Iterable[bytes], *, com
 
 
 def truth(spark: SparkSession, settings: Settings) -> DataFrame:
-    """What a batch computation makes of all that is in the topics: parsed, not de-duplicated."""
+    """A batch computation of all records in the topics: parsed, not de-duplicated."""
     records = spark.read.format("kafka").options(**connector_options(settings), subscribe=",".join(settings.topics))
     return parsed(records.load(), settings, datetime.now(UTC))
 
@@ -70,7 +70,7 @@ def columns_of(settings: Settings) -> list[str]:
 
 
 def read_by_spark(spark: SparkSession, path: os.PathLike[str], columns: Sequence[str]) -> DataFrame:
-    """A Delta table's files, as its log names them, read by Spark's own Parquet reader."""
+    """Reads the files in a Delta table's log with Spark's own Parquet reader."""
     files = DeltaTable(path).file_uris()
     if not files:
         whole = StructType.fromJson(json.loads(DeltaTable(path).schema().to_json()))
@@ -80,13 +80,13 @@ def read_by_spark(spark: SparkSession, path: os.PathLike[str], columns: Sequence
 
 
 def read_by_arrow(path: os.PathLike[str], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """A Delta table, read by delta-rs."""
+    """Reads a Delta table with delta-rs."""
     rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table(columns=list(columns)).to_pylist()
     return rows
 
 
 def same_rows(one: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any]]) -> None:
-    """Fails unless both have the same rows, equal ones as often."""
+    """Fails unless both have the same rows, each equally often."""
 
     def ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         return sorted(repr(sorted(row.items())) for row in rows)
@@ -95,7 +95,7 @@ def same_rows(one: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any
 
 
 def check_ledger(settings: Settings) -> list[LedgerRow]:
-    """The ledger's rows; fails unless every record in it is accounted for and offsets follow on each other."""
+    """The ledger's rows; fails unless every record is accounted for and the offsets are contiguous."""
     rows = Ledger(Places.of(settings).ledger).rows()
     for row in rows:
         assert row.rows_in == row.good + row.dead + row.duplicates + row.late, row
@@ -153,7 +153,7 @@ def check_windows(settings: Settings, orders: Iterable[Mapping[str, Any]]) -> No
 
 
 class IngestThread:
-    """An ingest in a thread of this process, which has the session."""
+    """An ingest in a thread of this process, which owns the session."""
 
     def __init__(self, settings: Settings) -> None:
         self._stopping = threading.Event()
@@ -168,7 +168,7 @@ class IngestThread:
             self._failure = error
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float = 120) -> None:
-        """Fails when the job does, or after the timeout."""
+        """Fails if the job fails, or after the timeout."""
         until = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < until, "it took too long"
@@ -176,7 +176,7 @@ class IngestThread:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Ends the job after its batch. Raises what it has raised."""
+        """Ends the job after its batch. Raises the job's error."""
         self._stopping.set()
         self._thread.join(120)
         assert not self._thread.is_alive()

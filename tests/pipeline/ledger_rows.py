@@ -1,4 +1,4 @@
-"""Ledgers made by hand: rows of batches as an ingest enters them."""
+"""Ledgers written by hand: rows of batches as an ingest writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-"""When batch 0 begins; each takes two seconds, and the next begins a minute after."""
+"""When batch 0 begins. Each batch takes two seconds, and the next begins a minute later."""
 
 
 def batch(number: int, end: dict[str, dict[int, int]], **changes: Any) -> LedgerRow:

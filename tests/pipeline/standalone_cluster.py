@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master and two workers, each a process of its own."""
+"""A standalone Spark cluster on loopback: a master and two workers, each in its own process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE_S = 120
 
 @contextmanager
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
-    """The master's URL, once all workers are with it. `directory` gets logs and work files."""
+    """The master's URL, after all workers have registered. `directory` gets logs and work files."""
     port = free_port()
     processes = []
     try:

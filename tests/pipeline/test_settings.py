@@ -1,4 +1,4 @@
-"""Settings: a file, flags over it, and clear words about what cannot be."""
+"""Settings: a file, flags that override it, and clear errors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The record vectors of Apache Kafka 3.9.1 (tests/vectors/records), and our batches in the form of their documents."""
+"""The record vectors of Apache Kafka 3.9.1 (tests/vectors/records), and our batches in their document format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def names_of(vectors: list[dict[str, Any]]) -> list[str]:
 
 
 def as_documents(data: bytes) -> list[dict[str, Any]]:
-    """Every batch of `data` as the vectors' `batches` describe it."""
+    """Describes every batch of `data` like the vectors' `batches`."""
     return [_as_document(data, position, header) for position, header in iter_batches(data)]
 
 

@@ -1,4 +1,4 @@
-"""What one request may make its batches inflate to, and what of a batch fits one turn."""
+"""How much the batches of one request may inflate to, and how much of a batch fits one turn."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_invalid_stream_uses_up_the_turn() -> None:
 
 
 def test_nothing_is_inflated_once_the_allowance_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first piece of each of thousands of batches took most of a second."""
+    """Inflating the first piece of each of thousands of batches took most of a second."""
     monkeypatch.delattr(append_allowance, "inflate")
     with pytest.raises(ProtocolError, match="inflate to more than 0 bytes in total"):
         AppendAllowance(0).inflate(memoryview(b""), Compression.ZSTD, LIMIT, LIMIT)

@@ -1,4 +1,4 @@
-"""What the compiled readers and writers promise beyond the vectors."""
+"""Guarantees of the compiled readers and writers beyond the vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.protocol.schema import Message, array, int8, int32, message, since,
 
 
 class FileSlice:
-    """Something that is sent without being read: only its length is known here."""
+    """Records that are sent without being read: only their length is known."""
 
     def __len__(self) -> int:
         return 5000
@@ -191,7 +191,7 @@ def test_a_reader_is_compiled_once() -> None:
 
 @message(kind="data", versions=(0, 2), flexible=1)
 class Plant(Message):
-    """Shapes that no message of Kafka 3.9's client has: structures that may be null, in the body and tagged."""
+    """Shapes that no message of Kafka 3.9's client has: nullable structures, in the body and tagged."""
 
     @struct
     class Leaf(Message):

@@ -1,4 +1,4 @@
-"""Streams that cost more than they hold."""
+"""Compressed streams that are expensive to read."""
 
 import gzip
 import random
@@ -15,7 +15,7 @@ from odradek.protocol.records import Compression
 
 
 def test_many_small_gzip_members_are_passed_to_zlib_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """zlib copies what it has not used: fed all at once, a megabyte of empty members took seconds."""
+    """zlib copies its unused input: passed at once, a megabyte of empty members took seconds."""
     handed_over = []
     decompressor_of_zlib = zlib.decompressobj
 

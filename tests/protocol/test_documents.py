@@ -1,4 +1,4 @@
-"""JSON documents: what they hold, and how a wrong one is refused."""
+"""JSON documents: their content, and the errors of invalid ones."""
 
 from __future__ import annotations
 

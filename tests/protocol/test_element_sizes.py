@@ -1,4 +1,4 @@
-"""What an element of an array is charged for, against what it takes."""
+"""The memory that an array element is charged for, compared with what it takes."""
 
 from __future__ import annotations
 

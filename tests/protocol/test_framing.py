@@ -1,4 +1,4 @@
-"""Frames of every API and version, whole, byte by byte, in one stream; and lengths that no frame may have."""
+"""Frames of every API and version, whole, byte by byte, in one stream; and invalid lengths."""
 
 from __future__ import annotations
 

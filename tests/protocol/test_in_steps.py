@@ -1,4 +1,4 @@
-"""Readers and writers in steps do what the plain ones do, and give others their turn within every array."""
+"""Readers and writers in steps give the results of the plain ones, and yield within every array."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEMORY = 1 << 30
 
 
 def run(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """The value, and how many steps were not the last."""
+    """Returns the value, and the number of steps before the last."""
     count = 0
     while True:
         try:

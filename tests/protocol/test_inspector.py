@@ -1,4 +1,4 @@
-"""`python -m odradek.protocol` as its users run it: a process, lines in, lines out."""
+"""`python -m odradek.protocol` as users run it: a process that reads and prints lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def inspect(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[
 
 
 def answers(*arguments: str, lines: list[Any]) -> list[dict[str, Any]]:
-    """One answer for each line, or this fails; lines are objects, or bytes as they are."""
+    """Returns one answer for each line, else fails; a line is an object, or raw bytes."""
     raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
     done = inspect(*arguments, stdin=b"".join(line + b"\n" for line in raw))
     assert done.stderr == b""

@@ -1,4 +1,4 @@
-"""Damaged bodies, read as Apache Kafka's reader reads them or refused as it refuses them; and what a refusal costs."""
+"""Damaged bodies are decoded or refused as by Apache Kafka's reader; and the cost of a refusal."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_an_unknown_version_is_refused_by_name() -> None:
 @pytest.mark.soak("2,000 changed vectors of each message", minutes=0.5)
 @pytest.mark.parametrize("name", MESSAGE_FILES)
 def test_randomly_changed_bytes_are_decoded_or_refused(name: str) -> None:
-    """What is read can be written, or is refused for the order of unknown tags; and written bytes are read the same."""
+    """Decoded values can be encoded, unless unknown tags are out of order; encoded bytes decode to the same value."""
     chance = random.Random(name)
     cls = message_class(name)
     vectors = [(line["version"], bytes.fromhex(line["hex"])) for line in message_vectors(name)]

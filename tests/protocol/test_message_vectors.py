@@ -1,4 +1,4 @@
-"""Every message that Apache Kafka's own serializer wrote: read, written, cut."""
+"""Every message that Apache Kafka's own serializer wrote: decoded, encoded, truncated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECORD_FILES = [name for name in COORDINATOR_FILES if name not in NOT_RECORDS]
 
 
 def same(document: Any, expected: Any) -> bool:
-    """Equal as JSON: 1 is not true, and the order of fields says nothing."""
+    """Whether two documents are equal as JSON: 1 is not true, and the order of fields does not matter."""
     return json.dumps(document, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 

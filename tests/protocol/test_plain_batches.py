@@ -1,4 +1,4 @@
-"""Batches of the coordinators: written straight, they are what the general builder makes."""
+"""Batches of the coordinators: the direct builder gives the bytes of the general one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Varints at the steps of their lengths, and the leniencies of Kafka's reader."""
+"""Varints at the limits of their lengths, and what Kafka's reader tolerates."""
 
 from __future__ import annotations
 

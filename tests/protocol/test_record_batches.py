@@ -1,4 +1,4 @@
-"""Batches that Kafka's own builder made: read to the same records, and built to the same bytes."""
+"""Batches of Kafka's own builder: decoded to the same records, and built to the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's rules one by one, on batches made here."""
+"""The leader's validation rules one by one, with batches built here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_offset_and_epoch_are_assigned_without_touching_the_records(codec: Compr
 def test_a_topic_with_its_own_codec_recompresses_batches(
     codec: Compression, target: Compression | str, timestamp_type: TimestampType
 ) -> None:
-    """Decoded contents are compared: the bytes depend on the compressor."""
+    """Compares decoded contents, because the bytes depend on the compressor."""
     records = three(codec, producer_id=9, producer_epoch=1, base_sequence=5)
     name = target if isinstance(target, str) else "uncompressed" if target == 0 else target.name.lower()
     batch = validate(records, target_compression=name, timestamp_type=timestamp_type, now_ms=NOW + 9)
@@ -183,7 +183,7 @@ def test_a_batch_without_timestamps_has_no_entry_for_the_time_index() -> None:
 
 
 def test_timestamps_beyond_64_bits_are_refused() -> None:
-    """Kafka stores them, wrapped around: no clock has ever shown them."""
+    """Kafka stores them wrapped around; no clock returns such times."""
     last = (1 << 63) - 1
     assert validate(build_batch([Record(0, last), Record(1, 0)])).max_timestamp == last
     refusal = refusal_of(build_batch([Record(0, last), Record(1, -last + 5)]))
@@ -239,7 +239,7 @@ def test_a_batch_cut_at_any_byte_is_refused(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:], ids=ids[1:])
 def test_a_stream_cut_at_any_byte_is_refused(codec: Compression) -> None:
-    """With lengths and checksum made to fit: only the stream itself is short."""
+    """The lengths and the checksum are adjusted: only the stream itself is truncated."""
     body = three(codec)[61:]
     header = read_batch_header(three(codec))
     for cut in range(len(body)):

@@ -1,6 +1,6 @@
-"""What Kafka's leader made of batches, and what its broker answered: ours must say and store the same.
+"""How Kafka's leader stored batches, and how its broker answered: ours must store and answer the same.
 
-Where we answer otherwise, DEPARTURES says what and why; a departure that has gone is an error too.
+DEPARTURES lists where our answer differs, and why; a departure that no longer exists is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": Tim
 OLD_FORMAT = "message formats 0 and 1 are neither stored nor converted: 35 below Produce 3, whatever is in them"
 BOMB = "what inflates beyond 128 MiB is refused; Kafka's limits count compressed bytes only"
 STREAM = "Kafka answers -1 for a stream that its codec cannot inflate; 87 is as final and says why"
-# name: (our code, why). Those of formats 0 and 1 in Produce 0-2 follow by rule.
+# name: (our code, why). Departures for formats 0 and 1 in Produce 0-2 follow from a rule.
 DEPARTURES: dict[str, tuple[int, str]] = {
     **dict.fromkeys(
         (
@@ -87,7 +87,7 @@ def departure(vector: dict[str, Any], version: int) -> tuple[int, str] | None:
 
 
 def answer(records: bytes, version: int, *, compacted: bool) -> tuple[int, list[int], ValidatedBatch | None]:
-    """The error code, the records at fault, what is stored: as a Produce without transactional id sees it."""
+    """The error code, the invalid records and the stored bytes of a Produce without transactional id."""
     if has_transactional_batch(records):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, [], None
     try:
@@ -121,7 +121,7 @@ def test_a_produce_request_is_answered_as_by_kafka(vector: dict[str, Any], kind:
         assert at_fault == [error["BatchIndex"] for error in expected.get("RecordErrors") or ()]
         if batch is not None:
             stored = batch.to_bytes()
-            if "stored" in expected:  # the vectors leave large ones out
+            if "stored" in expected:  # the vectors omit large ones
                 assert stored.hex() == expected["stored"]
             assert batch.header.next_offset == expected["highWatermark"]
             assert batch.size_in_bytes == len(stored)
@@ -148,7 +148,7 @@ def test_batches_of_other_clients_are_decoded_to_the_same_records_as_by_kafka() 
 
 @pytest.mark.parametrize("vector", STORED, ids=names_of(STORED))
 def test_the_leader_stores_the_same_bytes_as_kafkas_leader(vector: dict[str, Any]) -> None:
-    """Byte for byte: none of them is compressed again."""
+    """Byte for byte: none of them is recompressed."""
     records = bytes.fromhex(vector["hex"])
     for case in vector["stored"]:
         arguments = {

@@ -1,4 +1,4 @@
-"""The walk over records against the plain reader, and its compiled form against its source."""
+"""The walk over records compared with the plain reader, in compiled form and from source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EDGES = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 20, 1 << 27, 1 << 2
 
 @pytest.fixture(scope="module")
 def source() -> ModuleType:
-    """record_walk.py, whatever form the program has loaded."""
+    """The source module record_walk.py, whichever form is loaded."""
     file = Path(__file__).parents[2] / "protocol" / "record_walk.py"
     spec = spec_from_file_location("record_walk_source", file)
     assert spec is not None
@@ -30,7 +30,7 @@ def source() -> ModuleType:
 
 
 def walked(module: ModuleType, data: bytes, end: int, count: int, items: int = 1 << 40) -> tuple[int, ...]:
-    """What a walk from the start of the data finds, `items` at a time."""
+    """The result of a walk from the start of the data, `items` at a time."""
     walk = module.RecordWalk(data, 0, end, count)
     while not walk.take(items):
         pass

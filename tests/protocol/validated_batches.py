@@ -1,4 +1,4 @@
-"""A leader's validation as one call, made both ways: at once, and piece by piece as for a large batch."""
+"""A leader's validation as one call, done twice: at once, and piece by piece as for a large batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.protocol.records import BatchValidation, ValidatedBatch
 def validate_for_append(
     records: bytes, *, offset: int, partition_leader_epoch: int, items: int = 4, **settings: Any
 ) -> ValidatedBatch:
-    """The batch, placed. Raises ProtocolError. Both ways must end alike; `items` is the size of a piece."""
+    """Returns the placed batch. Raises ProtocolError. Both results must be equal; `items` is the size of a piece."""
     settings["partition_leader_epoch"] = partition_leader_epoch
     in_pieces: ValidatedBatch | None = None
     refusal: tuple[ErrorCode, str | None] | None = None

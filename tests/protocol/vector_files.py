@@ -37,9 +37,9 @@ def coordinator_vectors(name: str) -> Iterator[dict[str, Any]]:
 
 
 def cut_points(data: bytes) -> list[int]:
-    """Where to cut `data`: everywhere in a soak, else at both ends and at some places between that its bytes choose.
+    """Positions to cut `data`: all in a soak, else both ends and some between that depend on its bytes.
 
-    Vectors of one message differ little, so together their samples come to most places.
+    Vectors of one message differ little, so together their samples cover most positions.
     """
     size = len(data)
     if SOAK or size <= 24:

@@ -1,4 +1,4 @@
-"""What the purgatory's tests share: a manual clock, a loop that runs when told, and operations that note their fate."""
+"""What the purgatory's tests share: a manual clock, a manual loop, and operations that record their events."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ class Loop:
         return len(now)
 
     def until_idle(self) -> int:
-        """How many turns had something to do."""
+        """Runs the loop until it is idle; returns the number of turns with callbacks."""
         turns = 0
         while self.turn():
             turns += 1
@@ -73,7 +73,7 @@ class PurgatoryHarness:
         return operation
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, millisecond by millisecond where something expires, and the loop come to rest."""
+        """Advances the clock, stopping where something expires, and runs the loop until it is idle."""
         end_ms = self.clock.now_ms() + ms
         while (moment := self.timer.next_expiration_ms) is not None and moment <= end_ms:
             self.clock.advance(max(moment - self.clock.now_ms(), 0))
@@ -83,7 +83,7 @@ class PurgatoryHarness:
         self.loop.until_idle()
 
     def happened(self, *keys: str) -> None:
-        """Something happened to the keys, and the handler that did it has finished."""
+        """Signals an event for the keys, as a handler that has finished."""
         for key in keys:
             self.completions.add(self.purgatory, key)
         self.loop.until_idle()

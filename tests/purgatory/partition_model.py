@@ -1,4 +1,4 @@
-"""A partition in a few lines: a log of bytes in segments, replicas at offsets, a high watermark."""
+"""A minimal partition: a log of bytes in segments, replicas at offsets, a high watermark."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from tests.purgatory.harness import PurgatoryHarness
 
 
 class Target(NamedTuple):
-    """What a fetch asks of a partition: where to begin (a byte is an offset here), at most how much, in which epoch."""
+    """A fetch's request for a partition: the offset (of a byte, here), the maximum size, the epoch."""
 
     topic_partition: TopicPartition
     offset: int
@@ -67,7 +67,7 @@ class PartitionModel:
         return min(self.high_watermark - target.offset, target.max_bytes)
 
     def reader(self, target: Target, into: list[int]) -> Callable[[], None]:
-        """An on_response that reads what there is."""
+        """An on_response callback that reads the available bytes."""
         return lambda: into.append(min(max(self.high_watermark - target.offset, 0), target.max_bytes))
 
     def _changed(self) -> None:

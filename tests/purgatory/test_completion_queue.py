@@ -1,4 +1,4 @@
-"""Completion comes after the running handler, a bounded piece at a time."""
+"""Completions run after the current handler, in bounded pieces."""
 
 import gc
 import time
@@ -193,7 +193,7 @@ def test_a_queue_without_a_budget_is_refused() -> None:
 
 
 def test_taking_a_key_takes_constant_time(new_harness: Callable[..., PurgatoryHarness]) -> None:
-    """A plain dict looks for its first key among all that were taken from its front: a thousand times as long for
+    """A plain dict scans all removed entries for its first key: a thousand times as long for
     fifty times as many.
     """
 

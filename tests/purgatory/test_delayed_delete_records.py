@@ -1,4 +1,4 @@
-"""Both cases of DelayedDeleteRecords, and its time-out."""
+"""Both cases of DelayedDeleteRecords, and its timeout."""
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
@@ -10,7 +10,7 @@ Answer = dict[TopicPartition, tuple[ErrorCode, int]]
 
 
 class Deletion:
-    """DeleteRecords up to 100 and 200, parked, with what it was answered."""
+    """A parked DeleteRecords up to 100 and 200, and its responses."""
 
     def __init__(self, harness: PurgatoryHarness, error_of_a: ErrorCode = ErrorCode.NONE) -> None:
         self.harness = harness

@@ -1,4 +1,4 @@
-"""Cases A to H of DelayedFetch, and its time-out."""
+"""Cases A to H of DelayedFetch, and its timeout."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.purgatory.partition_model import PartitionModel, Target
 
 
 class Fetch:
-    """A fetch from one partition that holds 1,000 bytes, from its end, parked."""
+    """A parked fetch from the end of a partition with 1,000 bytes."""
 
     def __init__(
         self, harness: PurgatoryHarness, min_bytes: int = 1, is_from_follower: bool = False, **asked: int

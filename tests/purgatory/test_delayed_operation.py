@@ -1,4 +1,4 @@
-"""An operation completes exactly once, by an event or by its time-out."""
+"""An operation completes exactly once, by an event or by its timeout."""
 
 import gc
 import weakref

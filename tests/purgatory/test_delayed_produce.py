@@ -1,4 +1,4 @@
-"""Cases A to C.2 of DelayedProduce, and its time-out."""
+"""Cases A to C.2 of DelayedProduce, and its timeout."""
 
 import pytest
 
@@ -11,7 +11,7 @@ A, B, C = (TopicPartition("topic", number) for number in range(3))
 
 
 class Leader:
-    """Answers `check` from a table; what is not in it waits."""
+    """Answers `check` from a table; partitions that are not in it wait."""
 
     def __init__(self) -> None:
         self.answers: dict[TopicPartition, tuple[bool, ErrorCode]] = {}
@@ -23,7 +23,7 @@ class Leader:
 
 
 class Produce:
-    """A produce of three partitions, parked, with what it was answered."""
+    """A parked produce to three partitions, and its responses."""
 
     def __init__(self, harness: PurgatoryHarness, **errors: ErrorCode) -> None:
         self.harness = harness

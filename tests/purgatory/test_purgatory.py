@@ -319,7 +319,7 @@ def test_operations_parked_and_completed_during_a_purge_are_not_lost(
 def test_a_large_purgatory_is_not_scanned_for_every_thousand_completions(
     new_harness: Callable[..., PurgatoryHarness],
 ) -> None:
-    """A pass looks at every entry. After the first, the next waits for a sixteenth of them to be dead."""
+    """A pass checks every entry. The next pass starts only after a sixteenth of them are completed."""
     harness = new_harness(purge_interval=10, budget=100_000)
     operations = [harness.park("a", "b") for _ in range(4_000)]
     for operation in operations[:11]:

@@ -1,4 +1,4 @@
-"""The two stories by which purgatories are told, on a manual clock."""
+"""The two usual examples of a purgatory, on a manual clock."""
 
 from odradek.protocol.errors import ErrorCode
 from odradek.purgatory import (

@@ -1,10 +1,10 @@
-"""What the timer's tests share: tasks that note when they run, and a look at the wheels."""
+"""Shared by the timer's tests: tasks that record when they run, and access to the wheels."""
 
 from odradek.timer import ManualClock, SystemTimer, TimerTask, TimingWheel
 
 
 class RecordingTask(TimerTask):
-    """Appends its name to `ran`, and to `ran_at` what the clock showed."""
+    """Appends its name to `ran`, and the clock's time to `ran_at`."""
 
     def __init__(self, name: str, delay_ms: int, ran: list[str], ran_at: dict[str, int], clock: ManualClock) -> None:
         super().__init__(delay_ms)
@@ -19,7 +19,7 @@ class RecordingTask(TimerTask):
 
 
 class WheelHarness:
-    """A timer on a manual clock, started at `start_ms`, and a notebook."""
+    """A timer on a manual clock, started at `start_ms`, and a record of its tasks."""
 
     def __init__(self, tick_ms: int = 1, wheel_size: int = 20, start_ms: int = 0) -> None:
         self.clock = ManualClock(start_ms)
@@ -37,7 +37,7 @@ class WheelHarness:
         return task
 
     def move_to(self, now_ms: int) -> None:
-        """Set the clock, and advance the timer bucket by bucket, noting each one's expiration."""
+        """Sets the clock and advances the timer bucket by bucket, recording each expiration."""
         self.clock.advance(now_ms - self.clock.now_ms())
         while True:
             expiration_ms = self.timer.next_expiration_ms
@@ -47,7 +47,7 @@ class WheelHarness:
             self.buckets.append(expiration_ms)
 
     def run_until(self, end_ms: int) -> list[int]:
-        """Go from one expiring bucket to the next, as the reaper does, and return those moments."""
+        """Advances from one expiring bucket to the next, as the reaper does; returns these times."""
         moments = []
         while (moment := self.timer.next_expiration_ms) is not None and moment <= end_ms:
             moments.append(moment)
@@ -63,7 +63,7 @@ class WheelHarness:
         return found
 
     def place_of(self, name: str) -> tuple[int, int] | None:
-        """(level, bucket) in which the task waits, levels counted from 1; None when it waits nowhere."""
+        """The (level, bucket) of the task, levels counted from 1; None if it is not scheduled."""
         for level, wheel in enumerate(self.levels(), start=1):
             for index, bucket in enumerate(wheel.buckets):
                 if any(isinstance(task, RecordingTask) and task.name == name for task in bucket.tasks()):

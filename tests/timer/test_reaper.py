@@ -17,7 +17,7 @@ def loop() -> Iterator[VirtualTimeLoop]:
 
 
 class Waking(TimerTask):
-    """Notes when it ran."""
+    """A task that records when it ran."""
 
     def __init__(self, loop: VirtualTimeLoop, delay_ms: int, ran: list[int]) -> None:
         super().__init__(delay_ms)

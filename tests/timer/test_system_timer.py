@@ -1,4 +1,4 @@
-"""The timer's own promises, beyond what the vectors show."""
+"""The timer's guarantees beyond the vectors."""
 
 import gc
 import random
@@ -110,7 +110,7 @@ def test_an_invalid_wheel_size_is_refused(tick_ms: int, wheel_size: int) -> None
 def test_every_task_runs_on_time_or_less_than_a_tick_early(
     new_harness: Callable[..., WheelHarness], tick_ms: int, wheel_size: int
 ) -> None:
-    """Against the plainest timer there is: a table of what is due when."""
+    """Compares with the simplest timer: a table of due times."""
     chance = random.Random(tick_ms * 1000 + wheel_size)
     harness = new_harness(tick_ms, wheel_size, chance.randrange(10_000_000))
     due: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """What Apache Kafka's SystemTimer and TimingWheel did, step by step, replayed on ours
 (tests/vectors/timing_wheel.json).
 
-Where buckets of two levels expire in the same millisecond (`ties`) their order is that of Java's heap, and from there
-to the end of the script tasks are compared as sets.
+If buckets of two levels expire in the same millisecond (`ties`), their order is that of Java's heap. From there to the
+end of the script, tasks are compared as sets.
 """
 
 import json
@@ -27,7 +27,7 @@ class Replay:
         self.by_bucket = by_bucket
 
     def take(self, step: dict[str, Any]) -> bool | None:
-        """Do the step; for an advance return whether the timer says that it advanced."""
+        """Executes the step; for an advance, returns whether the timer reports that it advanced."""
         self.harness.ran.clear()
         self.harness.buckets.clear()
         match step["op"]:
@@ -46,7 +46,7 @@ class Replay:
         return None
 
     def layout(self) -> list[dict[str, Any]]:
-        """Each level's clock and its buckets with tasks, in the words of the vectors."""
+        """Each level's clock and its buckets with tasks, in the format of the vectors."""
         return [
             {
                 "tickMs": wheel.tick_ms,
@@ -62,7 +62,7 @@ class Replay:
 
 
 def replay(script: dict[str, Any], by_bucket: bool) -> int:
-    """Compare every step; returns how many there were."""
+    """Compares every step; returns their number."""
     state = Replay(script, by_bucket)
     ordered = True
     for number, step in enumerate(script["steps"]):

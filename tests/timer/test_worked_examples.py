@@ -1,4 +1,4 @@
-"""The examples by which people learn hierarchical timing wheels, each under its own name."""
+"""The usual examples of hierarchical timing wheels, one test each."""
 
 import asyncio
 
@@ -129,7 +129,7 @@ def test_a_task_of_13_s_overflows_twelve_buckets_of_1_s_into_a_second_wheel() ->
 
 
 def test_tasks_at_200_and_840_ms_wake_the_reaper_three_times_not_840() -> None:
-    """On an event loop whose time is made of its own sleeps: see test_reaper."""
+    """On an event loop in virtual time: see test_reaper."""
     from odradek.timer import ExpirationReaper, SystemTimer
     from tests.timer.virtual_time import VirtualTimeLoop
 

@@ -1,4 +1,4 @@
-"""An event loop whose time is made of its own sleeps: where it would wait, its clock jumps. A minute takes no time."""
+"""An event loop in virtual time: instead of waiting, it advances its clock. A minute takes no time."""
 
 import asyncio
 import selectors
@@ -19,7 +19,7 @@ class LoopClock:
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """Waits for nothing. Sleeping without end would be a test that hangs, so it is an error."""
+    """Never waits. An endless sleep would hang the test, so it is an error."""
 
     def __init__(self, clock: LoopClock) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""A driver that runs one job after the other in one session, and waits where it is told to.
+"""A driver that runs one job after the other in one session, and pauses at given points.
 
     python -m tests.pipeline.cluster.cluster_job MASTER
 
 Each line of stdin is a job: {"job": "ingest", "settings": {...}, "pause": ["read", 2]}. The driver prints a line of
-JSON when it has reached that point for the second time, and goes on at the next line of stdin; another, {"status": ...}
-or {"error": ...}, when the job has ended. Leases are short, so that a driver that was killed is soon waited out.
+JSON when it has reached that point for the second time, and continues at the next line of stdin. It prints another,
+{"status": ...} or {"error": ...}, when the job has ended. Leases are short, so that those of a killed driver expire soon.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pausing(point: str, times: int) -> Callable[[str], None]:
 
 
 def run(job: str, settings: dict[str, Any], pause: tuple[str, int] = ("", 0)) -> None:
-    """Runs it, and tells how it has ended."""
+    """Runs the job and prints how it ended."""
     module = importlib.import_module(f"odradek.pipeline.jobs.{job}")
     more = [pausing(*pause)] if job in ("ingest", "backfill") else []
     sys.stdout = io.StringIO()

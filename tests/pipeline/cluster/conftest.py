@@ -1,4 +1,4 @@
-"""A cluster for each file of tests, and the servers that its machines reach."""
+"""A cluster for each test file, and the servers that its machines reach."""
 
 from __future__ import annotations
 

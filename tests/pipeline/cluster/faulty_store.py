@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that answers requests wrongly, by a rule that the test sets.
+"""A proxy before an S3 server that injects faults by a rule that the test sets.
 
     with faulty_store(bucket) as faulty:
         faulty.rule = nth(3, SLOW_DOWN, method="PUT", below="/_delta_log/")
@@ -10,10 +10,11 @@ Faults, each of which may come before the store has the request, or after it has
 
 a. SERVER_ERROR, SLOW_DOWN: a whole answer, 500 InternalError or 503 SlowDown.
 b. HANG: no answer, until the client goes away or the proxy ends.
-c. CUT: the first half of the store's answer, then the end of the connection. The store has always carried it out.
+c. CUT: the first half of the store's response, then the end of the connection. The store has always applied the
+   request.
 
-What passes is not changed: the Host that the client signed is the proxy's, and the store verifies it as it stands. An
-upload is held in memory, so this is no proxy for gigabytes.
+Other requests are forwarded unchanged: the client signed the proxy's Host, and the store verifies it unchanged. An
+upload is held in memory, so the proxy does not suit gigabytes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.pipeline.cluster.object_store import ObjectStore
 STORE_TIMEOUT_S = 60
 PAUSE_S = 0.05
 _OF_THE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "expect"}
-"""Headers between two ends of one connection; the proxy has two connections."""
+"""Hop-by-hop headers, which the proxy does not forward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,21 @@ class Request:
     """/BUCKET/KEY, as the client quoted it, without the query."""
     query: str
     count: int
-    """Which request of this proxy it is, from 1 on."""
+    """The number of the request at this proxy, from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the client gets instead of the store's answer."""
+    """The response that the client gets instead of the store's."""
 
     kind: Literal["answer", "hang", "cut"]
     status: HTTPStatus = HTTPStatus.OK
     code: str = ""
     is_applied: bool = False
-    """Whether the store carries out the request all the same."""
+    """Whether the store applies the request nevertheless."""
 
     def applied(self) -> Fault:
-        """The same fault after the store has carried out the request: the client cannot know."""
+        """The same fault after the store has applied the request, which the client cannot know."""
         return replace(self, is_applied=True)
 
 
@@ -75,16 +76,16 @@ Rule = Callable[[Request], Fault | None]
 
 
 def never(request: Request) -> None:
-    """The rule that lets everything pass."""
+    """The rule that forwards every request."""
 
 
 def always(fault: Fault, *, method: str = "", below: str = "") -> Rule:
-    """Every request of the method whose path has `below` in it; both may be left out."""
+    """Every request of the method whose path contains `below`; both can be left out."""
     return lambda request: fault if _is_meant(request, method, below) else None
 
 
 def nth(number: int, fault: Fault, *, method: str = "", below: str = "") -> Rule:
-    """The request of that number, from 1 on, among those of the method with `below` in their path."""
+    """The n-th request, from 1 on, of the method with `below` in its path."""
     seen = 0
 
     def rule(request: Request) -> Fault | None:
@@ -96,7 +97,7 @@ def nth(number: int, fault: Fault, *, method: str = "", below: str = "") -> Rule
 
 
 def one_in(number: int, fault: Fault, *, seed: int, method: str = "", below: str = "") -> Rule:
-    """One in so many of the requests meant, by chance."""
+    """A random one in `number` of the matching requests."""
     chance = Random(seed)
     return lambda request: fault if _is_meant(request, method, below) and chance.randrange(number) == 0 else None
 
@@ -106,12 +107,12 @@ def _is_meant(request: Request, method: str, below: str) -> bool:
 
 
 class FaultyStore:
-    """A running proxy: the rule may be set at any time and holds for requests that come after."""
+    """A running proxy. A rule can be set at any time and applies to later requests."""
 
     def __init__(self, upstream: ObjectStore) -> None:
         self.rule: Rule = never
         self.store = upstream
-        """The bucket by the proxy's address."""
+        """The bucket at the proxy's address."""
         self.requests: list[Request] = []
         self.injected: list[tuple[Request, Fault]] = []
         self.upstream_address = urlsplit(upstream.endpoint).netloc
@@ -119,7 +120,7 @@ class FaultyStore:
         self._lock = threading.Lock()
 
     def verdict(self, method: str, target: str) -> Fault | None:
-        """The fault for a request that came, if any; keeps both."""
+        """Returns the fault for a request, if any; records both."""
         path, _, query = target.partition("?")
         with self._lock:
             request = Request(method, path, query, len(self.requests) + 1)
@@ -148,7 +149,7 @@ def faulty_store(upstream: ObjectStore, host: str = "127.0.0.1") -> Iterator[Fau
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # an idle connection of a client's pool would hold it up
+    block_on_close = False  # an idle connection of a client's pool would block it
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], faulty: FaultyStore) -> None:
@@ -156,7 +157,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that went away is the point of some tests."""
+        """Ignores errors: some tests disconnect clients on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -193,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _forward(self, body: bytes) -> bytes:
-        """The store's whole answer, head and body, as it goes to the client."""
+        """The store's complete response, head and body, as it is sent to the client."""
         connection = http.client.HTTPConnection(self.faulty.upstream_address, timeout=STORE_TIMEOUT_S)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -220,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         return _message(fault.status, fault.status.phrase, headers, b"" if self.command == "HEAD" else body)
 
     def _break_off(self, answer: bytes) -> None:
-        """Half of the answer; with none, waits for the client to go."""
+        """Sends half of the response; without one, waits until the client disconnects."""
         self.close_connection = True
         if answer:
             self.wfile.write(answer[: len(answer) // 2])

@@ -1,4 +1,4 @@
-"""Pipelines whose lakes are compared: the same topics, ingested elsewhere, make the same tables."""
+"""Pipelines whose lakes are compared: the same topics, ingested elsewhere, give the same tables."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ QUICK_RETRIES = {
     "backoff_config.init_backoff": "5ms",
     "backoff_config.max_backoff": "50ms",
 }
-"""For [store]: as patient as it must be with a store on loopback."""
+"""Options of [store] for a store on loopback."""
 MEASURES = {"started_at", "finished_at", "files_written", "bytes_written"}
 """Columns of the ledger that differ from run to run."""
 
 
 def varied(orders: Settings, **more: Any) -> Settings:
-    """A pipeline with all that tables can have."""
+    """A pipeline that uses every feature of the tables."""
     return replace(
         orders,
         dedup_keys=("id",),

@@ -3,7 +3,7 @@
     python -m tests.pipeline.cluster.lakeless_job see MASTER LAKE BOOTSTRAP TOPIC BUCKET STORE-OPTIONS-AS-JSON
     python -m tests.pipeline.cluster.lakeless_job work MASTER TASKS SECONDS
 
-`work` runs so many tasks, each for so long, and prints for each its number, its attempt and the executor.
+`work` runs TASKS tasks of SECONDS each, and prints the number, the attempt and the executor of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXECUTORS = 2
 
 
 def on_each_executor(session: SparkSession, look: Callable[[int], Seen]) -> list[Seen]:
-    """What tasks that run at the same time return: each executor has one core."""
+    """The results of tasks that run at the same time, one on each executor, which has one core."""
 
     def task(numbers: Iterable[int]) -> Iterable[Seen]:
         time.sleep(1)

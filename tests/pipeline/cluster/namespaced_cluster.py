@@ -6,13 +6,13 @@
         cluster.run_driver([sys.executable, "-m", "tests.pipeline.cluster.some_job", cluster.url, cluster.lake])
         kill(cluster.workers[0].executors()[0])
 
-a. Machines reach each other, and servers of this process, by address alone (tests/pipeline/cluster/nodes.py).
-b. The driver has the file systems of this process. `cluster.lake` is an empty directory there, as it is in each worker;
-   what a worker writes into its own nobody else sees but the test, by `worker.sees(cluster.lake)`.
-c. A worker has an empty /tmp, /var/tmp and /dev/shm of its own, without the test's directory. All else on its root file
-   system it can read, not write: Python, PySpark, Java and this repository.
+a. Machines reach each other, and servers of this process, by address only (tests/pipeline/cluster/nodes.py).
+b. The driver has the file systems of this process. `cluster.lake` is an empty directory there and in each worker. Only
+   the test sees what a worker writes into its own, with `worker.sees(cluster.lake)`.
+c. A worker has an empty /tmp, /var/tmp and /dev/shm of its own, without the test's directory. The rest of its root
+   file system is read-only: Python, PySpark, Java and this repository.
 d. A worker has one core and runs executors of 1 GB at most. Spark's work files and logs of executors are in its /tmp.
-e. `worker.mount(cluster.lake, ...)` puts another file system over one worker's lake: full, read-only, or shared by
+e. `worker.mount(cluster.lake, ...)` mounts another file system over one worker's lake: full, read-only, or shared by
    `--bind`.
 f. Everything ends with the context, also after kill -9 of this process. `directory` keeps the daemons' logs.
 """
@@ -46,7 +46,7 @@ SESSION_OPTIONS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
 }
-"""For `open_session`'s `extra`: a quick start, and no task before both executors are there."""
+"""For `open_session`'s `extra`: a quick start, and no task before both executors have registered."""
 
 MASK = """
 set -e
@@ -63,7 +63,7 @@ for kept do
     number=$((number + 1))
 done
 """
-"""Hides a directory behind an empty one, but for some directories in it, which can then be read only."""
+"""Hides a directory behind an empty one, except some directories in it, which become read-only."""
 
 
 class Worker(Node):
@@ -76,7 +76,7 @@ class Worker(Node):
         return self.processes("CoarseGrainedExecutorBackend")
 
     def python_workers(self) -> list[int]:
-        """The Python processes that run tasks: forks of an executor's daemon."""
+        """The Python processes that run tasks, forked by an executor's daemon."""
         processes = self.processes("pyspark.daemon")
         return [pid for pid in processes if parent(pid) in processes]
 
@@ -93,7 +93,7 @@ class NamespacedCluster:
 
     @property
     def address(self) -> str:
-        """Of this process, as the machines reach it."""
+        """The address at which the machines reach this process."""
         return self.network.address
 
     def start_driver(
@@ -101,7 +101,7 @@ class NamespacedCluster:
     ) -> subprocess.Popen[str]:
         """A process on the driver's machine, in this repository's directory; stdout is a pipe, `log` gets stderr.
 
-        `stop_driver` kills it with all that it started."""
+        `stop_driver` kills it and its child processes."""
         with log.open("w") as errors:
             return subprocess.Popen(
                 self.driver.command(command, ROOT),
@@ -114,13 +114,13 @@ class NamespacedCluster:
             )
 
     def stop_driver(self, process: subprocess.Popen[str]) -> None:
-        """kill -9 of the driver: Python, its JVM and what else is in its group; nothing where all have ended."""
+        """kill -9 of the driver's process group, with Python and its JVM; does nothing if all have ended."""
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
     def run_driver(self, command: Sequence[str | Path], timeout_s: float = 300) -> str:
-        """What the command prints. Raises RuntimeError with its last client_warnings unless it ends with 0 in time."""
+        """Returns the command's output. Raises RuntimeError with the end of its log unless it exits with 0 in time."""
         with tempfile.NamedTemporaryFile("r", dir=self.directory, prefix="driver-", suffix=".log") as log:
             process = self.start_driver(command, Path(log.name))
             try:
@@ -135,7 +135,7 @@ class NamespacedCluster:
 
 @contextmanager
 def namespaced_cluster(directory: Path, workers: int = 2) -> Iterator[NamespacedCluster]:
-    """A running cluster once all workers are with the master. `directory` gets the lake and the logs."""
+    """A running cluster whose workers have registered with the master. `directory` gets the lake and the logs."""
     lake = directory / "lake"
     lake.mkdir(parents=True)
     with ExitStack() as stack:
@@ -157,7 +157,7 @@ def namespaced_cluster(directory: Path, workers: int = 2) -> Iterator[Namespaced
 
 
 def _worker_machine(network: Network, directory: Path, lake: Path) -> Worker:
-    """A node that can write into directories of its own alone."""
+    """A node that can write only into its own directories."""
     node = network.add_node()
     needed = {ROOT, Path(sys.prefix), Path(sys.base_prefix), SPARK_CLASS.parents[1], find_java().home}
     for mask in (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), directory):

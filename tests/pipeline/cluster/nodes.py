@@ -6,14 +6,14 @@
         node.run(["ip", "route"])
         node.sees(Path("/data/file")).read_bytes()      # its file, seen from here
 
-a. A node has an address of its own; nodes and this process reach each other by address alone. There is no route out of
-   their network. It is 198.18.N.0/24 or 198.19.N.0/24, of the range kept for tests of networks; this process is .1.
-b. A node starts with the root file system. What it mounts, and what is made read-only in it, holds for it alone.
-c. A node's processes are in a PID namespace: when its first one ends, the kernel kills all others.
-d. Nothing stays behind, also when this process gets kill -9: every node is then killed by the kernel, and namespaces,
-   mounts, bridge and interfaces go with the last process in them. No name is left in /run/netns: none is made.
+a. A node has its own address; nodes and this process reach each other by address only. There is no route out of
+   their network. It is 198.18.N.0/24 or 198.19.N.0/24, from the range for network benchmarks; this process is .1.
+b. A node starts with the root file system. Its mounts and read-only directories affect no other node.
+c. A node's processes are in a PID namespace: when its first process ends, the kernel kills all others.
+d. Nothing is left behind, even after kill -9 of this process: the kernel then kills every node, and namespaces, mounts,
+   bridge and interfaces vanish with their last process. No name is left in /run/netns, because none is created.
 
-`lacking()` says what the machine lacks for it: it must be Linux, and root with the right to make namespaces.
+`lacking()` returns what the machine lacks: it must be Linux, and the user root with the right to create namespaces.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ read -r pid rest < /proc/self/stat
 mount -t proc proc /proc && ip link set lo up && echo "$pid" && exec 1>&-
 sleep infinity & wait
 """
-"""Says by which id this process knows it, and reaps orphans for as long as the node lives."""
+"""Prints its process id as this process sees it, and reaps orphans while the node lives."""
 DEADLINE_S = 10
 PAUSE_S = 0.02
 
 
 def lacking() -> str | None:
-    """Why there can be no nodes here; None when there can."""
+    """Why this machine cannot run nodes; None if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
@@ -69,43 +69,43 @@ class Node:
     address: str
     """Empty for the switch."""
     pid: int
-    """Of its first process, as this process knows it."""
+    """The id of its first process, as this process sees it."""
 
     def command(self, command: Sequence[str | Path], directory: Path = Path("/")) -> list[str]:
-        """What to start here for the command to run there, in that directory.
+        """The command to start here, so that `command` runs in the node, in that directory.
 
         Put it into a session of its own (`start_new_session=True`) and kill the group: nsenter passes no signals on."""
         enter = ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--"]
         return [*enter, "env", "-C", str(directory), *map(str, command)]
 
     def run(self, command: Sequence[str | Path], stdin: str = "") -> str:
-        """What the command prints there. Raises RuntimeError unless it ends with 0."""
+        """Runs the command in the node; returns its output. Raises RuntimeError unless it exits with 0."""
         done = subprocess.run(self.command(command), input=stdin, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{self.address}: {' '.join(map(str, command))}: {done.stderr.strip()}")
         return done.stdout
 
     def sees(self, path: Path) -> Path:
-        """The file that the node has at an absolute path, to be used here."""
+        """The path, in this process, of the node's file at an absolute path."""
         return Path(f"/proc/{self.pid}/root", *path.parts[1:])
 
     def mount(self, target: Path, kind: str = "tmpfs", options: str = "size=64m", source: str = "none") -> None:
-        """Mounts a file system over a directory; the node's running processes have it too."""
+        """Mounts a file system over a directory, also for the node's running processes."""
         self.run(["mount", "-t", kind, "-o", options, source, target])
 
     def unmount(self, target: Path) -> None:
-        """Takes the upmost mount off, also while files on it are open."""
+        """Removes the topmost mount, even if files on it are open."""
         self.run(["umount", "--lazy", target])
 
     def processes(self, words: str = "") -> list[int]:
-        """The node's living processes with these words in their command line, by the ids that this process sees."""
+        """The ids, as this process sees them, of the node's living processes with these words in their command line."""
         here = os.readlink(f"/proc/{self.pid}/ns/pid")
         found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         return sorted(pid for pid in found if _namespace(pid) == here and words in _command_line(pid))
 
 
 def kill(pid: int) -> None:
-    """kill -9; returns when the process is gone, or is a zombie."""
+    """kill -9; returns when the process has ended or is a zombie."""
     handle = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -134,7 +134,7 @@ def _namespace(pid: int) -> str:
 
 
 def _command_line(pid: int) -> str:
-    """With spaces between; empty for what has ended and for zombies."""
+    """The command line, separated by spaces; empty for ended processes and zombies."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -142,7 +142,7 @@ def _command_line(pid: int) -> str:
 
 
 class Network:
-    """The switch, the interface of this process, and how to add nodes."""
+    """The switch and the interface of this process; adds nodes."""
 
     def __init__(self, stack: ExitStack, switch: Node, prefix: str) -> None:
         self._stack = stack
@@ -150,7 +150,7 @@ class Network:
         self._prefix = prefix
         self._last = 1
         self.address = f"{prefix}.1"
-        """Of this process: servers for the nodes listen there."""
+        """The address of this process, on which servers for the nodes listen."""
 
     def add_node(self) -> Node:
         self._last += 1
@@ -162,7 +162,7 @@ class Network:
         return node
 
     def unplug(self, node: Node) -> None:
-        """The node's cable: nobody reaches it, it reaches nobody, and no connection is told."""
+        """Disconnects the node both ways; connections stay open."""
         _ip(self._switch, f"link set {self._port(node)} down")
 
     def plug_in(self, node: Node) -> None:
@@ -174,7 +174,7 @@ class Network:
 
 @contextmanager
 def switched_network() -> Iterator[Network]:
-    """A network with no nodes yet. All of them end with it."""
+    """A network without nodes. Its nodes end with it."""
     with ExitStack() as stack:
         switch = Node("", stack.enter_context(_first_process()))
         _ip(switch, "link add br0 type bridge", "link set br0 up")
@@ -188,7 +188,7 @@ def switched_network() -> Iterator[Network]:
 
 @contextmanager
 def _first_process() -> Iterator[int]:
-    """A process in namespaces of its own, which dies with the thread that starts it."""
+    """A process in new namespaces, which dies with the thread that starts it."""
     command = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, "sh", "-c", FIRST_PROCESS]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -201,7 +201,7 @@ def _first_process() -> Iterator[int]:
 
 
 def _ip(node: Node | None, *lines: str) -> None:
-    """Commands of ip(8) in a node, or here."""
+    """Runs commands of ip(8) in a node, or here."""
     command = ["ip", "-batch", "-"]
     enter = [] if node is None else ["nsenter", "--target", str(node.pid), "--net", "--"]
     done = subprocess.run([*enter, *command], input="\n".join(lines), capture_output=True, text=True)
@@ -210,17 +210,17 @@ def _ip(node: Node | None, *lines: str) -> None:
 
 
 def _remove_link(name: str) -> None:
-    """It goes by itself with the switch, but later."""
+    """Removes an interface, which would otherwise vanish later with the switch."""
     subprocess.run(["ip", "link", "del", name], capture_output=True)
 
 
 def _random_name() -> str:
-    """Of an interface: 15 characters at most."""
+    """A random interface name of at most 15 characters."""
     return f"od-{uuid.uuid4().hex[:8]}"
 
 
 def _unused_prefix() -> str:
-    """The first three numbers of a network in 198.18.0.0/15 that this machine has no address in."""
+    """The first three numbers of a network in 198.18.0.0/15 in which this machine has no address."""
     used = subprocess.run(["ip", "-oneline", "addr"], capture_output=True, text=True, check=True).stdout
     while f" {(prefix := f'198.{SystemRandom().choice((18, 19))}.{SystemRandom().randrange(256)}')}." in used:
         pass

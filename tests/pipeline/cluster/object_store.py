@@ -1,4 +1,4 @@
-"""A real S3 server for tests: versitygw over a directory, and the settings with which clients reach it.
+"""A real S3 server for tests: versitygw over a directory, and the options with which clients reach it.
 
     with s3_server(program, directory, "127.0.0.1") as store:
         mine = store.with_new_bucket()
@@ -7,16 +7,16 @@
 
 What the server promises, and test_object_store.py checks:
 
-a. `If-None-Match: *` and `If-Match` are atomic: of many writers one wins, the others get 412. So are conditional
+a. `If-None-Match: *` and `If-Match` are atomic: one of many writers succeeds, the others get 412. So are conditional
    completions of multipart uploads.
 b. It verifies signatures: a request whose Host, path or body is not the signed one gets 403.
 c. Multipart uploads, ranged reads, listings with a delimiter and deletions of many keys work as S3's do.
 
-Where it is not S3, because a key is a path of a file:
+Where it differs from S3, because a key is the path of a file:
 
 d. A key cannot be a prefix of another: after `a`, putting `a/b` gets 409 ObjectParentIsFile.
 e. When the last key below a `/` is deleted while another is put there, the put may get 409 ExistingObjectIsDirectory
-   (one in some hundreds, in a loop of nothing else). Clients built on object_store report that as "already exists".
+   (once in some hundred times, in a loop that does nothing else). Clients with object_store report "already exists".
 
 Why not moto: it checks a condition and stores the object in two steps without a lock, so that of twenty concurrent
 writers of 1 MB two may win; it does not verify signatures; concurrent Delta commits take three times as long.
@@ -67,7 +67,7 @@ class ObjectStore:
 
     @property
     def options(self) -> dict[str, str]:
-        """For deltalake's `storage_options`."""
+        """The `storage_options` for deltalake."""
         return {
             "aws_access_key_id": self.access_key,
             "aws_secret_access_key": self.secret_key,
@@ -77,25 +77,25 @@ class ObjectStore:
         }
 
     def config(self, **more: str) -> S3Config:
-        """For obstore's `config`, which takes the same names."""
+        """The `config` for obstore, which has the same names."""
         return cast("S3Config", {**self.options, **more})
 
     def with_new_bucket(self) -> ObjectStore:
-        """The same server with an empty bucket that nobody else has."""
+        """The same server with a new, empty bucket."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
         (self.buckets / name).mkdir()
         return replace(self, bucket=name)
 
     def at(self, endpoint: str) -> ObjectStore:
-        """The same bucket by another address: a proxy's."""
+        """The same bucket at another address, a proxy's."""
         return replace(self, endpoint=endpoint)
 
 
 def install_versitygw(cache: Path | None = None) -> Path:
-    """The server's program, built once into the cache. Raises RuntimeError with what Go complains of.
+    """The server's program, built once into the cache. Raises RuntimeError with Go's error.
 
-    The first build takes about a minute and needs Go's module proxy. It wants Go 1.25; from 1.21 on an older Go
-    fetches that."""
+    The first build takes about a minute and needs Go's module proxy. It needs Go 1.25, which an
+    older Go from 1.21 on downloads."""
     directory = (cache or cache_directory()) / f"versitygw-{VERSION}"
     program = directory / "versitygw"
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The proxy injects what its rule says, and nothing else: obstore and deltalake through it, before a real S3 server."""
+"""The proxy injects the faults of its rule and no others, with obstore, deltalake and a real S3 server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.pipeline.cluster.object_store import ObjectStore
 
 ROWS = pa.table({"number": [1, 2, 3]})
 FEW_TRIES = {"max_retries": "2", "backoff_config.init_backoff": "10ms", "backoff_config.max_backoff": "20ms"}
-"""deltalake's names; what object_store does otherwise: ten retries, 3 minutes."""
+"""deltalake's option names. object_store's defaults are ten retries and 3 minutes."""
 
 
 @pytest.fixture

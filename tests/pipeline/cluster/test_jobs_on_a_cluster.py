@@ -1,4 +1,4 @@
-"""Jobs on a cluster whose machines share an object store alone: the tables of one machine, whatever is killed."""
+"""Jobs on a cluster whose machines share only an object store write the tables of one machine, whatever is killed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ DRIVER = [sys.executable, "-m", "tests.pipeline.cluster.cluster_job"]
 CLI = [sys.executable, "-m", "odradek.cli"]
 TMP = Path("/tmp")
 DRIVER_KILLS = ("windows: committed", "rows: files written", "rows: committed", "ledger: committed")
-"""In the order in which a batch reaches them."""
+"""The points of a batch, in order."""
 
 
 class Driver:
-    """A driver on the cluster, started when it is needed, and again when it was killed."""
+    """A driver on the cluster, started on demand and again after a kill."""
 
     def __init__(self, cluster: NamespacedCluster) -> None:
         self._cluster = cluster
@@ -59,7 +59,7 @@ class Driver:
         self._process.stdin.flush()
 
     def next_message(self) -> dict[str, Any]:
-        """What it prints next; Java may warn on the same stream."""
+        """The driver's next message; skips Java's warnings on the same stream."""
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -73,7 +73,7 @@ class Driver:
         return self.next_message()
 
     def kill(self) -> None:
-        """kill -9; nothing where none runs."""
+        """kill -9 of the driver; does nothing if none runs."""
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._cluster.stop_driver(self._process)
@@ -131,7 +131,7 @@ def test_an_executor_killed_during_a_batch_changes_no_count(
     send(settings.bootstrap_server, topic, every_kind(0, 0, 110))
     driver.begin("ingest", settings, ("read", 1))
     assert driver.next_message() == {"reached": "read"}
-    kill(cluster.workers[0].executors()[0])  # It had a half of the rows that were judged.
+    kill(cluster.workers[0].executors()[0])  # The killed executor had half of the judged rows.
     driver.go_on()
     wait_for_a_batch(settings)
     kill(cluster.workers[1].executors()[0])
@@ -184,7 +184,7 @@ def random_text(size: int, seed: int) -> str:
 
 
 def resize(worker: Worker, left_kib: int) -> None:
-    """Leaves so much room on the worker's /tmp."""
+    """Leaves this much free space on the worker's /tmp."""
     used = int(worker.run(["df", "--output=used", "-k", TMP]).split()[-1])
     worker.run(["mount", "-o", f"remount,size={used + left_kib}k", TMP])
 
@@ -192,7 +192,7 @@ def resize(worker: Worker, left_kib: int) -> None:
 def test_an_unshared_lake_ends_the_command_without_a_commit(
     cluster: NamespacedCluster, driver: Driver, settings: Settings, topic: str, tmp_path: Path
 ) -> None:
-    driver.kill()  # It has the cluster's cores.
+    driver.kill()  # The driver holds the cluster's cores.
     send(settings.bootstrap_server, topic, every_kind(0, 0))
     local = replace(settings, lake=str(cluster.lake / "lake"), store={}, spark=SESSION_OPTIONS)
     file = cluster.directory / "orders.toml"
@@ -214,7 +214,7 @@ def test_an_unshared_lake_ends_the_command_without_a_commit(
 
 
 def as_toml(settings: Settings) -> str:
-    """A settings file that says all of it but the master."""
+    """A settings file with all settings but the master."""
     tables = ("kafka", "store", "spark")
     lines = [
         f"{name} = {json.dumps(value)}" for name, value in asdict(settings).items() if name not in (*tables, "master")

@@ -1,4 +1,4 @@
-"""A lake in an object store has the tables that a lake in a directory has; and one job at a time."""
+"""A lake in an object store has the same tables as one in a directory, and one job at a time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_second_job_is_refused_while_the_first_runs(orders: Settings, bucket: 
     state = Places.of(settings).state
     with alone(state, JOB, HELD):
         assert is_held(state, JOB)
-        time.sleep(2)  # Longer than a lease lasts: it is renewed.
+        time.sleep(2)  # Longer than a lease, which is therefore renewed.
         with pytest.raises(PipelineError, match=f"{HELD}: .* holds s3://.*/job.lock; stop it first"):
             ingest.run(settings)
     assert not is_held(state, JOB)

@@ -1,4 +1,4 @@
-"""The cluster keeps what tests/pipeline/cluster/namespaced_cluster.py promises: drivers on it that need no lake."""
+"""The cluster keeps what tests/pipeline/cluster/namespaced_cluster.py promises: drivers that need no lake."""
 
 from __future__ import annotations
 

@@ -57,17 +57,17 @@ while True:
             raise
         time.sleep(0.1)
 """
-"""It tries again: who connects while ARP still waits for the answer to its last question gets "No route to host"."""
+"""Retries, because a connect during a failed ARP request gets "No route to host"."""
 
 
 def greet(address: str, patience_s: float) -> list[str]:
-    """A command that connects to a server and prints what it says, or fails when the time has passed."""
+    """A command that connects to a server and prints its response, or fails after the timeout."""
     host, _, port = address.partition(":")
     return [sys.executable, "-c", GREETING, host, port, str(patience_s)]
 
 
 def greeted(node: Node, server: socket.socket) -> str:
-    """The address that a node connects from, once it has heard a server of this process."""
+    """The address from which a node connects to a server of this process."""
     host, port = server.getsockname()
     with started(node.command(greet(f"{host}:{port}", PATIENCE_S))) as client:
         accepted, (address, _) = server.accept()

@@ -35,7 +35,7 @@ def client(bucket: ObjectStore, **more: str) -> S3Store:
 
 
 def winners(write: Callable[[S3Store, int], object], bucket: ObjectStore, **more: str) -> list[int]:
-    """Which of twenty concurrent writers had no conflict."""
+    """The numbers of those of twenty concurrent writers that had no conflict."""
     barrier = Barrier(WRITERS)
 
     def attempt(number: int) -> bool:

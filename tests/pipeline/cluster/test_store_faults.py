@@ -1,4 +1,4 @@
-"""A store that fails now and then, for ever, or after it did what it was asked: nothing is lost, nothing doubled."""
+"""A store that fails sometimes, permanently, or after it applied a request: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RESTARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A topic, and its tables as they shall be."""
+    """A topic, and the tables that it must give."""
 
     settings: Settings
     twin: Settings
@@ -70,7 +70,7 @@ def faulty(bucket: ObjectStore) -> Iterator[FaultyStore]:
 
 
 def until_it_ends(settings: Settings) -> int:
-    """Runs the ingest again until it ends with 0; how often it did not."""
+    """Runs the ingest until it exits with 0; returns the number of failed runs."""
     for failures in range(RESTARTS):
         try:
             assert ingest.run(settings) == 0
@@ -97,7 +97,7 @@ def test_errors_in_one_request_of_ten_change_no_table(work: Work, faulty: Faulty
 
 
 def once_for_each_place(*faults: Fault) -> Callable[[Request], Fault | None]:
-    """A lost answer to the first and third PUT of each log and of the plans."""
+    """Loses the response to the first and third PUT of each log and of the plans."""
     seen: Counter[str] = Counter()
 
     def rule(request: Request) -> Fault | None:

@@ -1,4 +1,4 @@
-"""History into tables, and the ingest that begins where it ends: no gap, no offset twice."""
+"""A backfill of history, and the ingest that begins where it ends: no gap, no offset twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEAD = ["reason", "key", "value", "topic", "partition", "offset", "timestamp", "
 
 
 def every_kind(broker: BrokerThread, topic: str) -> None:
-    """Orders a second apart, compressed in all ways, repeated, broken, in transactions that commit and that abort."""
+    """Orders a second apart with all codecs, some repeated or broken, in committed and aborted transactions."""
     for number, codec in enumerate((None, "gzip", "lz4", "snappy", "zstd")):
         values = [order(one, one) for one in range(40 * number, 40 * number + 40)]
         send(broker.bootstrap, topic, values, compression_type=codec, linger_ms=5)
@@ -55,7 +55,7 @@ def every_kind(broker: BrokerThread, topic: str) -> None:
 
 
 class Producing:
-    """Sends orders from the moment that a job has read its first chunk, at most so many."""
+    """Sends at most `most` orders, from when a job has read its first chunk."""
 
     def __init__(self, broker: BrokerThread, topic: str, first: int, most: int = 100) -> None:
         self._broker, self._topic = broker, topic
@@ -178,7 +178,7 @@ def admin_of(broker: BrokerThread) -> Iterator[KafkaAdminClient]:
 
 
 def wait_for_cleaner(data: Path, topic: str) -> None:
-    """Until both partitions are cleaned once."""
+    """Waits until both partitions were cleaned once."""
     checkpoint, until = data / "cleaner-offset-checkpoint", time.monotonic() + 30
     while not (
         checkpoint.exists() and checkpoint.read_text().count(topic) == 2 and not list(data.glob(f"{topic}-*/*.swap"))
@@ -213,7 +213,7 @@ def test_kills_leave_the_tables_of_a_batch_computation(
 
 
 def record_only(settings: Settings) -> None:
-    """Looks where history ends, and reads nothing of it."""
+    """Records where the history ends, and reads nothing."""
     stopped = threading.Event()
     stopped.set()
     assert backfill.run(settings, stopping=stopped) == 0

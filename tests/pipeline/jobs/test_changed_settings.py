@@ -1,4 +1,4 @@
-"""A batch that was stopped between two commits, and settings that are others when it is repeated."""
+"""A batch that was stopped between two commits and is repeated with changed settings."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ WINDOWS: dict[str, Any] = {"window": "1 minute", "window_by": ("customer",), "wi
 
 
 class Killed(BaseException):
-    """What a kill is to a process; nothing handles it."""
+    """Stands for a kill of the process: no code handles it."""
 
 
 def records(count: int, source: random.Random) -> list[bytes | None]:
-    """Orders, some without a customer, some twice, some with a field more, some broken, some in the year 2999."""
+    """Orders, some without a customer, duplicated, with an additional field, broken, or in the year 2999."""
     values: list[bytes | None] = []
     for number in range(count):
         more: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def records(count: int, source: random.Random) -> list[bytes | None]:
 
 
 def stopped(settings: Settings, point: str, times: int) -> bool:
-    """Runs an ingest that is killed at the point; whether it came there."""
+    """Runs an ingest that is killed at the point; returns whether it reached it."""
     left = times
 
     def reached(now: str) -> None:
@@ -88,7 +88,7 @@ def test_settings_changed_between_two_attempts_lose_and_duplicate_no_record(
         send(broker.bootstrap, name, values)
         before, after = source.sample(({}, *CHANGES), 2)
         base = replace(orders, name=f"round-{number}", topics=(name,), max_offsets_per_trigger=50, **WINDOWS)
-        if "format" in before or "format" in after:  # The table of rows has other columns then.
+        if "format" in before or "format" in after:  # The table of rows then has different columns.
             before, after = {}, {"unknown_fields": "reject"}
         first, second = replace(base, **before), replace(base, **after)
         point = source.choice(POINTS)
@@ -98,7 +98,7 @@ def test_settings_changed_between_two_attempts_lose_and_duplicate_no_record(
 
 
 def check_every_record(settings: Settings, count: int, told: str) -> None:
-    """Each offset is in one of the tables, once, or counted as repeated or late; windows have the good rows' number."""
+    """Each offset is in one table once, or counted as duplicate or late; the windows count the good rows."""
     places, rows = Places.of(settings), check_ledger(settings)
     assert sum(row.rows_in for row in rows) == count, told
     good = [tuple(row.values()) for row in read_by_arrow(places.rows, ["_topic", "_partition", "_offset"])]

@@ -1,4 +1,4 @@
-"""Compact: fewer files, the same rows, nobody disturbed."""
+"""Compact: fewer files, the same rows, no disturbed reader or writer."""
 
 import dataclasses
 import fcntl
@@ -39,7 +39,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def append(path: os.PathLike[str], ids: Iterable[int], **columns: Any) -> None:
-    """One commit of one file, or one a partition; batch number = the first id."""
+    """Commits one file, or one per partition; the batch number is the first id."""
     values = list(ids)
     table = pa.table({"id": values, **{name: [value] * len(values) for name, value in columns.items()}})
     commit = CommitProperties(app_transactions=[Transaction("orders/rows", values[0])])
@@ -183,7 +183,7 @@ def test_a_concurrent_writer_loses_and_duplicates_no_row(tmp_path: Path) -> None
 
 
 def merge(path: Path) -> None:
-    """What the windows do: rewrites the file that holds a row."""
+    """Rewrites the file that contains a row, as the merge of windows does."""
     source = pa.table({"id": [1], "count": [1]})
     table = DeltaTable(path).merge(source, "t.id = s.id", "s", "t")
     table.when_matched_update({"count": "t.count + s.count"}).when_not_matched_insert_all().execute()

@@ -1,4 +1,4 @@
-"""The doctor says of each thing what is there, or what is wrong and what to do."""
+"""For each item, the doctor reports what it found, or the problem and a remedy."""
 
 import dataclasses
 import os

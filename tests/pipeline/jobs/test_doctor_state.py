@@ -1,4 +1,4 @@
-"""What the doctor says of the state and of the topics is what the ingest makes of them; and it changes nothing."""
+"""The doctor reports what the ingest will do with the state and the topics, and changes nothing."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_offsets_missing_on_the_broker_are_a_problem_or_counted(
 
 
 def begun_backfill(settings: Settings, batches: int, topic_id: str = "") -> None:
-    """A backfill of 2 partitions with 20 offsets each, in batches of ten, of which so many are done."""
+    """A backfill of 2 partitions with 20 offsets each, in batches of ten, of which `batches` are committed."""
     name = settings.topics[0]
     known = {name: KnownTopic(topic_id, {0: 20, 1: 20})}
     write_history(Places.of(settings).state, History({name: {0: 0, 1: 0}}, {name: {0: 20, 1: 20}}, known))

@@ -1,4 +1,4 @@
-"""Topics to tables, run by run: what is in them is what a batch computation finds, read by two readers."""
+"""Topics to tables, run by run: two readers find the rows of a batch computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is really full under the tables: a clear error, and nothing lost when there is room again."""
+"""A full disk under the tables: a clear error, and nothing is lost once space is free again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_full_disk_stops_the_ingest_and_free_space_lets_it_continue(
     settings = replace(orders, lake=str(small_disk / "lake"), dedup_keys=("id",), max_offsets_per_trigger=30)
     send(broker.bootstrap, topic, [*(order(number, number) for number in range(20)), None])
     assert ingest.run(settings) == 0
-    # Full while rows are written, and then before anything is. Values of random bytes: no compression makes them fit.
+    # Full while rows are written, then before any write. Random values: compression does not make them fit.
     for first, left in ((20, 3 * MEBIBYTE), (44, 32 * 1024)):
         large = [order(number, number, customer=os.urandom(100_000).hex()) for number in range(first, first + 24)]
         send(broker.bootstrap, topic, large, max_request_size=2 * MEBIBYTE)

@@ -1,6 +1,6 @@
-"""kill -9 of everything that an ingest is made of, at random and at the worst moments, and of the broker under it.
+"""kill -9 of all processes of an ingest, at random and at the worst moments, and of its broker.
 
-Whatever was killed, the next run ends with the tables that a batch computation finds, and with a ledger that adds up.
+Whatever was killed, the next run ends with the tables of a batch computation and with a ledger that adds up.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MORE_POINTS = [
 
 
 def start(settings: Settings, directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """The job as processes of its own, in a group of their own."""
+    """Starts the job in a process group of its own."""
     file = directory / "settings.json"
     file.write_text(json.dumps({**asdict(settings), "spark": QUICK_SESSION}))
     command = [sys.executable, "-m", "tests.pipeline.killed_ingest", str(file), *arguments]
@@ -60,7 +60,7 @@ def start(settings: Settings, directory: Path, *arguments: str) -> subprocess.Po
 def one_after_the_other(
     settings: Settings, directory: Path, points: Sequence[tuple[str, int]], *job: str
 ) -> Iterator[Iterator[subprocess.Popen[bytes]]]:
-    """Jobs that kill themselves at the points: the next one starts Spark while one works, and works when it is dead."""
+    """Jobs that kill themselves at the points. The next job starts Spark meanwhile, and works after the kill."""
     started: list[subprocess.Popen[bytes]] = []
 
     def next_one() -> None:
@@ -81,7 +81,7 @@ def one_after_the_other(
         yield in_turn()
     finally:
         for process in started:
-            if process.returncode is None:  # The number of one that has ended may be another's by now.
+            if process.returncode is None:  # The id of an ended process may belong to another one by now.
                 kill(process)
 
 

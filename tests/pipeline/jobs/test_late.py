@@ -1,4 +1,4 @@
-"""Events whose times are wrong: late ones are dropped or kept, those of the future are dead letters, harming nobody."""
+"""Events with wrong times: late events are dropped or kept, future events are dead letters without side effects."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_events_of_1970_and_before_are_ordinary_rows(broker: BrokerThread, order
 
 @pytest.mark.usefixtures("spark")
 def test_ingest_and_backfill_drop_the_same_duplicates(broker: BrokerThread, orders: Settings, topic: str) -> None:
-    """Keys that come again within the delay, and after it, in batches of different sizes."""
+    """Keys repeat within the delay and after it, in batches of different sizes."""
     values = [order(number % 7, 40 * (number // 7)) for number in range(70)]
     send(broker.bootstrap, topic, values, partitions=1)
     found = []

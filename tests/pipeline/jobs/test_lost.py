@@ -1,4 +1,4 @@
-"""What the ledger says is lost was gone before anybody read it, and nothing else."""
+"""The ledger counts as lost only what was deleted before it was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report and compact about what a real ingest does, and beside it."""
+"""Report and compact after a real ingest, and during one."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_compact_during_an_ingest_changes_no_row(
 def test_the_ingest_compacts_the_ledger_unless_compact_is_running(
     broker: BrokerThread, orders: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """deltalake commits two compactions at a time, and every row is there twice."""
+    """deltalake lets two concurrent compactions commit, which duplicates every row."""
     monkeypatch.setattr(batch_job, "COMPACTED_EACH", 2)
     settings = replace(orders, max_offsets_per_trigger=4)
     state = Places.of(settings).state

@@ -1,4 +1,4 @@
-"""The same job over the same topic gives the same tables: here, on a standalone cluster, from Apache Kafka."""
+"""The same job gives the same tables: in this process, on a standalone cluster, and from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def fill(bootstrap: str) -> None:
-    """The shop's orders, each with its partition and time, so that topics of two brokers are the same.
+    """Sends the shop's orders with partitions and timestamps, so that the topics of two brokers are equal.
 
-    Both records of an order that comes twice are in one partition, as keys have it: which of two in different
-    partitions stays is for Spark's shuffle to say.
+    Both records of a repeated order are in one partition, as with keys: which of two records in different
+    partitions is kept depends on Spark's shuffle.
     """
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, topic_configs={"retention.ms": "-1"})])
@@ -75,7 +75,7 @@ def job(bootstrap: str, lake: Path) -> Settings:
 
 
 def tables(settings: Settings) -> Tables:
-    """All tables, sorted; of the ledger what does not tell of time, Spark or files."""
+    """All tables, sorted; the ledger without the columns that depend on time, Spark or files."""
     places = Places.of(settings)
     found = {}
     for path in (places.rows, places.dead_letters, places.windows, places.ledger):
@@ -89,7 +89,7 @@ def tables(settings: Settings) -> Tables:
 
 @pytest.fixture(scope="module")
 def ours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Tables]]:
-    """A broker of ours with the orders, and the tables of a run in this process."""
+    """An Odradek broker with the orders, and the tables of a run in this process."""
     with BrokerThread() as broker:
         fill(broker.bootstrap)
         settings = job(broker.bootstrap, tmp_path_factory.mktemp("lake"))

@@ -1,4 +1,4 @@
-"""Ranges of offsets: what of them is there, and a fair part of them."""
+"""Ranges of offsets: their readable part, and fair chunks of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOPICS = {"a": Topic("id", {0: 10, 1: 0}, {0: 20, 1: 5})}
 
 
 def chunk(**parts: tuple[int, int]) -> Chunk:
-    """a0=(5, 8): offsets 5 to before 8 of a-0."""
+    """a0=(5, 8): offsets 5 to 7 of a-0."""
     start: dict[str, dict[int, int]] = {}
     end: dict[str, dict[int, int]] = {}
     for place, (first, last) in parts.items():
@@ -49,7 +49,7 @@ def test_a_chunk_has_the_requested_offsets_and_an_equal_share_of_each_partition(
 
 
 def test_every_partition_is_eventually_read_to_its_end() -> None:
-    """Batch after batch comes to the end of every partition, and no partition waits for another to be read."""
+    """Successive batches reach the end of every partition, and no partition waits for another."""
     left, seen = chunk(a0=(0, 1000), a1=(0, 3), b0=(0, 1)), []
     while left.offsets():
         part = left.first(10)

@@ -1,4 +1,4 @@
-"""What the connector is told, and which topics the settings name."""
+"""The connector's options, and the topics that the settings name."""
 
 from __future__ import annotations
 

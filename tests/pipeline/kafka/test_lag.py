@@ -1,4 +1,4 @@
-"""Lag: the end of each partition less what is processed, the same as Kafka's own tool prints."""
+"""Lag: the end of each partition minus the processed offset, equal to that of Kafka's tool."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Records of a range of offsets: by the connector and from segments, the same rows."""
+"""Records of a range of offsets: the connector and the segments give the same rows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_segments_give_the_same_rows_as_the_connector(
 
 
 class Session:
-    """Of a Spark session what is asked; `error`: what registering raises."""
+    """A stand-in for a Spark session; registering raises `error`."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.registered: list[type] = []

@@ -1,4 +1,4 @@
-"""The shadow group: committed as nobody's member, and never in the ingest's way."""
+"""The shadow group: committed without a member, and never an obstacle to the ingest."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ def pipeline(broker: BrokerThread, orders: Settings, topic: str) -> Settings:
 
 @contextlib.contextmanager
 def forwarded(port: int, target: int) -> Iterator[None]:
-    """Whoever connects to `port` speaks with `target`, both on loopback."""
+    """Forwards connections from `port` to `target`, both on loopback."""
 
     def pump(source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def forwarded(port: int, target: int) -> Iterator[None]:
 
 @pytest.fixture
 def closed_port(caplog: pytest.LogCaptureFixture) -> Iterator[int]:
-    """Nobody listens there. kafka-python leaves refused sockets to the garbage collector, and log lines hold them."""
+    """A port without a listener. kafka-python does not close refused sockets, and log lines reference them."""
     caplog.set_level(logging.CRITICAL, "kafka")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -65,7 +65,7 @@ def closed_port(caplog: pytest.LogCaptureFixture) -> Iterator[int]:
 
 
 def shadow_group_line(logs: list[MutableMapping[str, Any]]) -> MutableMapping[str, Any]:
-    """The one line that speaks of the shadow group; the broker of this process talks too."""
+    """The log line about the shadow group; the broker of this process logs too."""
     (line,) = (line for line in logs if "problems" in line)
     return line
 

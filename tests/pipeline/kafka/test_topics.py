@@ -1,4 +1,4 @@
-"""Topics that vanish, are created again or are cut at the start: told by name, and what is lost is counted."""
+"""Topics that are deleted, recreated or truncated at the start are reported by name; lost offsets are counted."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_recreated_topic_stops_the_ingest_or_is_read_from_its_beginning(
     send(broker.bootstrap, topic, [order(number, number) for number in range(20)])
     send(broker.bootstrap, other, [order(number, number) for number in range(100, 110)])
     assert ingest.run(settings) == 0
-    # Seven records that an ingest has seen and not read, then a topic with more records than the old one had.
+    # Seven records that an ingest knows and has not read, then a topic with more records than the old one.
     send(broker.bootstrap, topic, [order(number, number) for number in range(20, 27)])
     with pytest.raises(PipelineError, match="stop here"):
         ingest.run(settings, reached=_stop_at("read"))
@@ -198,7 +198,7 @@ def test_a_topic_recreated_during_a_batch_is_read_from_its_beginning(
     looked = Runner.look
 
     def look_and_meet_another(runner: Runner) -> Topics:
-        if next(looks) == 3:  # Of the batch, when it has read the seven.
+        if next(looks) == 3:  # Of the batch, after it has read the seven.
             delete(broker, topic)
             create(broker, topic)
             send(broker.bootstrap, topic, [order(number, number) for number in range(200, 290)])

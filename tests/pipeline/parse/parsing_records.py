@@ -1,4 +1,4 @@
-"""Records as the connector gives them, of values."""
+"""Turns values into records as the connector returns them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,6 +24,6 @@ def records(spark: SparkSession, values: Sequence[bytes | None]) -> DataFrame:
 
 
 def parsed_rows(spark: SparkSession, values: Sequence[bytes | None], settings: Settings) -> list[Row]:
-    """What becomes of the values, in their order. Timestamps inside `data` as texts: Python knows no year 10000."""
+    """The parsed values, in order. Timestamps in `data` are strings, because Python has no year 10000."""
     rows = parsed(records(spark, values), settings)
     return rows.withColumn("shown", sf.to_json("data")).drop("data").orderBy("offset").collect()

@@ -1,4 +1,4 @@
-"""Avro and Protobuf, by bytes that are written here by hand."""
+"""Avro and Protobuf, with bytes that are encoded here by hand."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""JSON: what is a row, what is none, and why."""
+"""JSON: which values are rows, which are not, and why."""
 
 import json
 import re
@@ -48,7 +48,7 @@ GOOD: dict[bytes, dict[str, object]] = {
     b'{"L":1,"other":[1,{"l":5}]}': {},
     b'{"_corrupt":"x","_end":false,"row":1,"l":1}': {"l": 1},
 }
-"""Values and the rows that they are."""
+"""Values and their rows."""
 
 BAD: list[tuple[bytes | None, str, str]] = [
     (None, "tombstone", "the value is null"),
@@ -113,7 +113,7 @@ BAD: list[tuple[bytes | None, str, str]] = [
     (b'{"mt":{"k":5}}', "wrong_type", "mt is not MAP"),
     (b'{"l":"' + b"9" * 1_000_000 + b'"}', "wrong_type", r'^l is not LONG: "9{59}\.\.\.$'),
 ]
-"""Values, the reason why they are no rows, and what the detail says."""
+"""Values, the reason why they are not rows, and the detail."""
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_a_bad_field_is_found_after_a_good_row(spark: SparkSession, settings: Se
 
 
 def test_each_record_is_parsed_once(spark: SparkSession) -> None:
-    """The plan has one parser by the schema; the others are inside of conditions that hold for bad records alone."""
+    """The plan has one parser for the schema; the others are in conditions that only bad records meet."""
     settings = make_settings({"schema": "id LONG, s STRING, at TIMESTAMP", "event_time": "at", "required": ["id", "s"]})
     plan = physical_plan(spark, settings)
     assert plan.count("from_json(StructField(row,StructType(StructField(id,") == 1
@@ -171,7 +171,7 @@ def physical_plan(spark: SparkSession, settings: Settings) -> str:
 
 THIRD = '{"ID":3,"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}'
 GROWN = [b'{"id":1}', b'{"id":2,"new":1}', THIRD.encode(), b'{"id":"x","new":1}', b"{", None]
-"""A schema that grew: the second and third have fields that ours lacks."""
+"""Records of a newer schema: the second and third have additional fields."""
 
 
 def test_unknown_fields_are_ignored_by_default(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""What every format is asked for: required columns and an event time. And raw records."""
+"""Required columns and event time, for every format; and raw records."""
 
 import dataclasses
 from datetime import datetime

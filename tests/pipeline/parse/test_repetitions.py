@@ -1,4 +1,4 @@
-"""Rows that repeat an event: the same as a model in plain Python says, in however many batches they are read."""
+"""Duplicate rows are the same as in a model in plain Python, whatever the number of batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A good row: its key, seconds after noon, and where it is."""
+    """A good row: its key, seconds after noon, and its place."""
 
     key: tuple[int, str]
     seconds: float
@@ -32,7 +32,7 @@ class Event:
 
 
 def model(events: Iterable[Event], stayed: list[Event], delay_s: float = DELAY_S) -> set[Place]:
-    """The places of those that repeat one; the others are added to `stayed`."""
+    """Returns the places of duplicates; adds the other events to `stayed`."""
     repeated = set()
     for event in sorted(events, key=lambda one: one.place):
         if any(one.key == event.key and abs(one.seconds - event.seconds) <= delay_s for one in stayed):
@@ -69,7 +69,7 @@ def found(
 
 
 def random_events(dice: random.Random, count: int, *, scattered: bool) -> list[Event]:
-    """Events of few keys, crowded in time; of a key in one partition, or anywhere."""
+    """Events of few keys, close in time; a key is in one partition, or in any."""
     next_offset: dict[tuple[str, int], int] = {}
     events = []
     for _ in range(count):
@@ -100,7 +100,7 @@ def test_duplicates_are_the_same_as_in_the_model(spark: SparkSession, seed: int)
 
 @pytest.mark.parametrize("batches", [2, 3, 5])
 def test_the_kept_rows_do_not_depend_on_the_number_of_batches(spark: SparkSession, batches: int) -> None:
-    """Each partition is cut by itself: a batch has a part of each. The keys of one partition are in no other."""
+    """Each partition is split separately: a batch has a part of each. No key is in two partitions."""
     dice = random.Random(batches)
     events = random_events(dice, 150, scattered=False)
     at_once = {one.place for one in events} - model(events, [])
@@ -158,7 +158,7 @@ def test_a_key_can_have_any_supported_type(spark: SparkSession, kind: str, texts
 
 
 def test_the_events_of_a_key_in_one_partition_do_not_occupy_many_tasks(spark: SparkSession) -> None:
-    """A key with thousands of events, which come to a task in several parts."""
+    """A key has thousands of events, which reach a task in several parts."""
     events = [Event((1, "a"), number * (DELAY_S + 1), ("t", 0, number)) for number in range(12_000)]
     again = [Event(one.key, one.seconds + DELAY_S / 2, ("t", 0, one.place[2] + 12_000)) for one in events]
     assert found(spark, [*again, *events]) == {one.place for one in again}

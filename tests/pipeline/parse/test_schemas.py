@@ -1,4 +1,4 @@
-"""The schema setting: what it may be, and what the other settings may say of its columns."""
+"""The schema setting, and the settings that refer to its columns."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Progress: a line that is rewritten on a terminal, JSON lines elsewhere, and logs that do not tear either."""
+"""Progress: a rewritten line on a terminal, JSON lines elsewhere, neither torn by log lines."""
 
 import io
 import json
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
         return True
 
     def screen(self) -> list[str]:
-        """What a person sees: a cleared line starts anew."""
+        """What the terminal shows: a cleared line starts again."""
         return [line.rpartition(CLEAR_LINE)[2] for line in self.getvalue().split("\n")]
 
 

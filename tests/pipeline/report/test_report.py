@@ -1,4 +1,4 @@
-"""The report: what the ledger, the tables and the broker say, as JSON, as a page, and in short."""
+"""The report on the ledger, the tables and the broker, as JSON, as a page, and as a summary."""
 
 import dataclasses
 import io
@@ -32,13 +32,13 @@ VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
 
 @pytest.fixture
 def away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Settings:
-    """A pipeline whose broker is not there."""
+    """A pipeline whose broker is unreachable."""
     caplog.set_level("CRITICAL", "kafka")
     return make_settings({"name": "orders", "lake": str(tmp_path / "lake"), "bootstrap_server": "127.0.0.1:1"})
 
 
 def run(settings: Settings) -> tuple[dict[str, Any], str, list[str]]:
-    """The facts, the page, and what was printed."""
+    """The facts, the page, and the printed text."""
     out = io.StringIO()
     patience_ms = 300 if settings.bootstrap_server.endswith(":1") else 5000
     assert report.run(settings, out, lambda: NOON, patience_ms) == 0
@@ -48,7 +48,7 @@ def run(settings: Settings) -> tuple[dict[str, Any], str, list[str]]:
 
 
 class Page(HTMLParser):
-    """Checks that what opens closes, and keeps every attribute and text."""
+    """Checks that every element is closed, and collects every attribute and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Batches of message format 2, made for tests: any shape, right or wrong."""
+"""Batches of message format 2 for tests, in any shape, valid or not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batch(
     payload: bytes | None = None,
     count: int | None = None,
 ) -> bytes:
-    """Records with the values and keys 'k'. `payload`: their bytes instead; `count`: what the header says."""
+    """Records with these values and the key 'k'. `payload` replaces their bytes, `count` the header's count."""
     if payload is None:
         payload = b"".join(record(delta, b"k", value) for delta, value in enumerate(values))
         if attributes & 7 == 1:

@@ -1,4 +1,4 @@
-"""Reading log directories without Spark, and what is true of the logs that Apache Kafka wrote (tests/vectors)."""
+"""Reads log directories without Spark, and the expected content of Apache Kafka's logs (tests/vectors)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def rows_of(path: Path | str, topic: str = "", *, split_bytes: int = SPLIT_BYTES, **options: str) -> list[Row]:
-    """All rows that the data source gives, headers too, in order of topic, partition, offset."""
+    """All rows of the data source, with headers, in order of topic, partition and offset."""
     ranges, more = planned(path, topic, split_bytes=split_bytes, **options)
     return [row for one in ranges for row in rows_in(one, more)]
 
@@ -40,7 +40,7 @@ def rows_in(one: SegmentRange, options: dict[str, str]) -> list[Row]:
 
 
 def write_log(directory: Path, *segments: bytes | tuple[int, bytes]) -> Path:
-    """A log directory with one partition, t-0, of the segments given: bytes, or (base offset, bytes)."""
+    """Writes a log directory with one partition, t-0, from segments: bytes, or (base offset, bytes)."""
     (directory / "t-0").mkdir(parents=True, exist_ok=True)
     for segment in segments:
         base, data = segment if isinstance(segment, tuple) else (0, segment)
@@ -65,7 +65,7 @@ def json_lines(path: Path) -> list[Any]:
 
 
 def stored(batches: list[Any], topic: str, partition: int) -> list[Row]:
-    """The records of described batches but those of control batches, as rows."""
+    """The records of described batches, except control batches, as rows."""
     return [
         {
             "key": record["key"],

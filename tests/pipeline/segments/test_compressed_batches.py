@@ -1,4 +1,4 @@
-"""Batches whose records do not inflate are errors that name the place and the reason, and can be left out."""
+"""Batches whose records do not inflate are errors that name the place and the reason, and can be skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = b"".join(record(delta, b"k", value) for delta, value in enumerate(VALUES
 
 
 def values(directory: Path, codec: int, stream: bytes, count: int = len(VALUES)) -> list[bytes]:
-    """Of a log whose only batch has this stream."""
+    """The values of a log whose only batch has this stream."""
     log = write_log(directory, batch(0, [], attributes=codec, payload=stream, count=count))
     return [row["value"] for row in rows_of(log, "t")]
 
@@ -56,7 +56,7 @@ def test_a_stream_cut_at_any_byte_is_an_error(tmp_path: Path, codec: int) -> Non
 
 
 def test_a_zstd_frame_cut_after_its_last_record_is_an_error(tmp_path: Path) -> None:
-    """What is cut is the checksum: all records are there, and nothing says whether they are what was written."""
+    """The checksum is cut off: all records are present, but cannot be verified."""
     stream = zstandard.ZstdCompressor(write_checksum=True).compress(PLAIN)
     assert values(tmp_path, ZSTD, stream) == VALUES
     for cut in range(1, 5):
@@ -65,7 +65,7 @@ def test_a_zstd_frame_cut_after_its_last_record_is_an_error(tmp_path: Path) -> N
 
 
 def test_linked_lz4_blocks_are_an_error(tmp_path: Path) -> None:
-    """As for Kafka's consumers. Blocks that are only flagged as linked pass."""
+    """As in Kafka's consumers. Blocks that are only flagged as linked are accepted."""
     value = random.Random(1).randbytes(60_000)
     plain = b"".join(record(delta, b"k", value) for delta in range(3))
     for linked, small in ((False, False), (True, True)):

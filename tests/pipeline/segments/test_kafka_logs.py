@@ -1,4 +1,4 @@
-"""Logs that Apache Kafka wrote, read as Kafka reads them: after a kill, after a clean stop, damaged and mended."""
+"""Logs of Apache Kafka are read as Kafka reads them: after a kill, after a clean stop, damaged and recovered."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ def batches_of(name: str, partition: str) -> list[Any]:
 
 
 def latest(name: str, partition: str) -> dict[int, int]:
-    """The end offset that the broker told, by isolation level."""
+    """The end offsets that the broker reported, by isolation level."""
     for answer in json_lines(LOGS / name / "answers.jsonl"):
         if f"{answer['topic']}-{answer['partition']}" == partition:
             return {
@@ -26,7 +26,7 @@ def latest(name: str, partition: str) -> dict[int, int]:
 
 
 def without_aborted(batches: list[Any], stable: int) -> list[Any]:
-    """By the markers: what read_committed may see."""
+    """The batches visible to read_committed, by the markers."""
     aborted: set[int] = set()
     pending: dict[int, list[int]] = {}
     for number, batch in enumerate(batches):

@@ -63,7 +63,7 @@ def test_a_deleted_topic_is_an_error(log: Path) -> None:
 
 
 def test_a_segment_that_the_cleaner_replaced_is_read(log: Path) -> None:
-    """Segments 0 and 2 become one, in which offset 1 and 2 are not any more."""
+    """Segments 0 and 2 become one, without offsets 1 and 2."""
 
     def clean() -> None:
         kept = batch(0, [b"0"]) + batch(3, [b"3"])

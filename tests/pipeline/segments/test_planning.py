@@ -1,4 +1,4 @@
-"""What is asked for, what is there, and how it is divided; records of many shapes; open transactions."""
+"""Options, available offsets, and their division into tasks; records of many shapes; open transactions."""
 
 import re
 import struct
@@ -17,7 +17,7 @@ TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Offsets 0-2 and 3-5, three a segment, in one batch each."""
+    """Two segments, each with one batch of three records: offsets 0-2 and 3-5."""
     return write_log(tmp_path, *((base, batch(base, [b"a", b"b", b"c"])) for base in (0, 3)))
 
 
@@ -166,7 +166,7 @@ def test_a_batch_with_many_records_is_returned_in_parts(tmp_path: Path, attribut
 
 
 def test_records_of_many_shapes_are_read(tmp_path: Path) -> None:
-    """Rows of one size with others among them, sizes of one to four bytes, nulls, headers."""
+    """Rows of equal and of different sizes, lengths of one to four bytes, nulls, headers."""
     sizes = [0] * 100 + [60, 61, 62, 63, 64, 65] * 20 + [8186] * 70 + [8190, 8191, 8192] * 5 + [2_100_000, 1] + [5] * 33
     shapes = [
         (None if at % 7 == 0 else b"k" * (at % 3), None if at % 11 == 0 else b"v" * size, [(b"h", None)] * (at % 4))

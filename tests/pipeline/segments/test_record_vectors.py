@@ -1,4 +1,4 @@
-"""Batches as Kafka's builder and other clients write them, and broken ones (tests/vectors/records)."""
+"""Batches of Kafka's builder and of other clients, and damaged ones (tests/vectors/records)."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ OTHERS = json_lines(RECORDS / "other_writers.jsonl")
 BROKEN = json_lines(RECORDS / "broken.jsonl")
 WITH_HEADERS = {"includeHeaders": "true"}
 LEFT_OUT = {"gzip_bomb_20_million_records", "zstd_bomb_20_million_records", "base_offset_max"}
-"""20 million rows take too long here; the highest offset of all is in no log."""
+"""Vectors left out: 20 million rows take too long, and no log contains the highest possible offset."""
 BEYOND_SPARK = {"timestamps_far_apart"}
 
 

@@ -1,4 +1,4 @@
-"""In Spark: the rows of the segment source are those of Spark's Kafka connector, on topics of a broker of ours."""
+"""In Spark, the segment source gives the rows of Spark's Kafka connector, on topics of an Odradek broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.pipeline.segments.log_files import write_log
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[BrokerThread]:
-    """A broker that cleans, and writes down log start offsets, at once."""
+    """A broker that cleans logs and writes log start offsets at once."""
     settings = {"log.cleaner.backoff.ms": 100, "log.flush.start.offset.checkpoint.interval.ms": 100}
     with BrokerThread(settings, num_partitions=2, log_retention_ms=-1) as running:
         yield running
@@ -35,12 +35,12 @@ def create(broker: BrokerThread, topic: str, **config: str) -> AdminClient:
 
 
 def producer(broker: BrokerThread, **config: object) -> Producer:
-    """Of batches that fit into the small segments."""
+    """A producer of batches that fit into the small segments."""
     return Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "batch.num.messages": 10, **config})
 
 
 def read(spark: SparkSession, broker: BrokerThread, topic: str, level: str) -> tuple[DataFrame, DataFrame]:
-    """By the source, and by the connector."""
+    """Reads with the source and with the connector."""
     ours = spark.read.format("odradek").option("topic", topic).option("isolationLevel", level)
     theirs = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", topic)
     return (

@@ -1,4 +1,4 @@
-"""Where a log ends that was cut, overwritten or padded; and where that is no tail but damage."""
+"""The end of a log that was cut, overwritten or padded; and damage that is not at the end."""
 
 import struct
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_wrong_checksum_followed_by_good_batches_is_an_error(tmp_path: Path) -
 
 
 def test_garbage_followed_by_indexed_batches_is_an_error(tmp_path: Path) -> None:
-    """The index's last entries are damaged as well, so that the walk begins at the garbage."""
+    """The index's last entries are damaged as well, so that reading begins at the garbage."""
     far = batch(9, [b"j"])
     data = GOOD + bytes(70) + far
     log = write_log(tmp_path, data)

@@ -1,4 +1,4 @@
-"""What a worker of Spark imports, and that Spark's archives are read once there and can still be imported from."""
+"""What a Spark worker imports. It reads Spark's archives once, and can still import from them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_sparks_archives_are_not_read_again_and_can_still_be_imported(
     monkeypatch.setattr(zipimport, "_read_directory", noted)
     importlib.invalidate_caches()
     if sys.version_info < (3, 12):
-        assert path in read  # what costs so much
+        assert path in read  # the expensive part
     read.clear()
     spare_archives()
     importlib.invalidate_caches()
@@ -74,7 +74,7 @@ def test_a_worker_imports_only_a_few_protocol_modules_of_the_broker(module: str,
 
 
 def modules_after(statement: str) -> set[str]:
-    """What a fresh Python has loaded behind the statement, without the second halves of compiled modules."""
+    """The modules that a new Python has loaded after the statement, without the second halves of compiled modules."""
     program = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     return {name for name in done.stdout.split() if not name.endswith("__mypyc")}

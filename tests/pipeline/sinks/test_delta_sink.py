@@ -1,4 +1,4 @@
-"""The Delta sink: what Spark wrote is what every reader finds, each batch once, and never half of one."""
+"""The Delta sink: every reader finds what Spark wrote, each batch once and never a part of one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def files(sink: DeltaSink) -> list[str]:
 
 
 def written(sink: DeltaSink, rows: DataFrame, batch: BatchId = FIRST) -> int:
-    """Adds the rows; how many files they came to."""
+    """Adds the rows; returns the number of files."""
     sink.prepare(rows.schema)
     return sink.write(rows, rows.count(), batch).files
 

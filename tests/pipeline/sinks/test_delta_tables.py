@@ -1,4 +1,4 @@
-"""A table that somebody has damaged is told in one line, by everything that opens it."""
+"""A damaged table is reported in one line by everything that opens it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ BATCH = BatchId("orders", 0)
 
 @pytest.fixture
 def torn(tmp_path: Path) -> Location:
-    """A table whose log breaks off."""
+    """A table whose log is truncated."""
     write_deltalake(str(tmp_path / "t"), pa.table({"a": [1]}))
     log = tmp_path / "t" / "_delta_log" / "00000000000000000000.json"
     log.write_text(log.read_text()[:50])

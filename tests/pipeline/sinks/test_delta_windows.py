@@ -1,4 +1,4 @@
-"""Windows in a Delta table: sums add up, a batch is taken once, and a merge leaves the files of other days alone."""
+"""Windows in a Delta table: sums add up, a batch is added once, and a merge does not touch files of other days."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odradek.pipeline.state.location import Location
 from tests.pipeline.lake import read_by_arrow, same_rows
 
 Event = tuple[str, str | None, int]
-"""When it happened, its kind, and what is summed."""
+"""The event's time, its kind, and the value to sum."""
 
 SETTINGS = make_settings({"window": "1 minute", "window_by": ["kind"], "window_sums": ["n"]})
 
@@ -50,7 +50,7 @@ def sink(spark: SparkSession, tmp_path: Path) -> DeltaWindows:
 
 
 def files_of_days(sink: DeltaWindows) -> dict[str, set[str]]:
-    """The data files of the newest version."""
+    """The days and data files of the newest version."""
     days: dict[str, set[str]] = {}
     for file in DeltaTable(sink.place).file_uris():
         path = Path(file)
@@ -59,7 +59,7 @@ def files_of_days(sink: DeltaWindows) -> dict[str, set[str]]:
 
 
 def files_that_went(sink: DeltaWindows) -> set[str]:
-    """What the newest commit has removed."""
+    """The files that the newest commit removed."""
     newest = max((sink.place.path / "_delta_log").glob("*.json"))
     entries = [json.loads(line) for line in newest.read_text().splitlines()]
     return {str(sink.place.path / entry["remove"]["path"]) for entry in entries if "remove" in entry}
@@ -67,7 +67,7 @@ def files_that_went(sink: DeltaWindows) -> set[str]:
 
 @contextlib.contextmanager
 def unreadable(files: set[str]) -> Iterator[None]:
-    """Whoever reads one of the files meanwhile fails."""
+    """Makes the files unreadable during the block."""
     contents = {Path(file): Path(file).read_bytes() for file in files}
     for path in contents:
         path.write_bytes(b"spoilt")

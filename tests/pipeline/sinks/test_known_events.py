@@ -1,4 +1,4 @@
-"""The memory of de-duplication: no file is left out that has an event of the times that are asked for."""
+"""The memory of de-duplication: no file with an event of the requested times is skipped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Sink = DeltaSink | ParquetSink
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 HOUR_US = 3_600_000_000
 STRANGE = ["a b", "a/b=c", "50%", "a%20b", "ü:x", "7", "null", ""]
-"""Keys that are no plain names of directories."""
+"""Keys that need escaping in directory names."""
 
 
 def settings_of(**changes: Any) -> Settings:
@@ -50,7 +50,7 @@ def write(sink: Sink, rows: DataFrame, number: int = 0) -> None:
 def rows_of(
     spark: SparkSession, settings: Settings, events: Iterable[tuple[Any, int]], first: int = 0, kind: str = "STRING"
 ) -> DataFrame:
-    """Good rows of t-0: keys of this type, and microseconds since 1970."""
+    """Good rows of t-0: keys of this type, times in microseconds since 1970."""
     content = [(key, at, "t", 0, first + number) for number, (key, at) in enumerate(events)]
     rows = spark.createDataFrame(content, f"id {kind}, us LONG, _topic STRING, _partition INT, _offset LONG")
     rows = rows.withColumn("_timestamp", sf.timestamp_micros("us"))
@@ -66,7 +66,7 @@ def rows_of(
 def found(
     spark: SparkSession, settings: Settings, sink: Sink, spans: Spans, below: Offsets | None = None
 ) -> list[tuple[Any, ...]]:
-    """Keys and time of what is known, sorted."""
+    """The keys and times of the known events, sorted."""
     events = known_events(spark, settings, sink.files(time_column(settings), spans), spans, below or {})
     return [] if events is None else sorted(tuple(row) for row in events.select("id", TIME).collect())
 
@@ -76,7 +76,7 @@ def within(events: Iterable[tuple[str, int]], spans: Spans) -> list[tuple[str, i
 
 
 def random_spans(dice: random.Random, times: list[int]) -> Spans:
-    """Up to three spans, that begin and end at times of events or one beside them."""
+    """Up to three spans that begin and end at or next to times of events."""
     edges = sorted(dice.choice(times) + dice.choice([-1, 0, 0, 1]) for _ in range(2 * dice.randint(1, 3)))
     return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True)]
 

@@ -1,4 +1,4 @@
-"""The Parquet sink: readers that know nothing but Parquet see whole batches, once."""
+"""The Parquet sink: readers that know only Parquet see complete batches, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Good rows to a topic: once, for those who read committed, whatever was killed between."""
+"""Good rows in a topic: once for read_committed readers, whatever was killed in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.pipeline.lake import check_ledger, order, send
 
 
 def read_committed(broker: BrokerThread, topic: str) -> list[tuple[bytes | None, dict[str, object]]]:
-    """All that is there: up to the ends of the partitions, markers of transactions included."""
+    """All records, read up to the ends of the partitions, beyond transaction markers."""
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     )
@@ -65,7 +65,7 @@ def test_results_are_written_once_although_the_batch_was_interrupted_twice(
 
 
 def test_the_first_batch_waits_for_the_coordinator(orders: Settings) -> None:
-    """The token's group is the first thing that a new broker is asked for of groups, and makes their topic."""
+    """The token's group is the first request for groups at a new broker, and creates their topic."""
     with BrokerThread() as fresh:
         settings = replace(orders, bootstrap_server=fresh.bootstrap, results_topic="results")
         assert ResultsTopic(settings).last_batch(BatchId("orders", 0)) is None

@@ -1,4 +1,4 @@
-"""Files that executors write: found by the driver with the rows that were counted, or nothing is committed."""
+"""The driver finds the executors' files with the counted rows, or commits nothing."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def test_a_row_count_mismatch_is_an_error_and_nothing_is_committed(
 
 @dataclass(frozen=True, slots=True)
 class NotShared(Location):
-    """A lake that each machine has for itself: tasks write to `theirs`, the driver looks here."""
+    """A lake that each machine has separately: tasks write to `theirs`, the driver reads here."""
 
     theirs: str = ""
 
     def put_file(self, name: str, file: Path) -> None:
-        """What tasks call, and the driver does not."""
+        """Tasks call this; the driver does not."""
         Location(self.theirs).put_file(name, file)
 
 
@@ -106,7 +106,7 @@ def test_an_unshared_lake_is_reported_and_nothing_is_committed(
 
 @dataclass(frozen=True, slots=True)
 class Losing(Location):
-    """A place that keeps `part` of what is written."""
+    """A place that keeps only `part` of what is written."""
 
     part: float = 0.5
 
@@ -125,7 +125,7 @@ def test_a_torn_file_is_reported_and_removed(spark: SparkSession, tmp_path: Path
 
 
 def breaking_off(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first attempt of each task ends in the middle of its rows."""
+    """Makes the first attempt of each task fail in the middle of its rows."""
     for number, batch in enumerate(batches):
         if number == 1:
             raise OSError("the first attempt breaks off")
@@ -181,7 +181,7 @@ spark.stop()
 
 
 def test_a_retried_task_duplicates_nothing(tmp_path: Path) -> None:
-    """Spark runs a task of the shared session once; so this one has a session of its own."""
+    """The shared session never retries a task, so this test has its own session."""
     command = [sys.executable, "-c", RETRYING, str(tmp_path / "table")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]

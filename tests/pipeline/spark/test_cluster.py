@@ -1,4 +1,4 @@
-"""On a cluster whose Python has no odradek: our code gets there, by spark-submit and without."""
+"""On a cluster whose Python lacks odradek, our code is sent there, with and without spark-submit."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has what executors need and nothing of ours, wherever it is installed."""
+    """A Python with the packages that executors need, and without odradek."""
     directory = tmp_path_factory.mktemp("python")
     (directory / "packages").mkdir()
     for name in ("numpy", "obstore", "pyarrow"):
@@ -91,7 +91,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def packed(file: Path) -> Path:
-    """The checkout's packages, as a wheel has them."""
+    """Packs the checkout's packages as in a wheel."""
     root = Path(odradek.__file__).parent
     with zipfile.ZipFile(file, "w") as archive:
         for directory, folders, names in os.walk(root, followlinks=True):
@@ -104,7 +104,7 @@ def packed(file: Path) -> Path:
 
 
 def run(command: list[str], directory: Path, **environ: str) -> dict[str, str]:
-    """What `look` has printed; the command runs where no checkout is."""
+    """The output of `look`; the command runs outside the checkout."""
     kept = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYTHONPATH")}
     done = subprocess.run(command, cwd=directory, env={**kept, **environ}, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

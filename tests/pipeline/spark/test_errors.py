@@ -1,4 +1,4 @@
-"""What Spark says, as one sentence for people."""
+"""Spark's errors as one readable sentence."""
 
 import pytest
 

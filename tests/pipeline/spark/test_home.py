@@ -1,4 +1,4 @@
-"""SPARK_HOME is taken where its engine is of PySpark's version."""
+"""SPARK_HOME is used if its engine has PySpark's version."""
 
 from pathlib import Path
 

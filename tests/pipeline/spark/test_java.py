@@ -1,4 +1,4 @@
-"""Java: JAVA_HOME, the PATH, the wheel; the first of them that Spark can use."""
+"""Java: JAVA_HOME, the PATH, the wheel; the first that Spark can use."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from odradek.pipeline.spark.java import LACKING, find_java, through_script
 
 
 def fake_java(home: Path, version: str, *, reports: bool = True) -> Path:
-    """A program that says it is Java of that version."""
+    """A program that prints this Java version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     says = (

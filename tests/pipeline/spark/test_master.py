@@ -1,4 +1,4 @@
-"""Where the driver listens: on loopback for itself, where the executors reach it for a cluster."""
+"""Where the driver listens: on loopback with a local master, on a reachable address with a cluster."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_cluster_driver_listens_on_the_address_from_which_it_reaches_the_maste
 
 
 def test_the_address_towards_a_remote_host_is_not_loopback() -> None:
-    # TEST-NET-1: nothing is sent. Without a route there is no address either.
+    # TEST-NET-1: nothing is sent. Without a route there is no address.
     assert address_towards("192.0.2.1") != "127.0.0.1"
 
 

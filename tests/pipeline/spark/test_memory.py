@@ -1,4 +1,4 @@
-"""The heap of Spark's driver: what somebody says, or a quarter of the memory that there is."""
+"""The heap of Spark's driver: the configured value, or a quarter of the available memory."""
 
 import os
 from pathlib import Path

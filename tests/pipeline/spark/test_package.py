@@ -1,4 +1,4 @@
-"""The archive of our code that executors get."""
+"""The archive of our code that is sent to the executors."""
 
 import io
 import subprocess
@@ -45,7 +45,7 @@ def test_the_archive_has_only_what_executors_need() -> None:
 
 
 def test_a_pipeline_function_is_pickled_by_name() -> None:
-    """So that executors need the module; a function of a script goes as it is."""
+    """Executors therefore need its module; a function of a script is pickled by value."""
     assert b"odradek.pipeline.segments.worker_imports" in cloudpickle.dumps(spare_archives)
     assert len(cloudpickle.dumps(spare_archives)) < 200
 

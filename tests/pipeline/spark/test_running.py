@@ -1,4 +1,4 @@
-"""What a Spark that runs already can still take, and what it has."""
+"""Options that a running Spark can still apply, and those that it has."""
 
 from pathlib import Path
 

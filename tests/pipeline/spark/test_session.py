@@ -1,4 +1,4 @@
-"""The session has the connector: a topic of ours is read by Spark."""
+"""The session has the connector: Spark reads a topic of an Odradek broker."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ session.stop()
 
 
 def test_session_options_are_no_process_arguments_and_leave_no_file(tmp_path: Path) -> None:
-    """`ps` shows the arguments of all processes to everybody."""
+    """`ps` shows every user the arguments of all processes."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "tmp").mkdir()
     defaults = "spark.from.defaults here\nspark.sql.shuffle.partitions 99"

@@ -1,4 +1,4 @@
-"""Under spark-submit its Java process, its master and its options stay; ours are added."""
+"""Under spark-submit, its Java process, master and options are kept and ours are added."""
 
 import json
 import os

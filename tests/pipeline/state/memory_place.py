@@ -21,5 +21,5 @@ class InMemory(Location):
 
 
 def in_memory() -> InMemory:
-    """A place that has nothing yet."""
+    """An empty place."""
     return InMemory("memory://here", {}, MemoryStore())

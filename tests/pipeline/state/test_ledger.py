@@ -1,4 +1,4 @@
-"""The ledger, and the sum that every batch must come to."""
+"""The ledger, and the equation that holds for every batch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_many_batches_are_compacted_into_few_files_with_every_row(ledger: Ledger
 
 
 def test_a_concurrent_entry_of_the_same_batch_fails(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two jobs that have both looked before either of them writes."""
+    """Both jobs read the ledger before either writes."""
     append(ledger, row(0))
     before = DeltaTable(ledger._place)
     append(ledger, row(1))

@@ -163,7 +163,7 @@ def test_a_place_below_keeps_the_options() -> None:
     ],
 )
 def test_a_store_accepts_the_options_that_tables_accept(text: str, options: dict[str, str]) -> None:
-    """What obstore does not take, or takes for another store's, it refuses here."""
+    """Options that obstore does not know, or that belong to another store, are refused."""
     place = location_of("lake", text, options)
     assert place == Location(text, {**DEFAULTS, **options})
     assert place._store() is location_of("lake", text, options)._store(), "its connections are kept"

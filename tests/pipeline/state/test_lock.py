@@ -1,4 +1,4 @@
-"""A job has its pipeline for itself: a lock in a directory, a lease in a store."""
+"""A job has exclusive use of its pipeline: a lock in a directory, a lease in a store."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_checking_a_lock_does_not_block_a_job(directory: Location) -> None:
 
 
 class Clock:
-    """Time that passes while somebody sleeps, and not else; `also` happens then."""
+    """A clock that advances only in `sleep`, which also calls `also`."""
 
     def __init__(self, also: Callable[[], object] = lambda: None) -> None:
         self.time = 1_000_000.0

@@ -1,4 +1,4 @@
-"""Where tables are, and where they cannot be."""
+"""Valid and invalid places of tables."""
 
 from pathlib import Path
 

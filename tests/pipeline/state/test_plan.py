@@ -1,4 +1,4 @@
-"""Plans: a batch is repeated as it began, whatever the settings say by now."""
+"""Plans: a batch is repeated as it began, whatever the current settings."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_repeated_batch_uses_its_planned_settings_and_the_other_current_ones()
 
 
 def test_every_setting_that_decides_about_records_is_in_the_plan() -> None:
-    """A setting that is new must be said to be of one kind or the other."""
+    """A new setting must be declared as one kind or the other."""
     others = {
         *(
             "name",

@@ -1,4 +1,4 @@
-"""Tables are read as deltalake's own readers read them, by processes that end as they should."""
+"""Tables are read as by deltalake's own readers, in processes that exit cleanly."""
 
 from __future__ import annotations
 
