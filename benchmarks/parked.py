@@ -3,7 +3,7 @@
     python -m benchmarks.parked PORT TOPIC COUNT [SPREAD_MS]
 
 1. Parks COUNT fetches for WAIT_MS, prints "parked", and waits for the responses. Until then nothing happens.
-2. Parks them again, with time-outs spread over SPREAD_MS (10,000), prints "spread", and waits for the responses. Prints
+2. Parks them again, with timeouts spread over SPREAD_MS (10,000), prints "spread", and waits for the responses. Prints
    their lateness as one JSON object. A response before its time has a negative lateness.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.wire import waiting_fetch
 
 WAIT_MS = 40_000
 FIRST_MS = 8_000
-"""The earliest time-out, so that all requests are sent before the first response arrives."""
+"""The earliest timeout, so that all requests are sent before the first response arrives."""
 REQUESTS_PER_PAUSE, PAUSE_S = 20, 0.005
 """Requests are sent at no more than 4,000 a second: all at once, each would count the work of all before it."""
 

@@ -5,15 +5,15 @@ TestPurgatoryPerformance.
                                    --keys 3 --key-space-size 100 [--json]
 
 Requests arrive as a Poisson process at `--rate` per second. Each is parked under the same `--keys` keys, drawn once
-out of `--key-space-size`, with a time-out of `--timeout` ms, and would be completed after a log-normally distributed
-time with the given 50th and 75th percentiles (ms). Requests whose time comes before the time-out are completed then,
+out of `--key-space-size`, with a timeout of `--timeout` ms, and would be completed after a log-normally distributed
+time with the given 50th and 75th percentiles (ms). Requests whose time comes before the timeout are completed then,
 but not through a key: their entries are left to the purge. The others expire. The run ends when every request has
 ended.
 
 Everything is the broker's own: its clock, timer, purgatory, completion queue and reaper, on one event loop and in
 real time. Where Kafka's test has a thread that generates and one that completes out of a DelayQueue, this has a call
 of the loop each millisecond for both, and a list for each millisecond. (Kafka's Java version mistakenly completes
-requests at their time-out instead of their drawn time; here, as in the older Scala version, they complete at their
+requests at their timeout instead of their drawn time; here, as in the older Scala version, they complete at their
 drawn time.)
 
 The last line of the output is one JSON object. `enqueues_per_second` is measured from the first to the last parking,
@@ -204,7 +204,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.purgatory", description=__doc__.partition("\n")[0])
     parser.add_argument("--num", type=int, required=True, help="number of requests")
     parser.add_argument("--rate", type=float, required=True, help="requests per second")
-    parser.add_argument("--timeout", type=int, default=1000, help="their time-out in ms")
+    parser.add_argument("--timeout", type=int, default=1000, help="their timeout in ms")
     parser.add_argument("--pct50", type=float, required=True, help="50th percentile of the time to completion in ms")
     parser.add_argument("--pct75", type=float, required=True, help="75th percentile of the time to completion in ms")
     parser.add_argument("--keys", type=int, default=3, help="keys per request")

@@ -69,7 +69,7 @@ class Memory(Row):
 class ParkedFetches(Row):
     """12,000 waiting fetches, each on its own connection, from a separate process (benchmarks.parked).
 
-    First they wait longer than the measured period: what is their cost? Then their time-outs are spread over ten
+    First they wait longer than the measured period: what is their cost? Then their timeouts are spread over ten
     seconds: how late is each response at the client?
     """
 
@@ -77,10 +77,10 @@ class ParkedFetches(Row):
     metrics = (
         Metric("12,000 parked: CPU while idle", "ms/s", LESS),
         Metric("12,000 parked: memory", "MB", LESS, None),
-        Metric("12,000 time-outs: late p50", "ms", LESS, None),
-        Metric("12,000 time-outs: late p99", "ms", LESS, None),
-        Metric("12,000 time-outs: latest", "ms", LESS, None),
-        Metric("12,000 time-outs: CPU", "ms", LESS),
+        Metric("12,000 timeouts: late p50", "ms", LESS, None),
+        Metric("12,000 timeouts: late p99", "ms", LESS, None),
+        Metric("12,000 timeouts: latest", "ms", LESS, None),
+        Metric("12,000 timeouts: CPU", "ms", LESS),
     )
     needs_fresh_broker = True
     fetches = 12_000

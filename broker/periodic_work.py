@@ -120,7 +120,7 @@ class PeriodicWork:
                 await asyncio.sleep(0)
 
     async def abort_late_transactions(self) -> None:
-        """Aborts transactions that have exceeded their time-out."""
+        """Aborts transactions that have exceeded their timeout."""
         for _ in abort_steps(self._transactions, self._clock.wall_ms()):
             await asyncio.sleep(0)
 

@@ -7,7 +7,7 @@ single-threaded form.)
 
 There are three kinds of work. Each has its own budget per drain, so that none starves the others:
 
-A. *Expired operations*, oldest first: the timer found that their time-outs have passed.
+A. *Expired operations*, oldest first: the timer found that their timeouts have passed.
 B. *Keys*, each at most once, in the order in which they were noted: the operations that watch a key are tried. If a
    key's list is longer than the budget, it is tried in pieces; noting the key again meanwhile moves it to the end of
    the queue.
@@ -74,7 +74,7 @@ class CompletionQueue:
             self._schedule()
 
     def add_expired(self, operation: DelayedOperation) -> None:
-        """Notes that the operation's time-out has passed."""
+        """Notes that the operation's timeout has passed."""
         self._expired.append(operation)
         self._schedule()
 

@@ -1,7 +1,7 @@
 """DelayedAcknowledgement: a request that changed partitions and is answered when all of them are settled.
 
 The subclasses DelayedProduce and DelayedDeleteRecords define when a partition is settled. A partition that is still
-pending at the time-out is answered with REQUEST_TIMED_OUT, although the change was made and may yet reach all replicas.
+pending at the timeout is answered with REQUEST_TIMED_OUT, although the change was made and may yet reach all replicas.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ Status = TypeVar("Status", bound=PendingPartition)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedAcknowledgement(DelayedOperation, Generic[Status]):
-    """Calls `on_response(statuses)` once, when every status is settled. `timeout_ms` is the request's time-out."""
+    """Calls `on_response(statuses)` once, when every status is settled. `timeout_ms` is the request's timeout."""
 
     __slots__ = ("expirations", "on_response", "statuses")
 

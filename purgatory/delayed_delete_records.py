@@ -6,7 +6,7 @@ A partition is settled in one of two cases; the request is answered when all par
 2. Its low watermark, the smallest log start offset of its live replicas, has reached the offset: that low watermark.
 
 `check` distinguishes the cases: it returns a low watermark and NONE, or -1 and an error. A partition that is still
-pending at the time-out is answered with REQUEST_TIMED_OUT; its records are deleted here all the same. Kafka:
+pending at the timeout is answered with REQUEST_TIMED_OUT; its records are deleted here all the same. Kafka:
 DelayedDeleteRecords.
 """
 

@@ -1,4 +1,4 @@
-"""DelayedFetch: a Fetch request that waits for `min_bytes`, or for its time-out.
+"""DelayedFetch: a Fetch request that waits for `min_bytes`, or for its timeout.
 
 The request is answered as soon as one of the following holds. Then every partition's available data is read and sent:
 

@@ -2,10 +2,10 @@
 
 One operation serves a member for as long as the member is in its group. `extend` only notes the new deadline; when the
 timer finds the old deadline passed, the operation goes back into the wheel for the remaining time. So a heartbeat costs
-one assignment, and a member is moved in the wheel once per session time-out, not once per heartbeat. (Kafka: a new
+one assignment, and a member is moved in the wheel once per session timeout, not once per heartbeat. (Kafka: a new
 DelayedHeartbeat each time.) Only an earlier deadline moves the task at once.
 
-The operation completes when the session needs no more heartbeats (`satisfy`); at its time-out it calls `on_missed`.
+The operation completes when the session needs no more heartbeats (`satisfy`); at its timeout it calls `on_missed`.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""DelayedJoin: a rebalancing group that waits until all members have rejoined, or until the rebalance time-out.
+"""DelayedJoin: a rebalancing group that waits until all members have rejoined, or until the rebalance timeout.
 
 `InitialDelayedJoin` is the first rebalance of an empty group. It always waits `group.initial.rebalance.delay.ms` for
-more members, and waits as long again whenever a member joined meanwhile, up to the rebalance time-out.
+more members, and waits as long again whenever a member joined meanwhile, up to the rebalance timeout.
 
-    delay 3000, rebalance time-out 10000, members join at 0, 2000 and 4000
+    delay 3000, rebalance timeout 10000, members join at 0, 2000 and 4000
     waits 0-3000 (a member joined: again), 3000-6000 (again), 6000-9000 (no new member: complete)
 
 Source: Kafka's DelayedJoin, InitialDelayedJoin (KIP-134).
@@ -39,7 +39,7 @@ class DelayedJoin(DelayedOperation):
 class InitialDelayedJoin(DelayedJoin):
     """`take_new_member()` returns once whether a member joined meanwhile; `wait_again(operation)` parks the next wait.
 
-    `configured_ms` is the setting, `delay_ms` this wait, `remaining_ms` the rest of the rebalance time-out after it.
+    `configured_ms` is the setting, `delay_ms` this wait, `remaining_ms` the rest of the rebalance timeout after it.
     """
 
     __slots__ = ("configured_ms", "remaining_ms", "take_new_member", "wait_again")

@@ -1,4 +1,4 @@
-"""DelayedOperation: a request that cannot be answered yet. It completes exactly once, by an event or by its time-out.
+"""DelayedOperation: a request that cannot be answered yet. It completes exactly once, by an event or by its timeout.
 
     parked ----- an event: try_complete() is True ------> force_complete() -> on_complete()
        \\-------- delay_ms have passed: run() -----------> force_complete() -> on_complete(), on_expiration()
@@ -8,7 +8,7 @@ the reaper's thread and request threads may complete it at the same time; here t
 (docs/decisions/one-thread-purgatory.md).
 
 An operation is its own timer task: parking allocates only what the subclass adds. Completing an operation removes it
-from the timer at once, however distant its time-out; a broker that kept completed requests until their
+from the timer at once, however distant its timeout; a broker that kept completed requests until their
 `request.timeout.ms` would leak. Its entries in watcher lists stay until the purgatory purges them. Kafka:
 DelayedOperation.
 """
@@ -26,11 +26,11 @@ class OperationOwner:
     __slots__ = ()
 
     def operation_completed(self, operation: "DelayedOperation") -> None:
-        """The operation has just completed, by an event, its time-out or `abandon`."""
+        """The operation has just completed, by an event, its timeout or `abandon`."""
         raise NotImplementedError
 
     def operation_timed_out(self, operation: "DelayedOperation") -> None:
-        """The operation's time-out has passed. Completes it, but not while a handler is running."""
+        """The operation's timeout has passed. Completes it, but not while a handler is running."""
         raise NotImplementedError
 
 
@@ -38,9 +38,9 @@ class OperationOwner:
 class DelayedOperation(TimerTask):
     """Subclasses define when they can complete and what happens then.
 
-    `delay_ms` is the time-out; with 0 or less the operation expires as soon as it is parked. `watch_keys` are the keys
+    `delay_ms` is the timeout; with 0 or less the operation expires as soon as it is parked. `watch_keys` are the keys
     under which it is parked; `watched_by` is the number of lists that still hold it. `is_expired`: it completed because
-    of its time-out. `is_cancelled`: `cancel_for_key` removed it.
+    of its timeout. `is_cancelled`: `cancel_for_key` removed it.
     """
 
     __slots__ = ("is_abandoned", "is_cancelled", "is_completed", "is_expired", "owner", "watch_keys", "watched_by")
@@ -60,11 +60,11 @@ class DelayedOperation(TimerTask):
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Answers the request. Called once, after an event or the time-out."""
+        """Answers the request. Called once, after an event or the timeout."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Counts the time-out, if there is a metric for it. Called after `on_complete`."""
+        """Counts the timeout, if there is a metric for it. Called after `on_complete`."""
 
     def force_complete(self) -> bool:
         """Completes the operation unless it is completed. Returns True to the one caller that completed it."""
@@ -100,7 +100,7 @@ class DelayedOperation(TimerTask):
 
 
 def expire(operation: DelayedOperation) -> bool:
-    """Completes an operation because its time-out has passed. False if it was already completed."""
+    """Completes an operation because its timeout has passed. False if it was already completed."""
     if operation.is_completed:
         return False
     operation.is_expired = True

@@ -10,7 +10,7 @@ C. This broker leads it, and
 
 `check` returns (True, NONE) for C.2, an error for the other cases, and (False, NONE) while the partition must wait. It
 is called again only for pending partitions. A partition whose append failed was never pending and keeps its error. A
-partition that is still pending at the time-out is answered with REQUEST_TIMED_OUT, although its records are in the log
+partition that is still pending at the timeout is answered with REQUEST_TIMED_OUT, although its records are in the log
 and may yet be replicated.
 
 The required offset is exclusive: one past the last record written. Kafka: DelayedProduce.

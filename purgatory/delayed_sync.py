@@ -1,6 +1,6 @@
-"""DelayedSync: a new generation waits until every member has sent its SyncGroup, or until its time-out.
+"""DelayedSync: a new generation waits until every member has sent its SyncGroup, or until its timeout.
 
-Completing it sends no response: the leader's assignment does that. At its time-out `on_overdue` removes the members
+Completing it sends no response: the leader's assignment does that. At its timeout `on_overdue` removes the members
 that have not sent a SyncGroup. Source: Kafka's DelayedSync (KAFKA-10134).
 """
 

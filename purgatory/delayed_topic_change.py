@@ -1,7 +1,7 @@
 """DelayedTopicChange: a CreateTopics, DeleteTopics or CreatePartitions request that waits for its change to finish.
 
-The controller makes the change. The request is answered when the change has finished, or at the time-out; the change
-continues after a time-out. Kafka: DelayedCreatePartitions, DelayedDeleteTopics.
+The controller makes the change. The request is answered when the change has finished, or at the timeout; the change
+continues after a timeout. Kafka: DelayedCreatePartitions, DelayedDeleteTopics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts of requests that ended by their time-out; the metrics exporter reads them.
+"""Counts of requests that ended by their timeout; the metrics exporter reads them.
 
 Kafka: DelayedProduceMetrics (in total and by partition), DelayedFetchMetrics (followers' and consumers'),
 DelayedDeleteRecordsMetrics (in total).
@@ -8,7 +8,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class PartitionExpirations:
-    """Time-outs by partition that was still pending. `total` keeps the counts of forgotten partitions."""
+    """Timeouts by partition that was still pending. `total` keeps the counts of forgotten partitions."""
 
     __slots__ = ("by_partition", "total")
 
@@ -26,7 +26,7 @@ class PartitionExpirations:
 
 
 class FetchExpirations:
-    """Time-outs of fetches."""
+    """Timeouts of fetches."""
 
     __slots__ = ("consumer", "follower")
 

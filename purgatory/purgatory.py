@@ -7,7 +7,7 @@
 
 **Counts.** `watched`: entries over all lists (Kafka's PurgatorySize: an operation counts once per key, completed ones
 until they are purged). `delayed`: operations that wait (NumDelayedOperations). `completed`: operations that waited and
-were completed by an event. `expired`: those completed by their time-out.
+were completed by an event. `expired`: those completed by their timeout.
 
 **Purging.** Completed operations stay in the lists of keys that have no events. `dead` is the exact number of
 operations that are completed and still watched. When it exceeds `purge_interval`, a pass through all lists starts, with
@@ -103,10 +103,10 @@ class DelayedOperationPurgatory(KeyedOperations):
         self._closed: bool = False
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
-        """Tries the operation; True if it completed at once. Otherwise parks it under all `keys` until its time-out.
+        """Tries the operation; True if it completed at once. Otherwise parks it under all `keys` until its timeout.
 
         One try is enough: no event can occur between it and the parking. Raises ValueError without keys, since only
-        the time-out could ever complete such an operation. After `shutdown` nothing waits: the operation is completed
+        the timeout could ever complete such an operation. After `shutdown` nothing waits: the operation is completed
         at once.
         """
         if not keys:
@@ -372,7 +372,7 @@ def age_of(row: WaitingOperation) -> int:
 
 
 def try_operation(operation: DelayedOperation) -> bool:
-    """Tries an operation; True if it is now completed. If the try raises, the operation waits on until its time-out."""
+    """Tries an operation; True if it is now completed. If the try raises, the operation waits on until its timeout."""
     try:
         operation.try_complete()
     except Exception:

@@ -1,6 +1,6 @@
 """Watchers: the operations parked under one key, oldest first.
 
-The list is lazy. An operation that completed for another reason (another key, its time-out) stays until the list is
+The list is lazy. An operation that completed for another reason (another key, its timeout) stays until the list is
 tried or purged; removing it at once would need a search per key, which costs several times as much as the rest. So an
 entry is one of
 

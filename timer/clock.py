@@ -1,6 +1,6 @@
 """Time as an argument: a clock that is passed in, so that a test can jump an hour.
 
-`now_ms` measures durations: it starts at an arbitrary value, never goes back, and drives timers, ages and time-outs.
+`now_ms` measures durations: it starts at an arbitrary value, never goes back, and drives timers, ages and timeouts.
 `wall_ms` is the date: milliseconds since 1970 (UTC), as in records and checkpoints; it may jump when the clock is set.
 """
 

@@ -7,8 +7,8 @@ survives a crash. A change that a crash interrupts after storing is completed at
 
     (A) Changes are serialized: each decision sees the cache as all earlier changes left it. A request for many topics
         is split into several changes, so that changes of other clients can run in between.
-    (B) Each change runs as its own task. When its time-out passes, the client receives REQUEST_TIMED_OUT and the change
-        continues. As in Kafka, a time-out of 0 or less means: start the change and do not wait.
+    (B) Each change runs as its own task. When its timeout passes, the client receives REQUEST_TIMED_OUT and the change
+        continues. As in Kafka, a timeout of 0 or less means: start the change and do not wait.
     (C) If the partitions of a new topic cannot be created (disk full, or a folder of another topic is in the way), the
         topic is rolled back and the error is returned. Kafka keeps such a topic, offline.
     (D) Deletion marks the topic first (`/admin/delete_topics/T`), so that a restart completes an interrupted deletion.

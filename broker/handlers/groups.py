@@ -1,6 +1,6 @@
 """Membership of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11-14).
 
-Versions differ in their fields, hardly in behavior. JoinGroup 0 has no rebalance time-out of its own; from 4 on a new
+Versions differ in their fields, hardly in behavior. JoinGroup 0 has no rebalance timeout of its own; from 4 on a new
 member receives an id to join again with; 9 can skip the assignment. From 3 on a LeaveGroup may name several members.
 
 Source: Kafka's KafkaApis and GroupCoordinatorAdapter.

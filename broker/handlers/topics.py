@@ -1,7 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions: passes the items to the controller and returns the results.
 
     (A) An item that a request names twice fails with INVALID_REQUEST; the others are processed.
-    (B) The controller handles time-outs and validate-only. From v5 on the result of a created topic has its partitions,
+    (B) The controller handles timeouts and validate-only. From v5 on the result of a created topic has its partitions,
         replication factor and settings; a failed one has -1 and no settings.
     (C) delete.topic.enable=false refuses every item: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
     (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id returns UNKNOWN_TOPIC_ID.

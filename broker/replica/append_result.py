@@ -14,7 +14,7 @@ class PartitionAppendResult:
 
     `base_offset` and `last_offset` are inclusive, `log_append_time_ms` is -1 with CreateTime, `log_start_offset` is -1
     if unknown. `record_errors` are (index in the batch, message or None) of the invalid records (KIP-467). While the
-    request waits, `error` is the code that it returns on time-out.
+    request waits, `error` is the code that it returns on timeout.
     """
 
     __slots__ = (

@@ -17,7 +17,7 @@ TRANSACTIONS_SETTINGS = (
             takes_effect=True,
             doc="How often transactions that have timed out are aborted."),
     Setting("transaction.max.timeout.ms", INT, 900000, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The maximum time-out that a transactional producer may request."),
+            doc="The maximum timeout that a transactional producer may request."),
     Setting("transaction.partition.verification.enable", BOOLEAN, True, LOW, takes_effect=True,
             update_mode=CLUSTER_WIDE,
             doc="Whether a partition verifies, before it accepts a transactional batch, that it was added to the "

@@ -12,7 +12,7 @@ ZOOKEEPER_SETTINGS = (
     Setting("zookeeper.connect", STRING, None, HIGH,
             doc="The ZooKeeper servers as a list of host:port, followed by an optional path."),
     Setting("zookeeper.connection.timeout.ms", INT, None, HIGH,
-            doc="The time-out for connecting to ZooKeeper; if not set, the session time-out."),
+            doc="The timeout for connecting to ZooKeeper; if not set, the session timeout."),
     Setting("zookeeper.max.in.flight.requests", INT, 10, HIGH, valid=AtLeast(1),
             doc="The maximum number of unanswered requests to ZooKeeper."),
     Setting("zookeeper.metadata.migration.enable", BOOLEAN, False, HIGH,

@@ -37,7 +37,7 @@ def commit(
 ) -> bool:
     """Commits the next offset to read of each partition to `settings.group`. Returns whether all were accepted.
 
-    Does not raise for errors and time-outs of Kafka: retries after each of `pauses_s`, then logs the error."""
+    Does not raise for errors and timeouts of Kafka: retries after each of `pauses_s`, then logs the error."""
     wanted = {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
         for topic, partitions in offsets.items()

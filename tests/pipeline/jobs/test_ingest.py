@@ -116,7 +116,7 @@ def test_the_ingest_begins_at_the_configured_offsets(
             (f'{{"{topic}": {{"0": {strange}}}}}', "is not earliest, latest or offsets")
             for strange in ("1.5", '"5"', "true", "-3")
         ),
-        ('{"x": {"0": 1}}', "given for x-0"),
+        ('{"x": {"0": 1}}', "starting-offsets has x-0"),
         (f'{{"{topic}": {{"0": 6}}}}', f"{topic}-0 starts at 6, but the log ends at 5; set an offset"),
     ]:
         with pytest.raises(PipelineError, match=problem):

@@ -67,7 +67,7 @@ def test_a_row_count_mismatch_is_an_error_and_nothing_is_committed(
     rows = spark.range(10).toDF("id")
     sink = kind(at(tmp_path), "rows")
     sink.prepare(rows.schema)
-    with pytest.raises(PipelineError, match=f"{expected} rows were counted, but 10 written: .*; start again"):
+    with pytest.raises(PipelineError, match=f"{expected} rows were counted, but 10 written: .*; start the job again"):
         sink.write(rows, expected, BATCH)
     assert sink.last_batch(BATCH) is None
     assert files_below(tmp_path) == [], "what is of no use is removed"
